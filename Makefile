@@ -1,0 +1,59 @@
+# make quickstart   LeNet learns MNIST, is saved, evaluated, and recognises a picture
+# make test         checks the code and runs every test
+# make bench        the speed table
+# Everything happens in .venv, which is made on first use; PYTHON chooses another interpreter to make it with.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: quickstart test check bench reference clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+RUN := $(CURDIR)/$(VENV)/bin/python
+QUICKSTART := build/quickstart
+
+export MPLBACKEND := Agg
+export PYTHONUNBUFFERED := 1
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+quickstart: $(VENV)/examples.stamp
+	rm -rf $(QUICKSTART)
+	mkdir -p $(QUICKSTART)
+	cp examples/quick_start/*.py examples/quick_start/9.png $(QUICKSTART)
+	@echo "== LeNet learns: the loss of every 20th batch"
+	cd $(QUICKSTART) && time $(RUN) lenet_train.py
+	@echo "== how many images it gets right"
+	cd $(QUICKSTART) && $(RUN) lenet_eval.py
+	@echo "== which digit is 9.png?"
+	cd $(QUICKSTART) && $(RUN) lenet_test.py ./9.png
+	@echo "== a network in the later style: typed inputs, optimizer, schedule, dropout"
+	cd $(QUICKSTART) && time $(RUN) $(CURDIR)/examples/mnist/mnist.py --out mnist_out
+
+test: check
+	$(RUN) -m pytest
+
+check: $(VENV)/dev.stamp
+	$(RUN) -m ruff check .
+	$(RUN) -m mypy
+
+bench: $(VENV)/examples.stamp
+	$(RUN) benchmarks/train_step.py
+	$(RUN) benchmarks/dispatch.py
+
+reference: $(VENV)/dev.stamp
+	$(RUN) docs/make_reference.py
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp says that an extra is installed as pyproject.toml asks for it.
+$(VENV)/%.stamp: pyproject.toml | $(VENV)/bin/python
+	$(RUN) -m pip install --quiet -e '.[$*]'
+	touch $@
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 on PATH; install Python 3.11" >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)

@@ -1,0 +1,50 @@
+"""Measuring two ways of doing the same thing in one run, in turn, so that the machine's moods meet both."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds a call, the median over rounds, and its spread."""
+
+    name: str
+    median: float
+    low: float
+    high: float
+
+
+def alternate(contenders: dict[str, Callable[[], object]], calls: int, rounds: int) -> list[Timing]:
+    """Times every contender ``rounds`` times, ``calls`` calls each, taking turns; a first round is not counted."""
+    samples: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, call in contenders.items():
+            start = time.perf_counter()
+            for _ in range(calls):
+                call()
+            if turn:
+                samples[name].append((time.perf_counter() - start) / calls)
+    return [Timing(name, statistics.median(s), min(s), max(s)) for name, s in samples.items()]
+
+
+def report(title: str, timings: list[Timing], ours: str) -> float:
+    """Prints a table and the ratio of the best rival's time to ours: above 1, ours is faster."""
+    mine = next(t for t in timings if t.name == ours)
+    best = min((t for t in timings if t.name != ours), key=lambda t: t.median)
+    print(f"\n{title}")
+    for t in timings:
+        print(f"  {t.name:<34} {1e3 * t.median:9.3f} ms   ({1e3 * t.low:.3f} to {1e3 * t.high:.3f})")
+    print(f"  ratio: {best.median / mine.median:.2f} of {best.name}")
+    return best.median / mine.median
+
+
+def machine() -> str:
+    """What the numbers were taken on."""
+    return f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads, torch {torch.__version__}, Python {platform.python_version()}"

@@ -1,0 +1,25 @@
+"""``python -m oneflow``: says what is installed."""
+
+from __future__ import annotations
+
+import argparse
+
+import oneflow
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m oneflow", description="OneFlow's job functions on PyTorch.")
+    parser.add_argument("--version", action="version", version=oneflow.__version__)
+    parser.add_argument("--doctor", action="store_true", help="print versions, devices, threads, backends and data files")
+    args = parser.parse_args(argv)
+    if not args.doctor:
+        parser.print_help()
+        return 0
+    from oneflow.doctor import report
+
+    print(report())
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

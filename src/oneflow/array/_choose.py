@@ -1,0 +1,136 @@
+"""Parts of blobs and what is put into them: slices, indices, masks, segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.array._arguments import apply, blob_of, dtype_of, sequence_of, shape_of, slices_of
+from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.ir.blob import Blob, emit
+from oneflow.ops import array as array_rows
+from oneflow.ops import index as rows
+from oneflow.ops import scatter as scatter_rows
+
+
+def slice(x: Blob, begin: Sequence[int | None], size: Sequence[int | None], name: str | None = None) -> Blob:
+    """``size[i]`` elements of axis i from ``begin[i]`` on; begin None is 0, size None or -1 goes to the end."""
+    return apply(rows.slice_, x, begin=_places("begin", begin), size=_places("size", size), name=name)
+
+
+def _places(what: str, value: Any) -> tuple[int | None, ...]:
+    places = sequence_of(f"slice's {what}", value)
+    if not all(n is None or type(n) is int for n in places):
+        raise ArgumentError(f"{user_line()}: slice's {what} holds ints or None, got {value!r}")
+    return places
+
+
+def slice_v2(x: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None) -> Blob:
+    """Python slices (start, stop, step) of the first axes; each part may be None, steps may be negative."""
+    return apply(rows.slice_v2, x, bounds=slices_of(slice_tup_list), name=name)
+
+
+def slice_update(x: Blob, update: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None) -> Blob:
+    """x with ``update`` in the place of ``slice_v2(x, slice_tup_list)``."""
+    return apply(rows.slice_update, x, update, bounds=slices_of(slice_tup_list), name=name)
+
+
+def gather(
+    params: Blob, indices: Blob, validate_indices: None = None, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+) -> Blob:
+    """The slices of ``params`` along ``axis`` (``batch_dims`` if not given) that ``indices`` name.
+
+    With ``batch_dims`` the first axes of both count the same things, each of which has its own indices; ``axis`` is then
+    ``batch_dims``. An index outside the axis ends the run with an error.
+    """
+    if validate_indices:
+        raise UnsupportedError(f"{user_line()}: gather has no validate_indices: an index outside the axis is an error always")
+    if type(batch_dims) is not int or batch_dims < 0:
+        raise ArgumentError(f"{user_line()}: gather's batch_dims is an int of 0 or more, got {batch_dims!r}")
+    return apply(rows.gather, params, indices, axis=batch_dims if axis is None else axis, batch_dims=batch_dims, name=name)
+
+
+def gather_nd(params: Blob, indices: Blob, name: str | None = None) -> Blob:
+    """``params`` at the positions that stand along the last axis of ``indices``."""
+    return apply(rows.gather_nd, params, indices, name=name)
+
+
+def dim_gather(x: Blob, dim: int, index: Blob, name: str | None = None) -> Blob:
+    """For each element of ``index`` the element of x at that position along ``dim``, on the other axes at its own place."""
+    return apply(rows.dim_gather, x, index, dim=dim, name=name)
+
+
+def one_hot(
+    indices: Blob,
+    depth: int,
+    on_value: float = 1,
+    off_value: float = 0,
+    axis: int = -1,
+    dtype: Any = None,
+    name: str | None = None,
+) -> Blob:
+    """A new axis of ``depth``, ``on_value`` at the place the index names and ``off_value`` elsewhere.
+
+    ``dtype`` defaults to the job's default data type. An index outside 0 .. depth - 1 gives ``off_value`` everywhere.
+    """
+    if type(depth) is not int or depth < 1:
+        raise ArgumentError(f"{user_line()}: one_hot's depth is an int > 0, got {depth!r}")
+    out = dtype_of(dtype, "one_hot").torch
+    return apply(rows.one_hot, indices, depth=depth, on_value=on_value, off_value=off_value, axis=axis, dtype=out, name=name)
+
+
+def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None) -> Blob:
+    """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number."""
+    if x is None or y is None:
+        raise UnsupportedError(f"{user_line()}: where takes x and y; the positions that are not 0 have no static shape")
+    return emit(array_rows.where, blob_of("where", condition), x, y, name=name)
+
+
+def masked_fill(x: Blob, mask: Blob, value: float, name: str | None = None) -> Blob:
+    """``value`` where ``mask``, an integer blob that broadcasts to x, is not 0; x elsewhere."""
+    return apply(array_rows.masked_fill, x, mask, value=value, name=name)
+
+
+def scatter_nd(indices: Blob, updates: Blob, shape: Sequence[int], name: str | None = None) -> Blob:
+    """Zeros of ``shape`` with ``updates`` added at the positions along the last axis of ``indices``."""
+    return apply(scatter_rows.scatter_nd, indices, updates, shape=shape_of("scatter_nd's shape", shape), name=name)
+
+
+def tensor_scatter_nd_update(params: Blob, indices: Blob, updates: Blob, name: str | None = None) -> Blob:
+    """``params`` with ``updates`` at the positions along the last axis of ``indices``, which should differ from each other."""
+    return apply(scatter_rows.tensor_scatter_nd_update, params, indices, updates, name=name)
+
+
+def tensor_scatter_nd_add(params: Blob, indices: Blob, updates: Blob, name: str | None = None) -> Blob:
+    """``params`` with ``updates`` added at the positions along the last axis of ``indices``."""
+    return apply(scatter_rows.tensor_scatter_nd_add, params, indices, updates, name=name)
+
+
+def unsorted_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, axis: int = 0, name: str | None = None) -> Blob:
+    """Sums of the slices of ``data`` that have the same id. The shape of ``segment_ids`` is that of ``data`` from ``axis`` on."""
+    count = _segments(num_segments)
+    return apply(scatter_rows.unsorted_segment_sum, data, segment_ids, num_segments=count, axis=axis, name=name)
+
+
+def unsorted_segment_sum_like(data: Blob, segment_ids: Blob, like: Blob, axis: int = 0, name: str | None = None) -> Blob:
+    """``unsorted_segment_sum`` into as many segments as ``like`` has elements on ``axis``."""
+    return unsorted_segment_sum(data, segment_ids, _extent(like, axis), axis, name)
+
+
+def unsorted_batch_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, name: str | None = None) -> Blob:
+    """Sums of equal ids along the last axis of ``segment_ids``, for each position of the axes before it on its own."""
+    count = _segments(num_segments)
+    return apply(scatter_rows.unsorted_batch_segment_sum, data, segment_ids, num_segments=count, name=name)
+
+
+def _extent(like: Blob, axis: int) -> int:
+    shape = blob_of("unsorted_segment_sum_like", like).shape
+    if type(axis) is not int or not -len(shape) <= axis < len(shape):
+        raise ArgumentError(f"{user_line()}: unsorted_segment_sum_like: {axis!r} is no axis of {like!r}")
+    return shape[axis]
+
+
+def _segments(count: Any) -> int:
+    if type(count) is not int or count < 1:
+        raise ArgumentError(f"{user_line()}: num_segments is an int > 0, got {count!r}")
+    return count

@@ -1,0 +1,81 @@
+"""Blobs made from numbers."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.array._arguments import apply, blob_of, dtype_of, shape_of
+from oneflow.core import dtype as dtypes
+from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.ir.blob import Blob
+from oneflow.ops import create as rows
+
+
+def constant(value: float, dtype: Any = None, shape: Sequence[int] | None = None, name: str | None = None) -> Blob:
+    """``value`` everywhere, in ``dtype``, which must be given; shape (1,) if none is given."""
+    if isinstance(value, (list, tuple)):
+        raise UnsupportedError(f"{user_line()}: constant takes one Python number, got {value!r}; feed arrays as inputs of the job")
+    if dtype is None:
+        raise ArgumentError(f"{user_line()}: constant needs a dtype, such as dtype=flow.float")
+    return _filled(value, as_dtype(dtype), (1,) if shape is None else shape, name)
+
+
+def _filled(value: float, dtype: DType, shape: Sequence[int], name: str | None) -> Blob:
+    return apply(rows.constant, value=value, shape=shape_of("a constant's shape", shape), dtype=dtype.torch, name=name)
+
+
+def constant_scalar(value: float, dtype: Any, name: str | None = None) -> Blob:
+    """``value`` in a blob of shape (1,)."""
+    return constant(value, dtype, (1,), name)
+
+
+def zeros(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Blob:
+    """Zeros, in the job's default data type if no ``dtype`` is given."""
+    return _filled(0, dtype_of(dtype, "zeros"), shape, name)
+
+
+def ones(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Blob:
+    """Ones, in the job's default data type if no ``dtype`` is given."""
+    return _filled(1, dtype_of(dtype, "ones"), shape, name)
+
+
+def constant_like(like: Blob, value: float, dtype: Any = None, name: str | None = None) -> Blob:
+    """``value`` in the shape of ``like`` and in its dtype, unless another is given. No gradient reaches ``like``."""
+    out = blob_of("constant_like", like).dtype if dtype is None else as_dtype(dtype)
+    return apply(rows.constant_like, like, value=value, dtype=out.torch, name=name)
+
+
+def zeros_like(like: Blob, dtype: Any = None, name: str | None = None) -> Blob:
+    """Zeros in the shape of ``like`` and in its dtype, unless another is given."""
+    return constant_like(like, 0, dtype, name)
+
+
+def ones_like(like: Blob, dtype: Any = None, name: str | None = None) -> Blob:
+    """Ones in the shape of ``like`` and in its dtype, unless another is given."""
+    return constant_like(like, 1, dtype, name)
+
+
+def range(start: float, limit: float | None = None, delta: float = 1, dtype: Any = None, name: str | None = None) -> Blob:
+    """``start``, ``start + delta`` ... short of ``limit``; with one number from 0 up to it.
+
+    Without ``dtype``: int64 for ints, the job's default data type for floats.
+    """
+    start, limit = (0, start) if limit is None else (start, limit)
+    whole = all(isinstance(n, int) for n in (start, limit, delta))
+    out = dtypes.int64 if dtype is None and whole else dtype_of(dtype, "range")
+    return apply(rows.range_, start=start, limit=limit, delta=delta, dtype=out.torch, name=name)
+
+
+def elem_cnt(x: Blob, axis: int | Sequence[int] | None = None, dtype: Any = None, name: str | None = None) -> Blob:
+    """How many elements x has, on the named axes or on all: shape (1,), int32 if no ``dtype`` is given."""
+    rank = len(blob_of("elem_cnt", x).shape)
+    axes = tuple(builtins.range(rank)) if axis is None else tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
+    count = 1
+    for i in axes:
+        if type(i) is not int or not -rank <= i < rank:
+            raise ArgumentError(f"{user_line()}: elem_cnt: {i!r} is no axis of {x!r}")
+        count *= x.shape[i]
+    return _filled(count, dtypes.int32 if dtype is None else as_dtype(dtype), (1,), name)

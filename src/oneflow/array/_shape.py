@@ -1,0 +1,218 @@
+"""Shape, order, type, padding, joining, and the assignment to variables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.array._arguments import apply, blob_of, blobs_of, ints_of, sequence_of
+from oneflow.core.dtype import as_dtype
+from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import require_trace
+from oneflow.ops import array as rows
+from oneflow.ops import sort as sort_rows
+from oneflow.ops.row import Op
+
+
+def identity(x: Blob, name: str | None = None) -> Blob:
+    """The same value under another name."""
+    return apply(rows.identity, x, name=name)
+
+
+def amp_white_identity(x: Blob, name: str | None = None) -> Blob:
+    """The same value; in mixed precision an op that runs in half precision."""
+    return apply(rows.amp_white_identity, x, name=name)
+
+
+def cast_to_static_shape(x: Blob, name: str | None = None) -> Blob:
+    """The same value. Shapes are static already."""
+    return identity(x, name)
+
+
+def cast(x: Blob, dtype: Any, name: str | None = None) -> Blob:
+    """x in ``dtype``, x itself if it has it already. Floats become ints by dropping the fraction."""
+    target = as_dtype(dtype)
+    return x if blob_of("cast", x).dtype == target else apply(rows.cast, x, dtype=target.torch, name=name)
+
+
+def reshape(x: Blob, shape: Sequence[int], name: str | None = None) -> Blob:
+    """The elements of x, in row-major order, under ``shape``, in which one -1 stands for what is left."""
+    return apply(rows.reshape, x, shape=sequence_of("reshape's shape", shape), name=name)
+
+
+dynamic_reshape = reshape
+
+
+def reshape_like(x: Blob, like: Blob, name: str | None = None) -> Blob:
+    """x under the shape of ``like``."""
+    return apply(rows.reshape_like, x, like, name=name)
+
+
+def flatten(x: Blob, start_dim: int = 0, end_dim: int = -1, name: str | None = None) -> Blob:
+    """The axes from ``start_dim`` to ``end_dim`` made into one."""
+    return apply(rows.flatten, x, start_dim=start_dim, end_dim=end_dim, name=name)
+
+
+def expand_dims(x: Blob, axis: int, name: str | None = None) -> Blob:
+    """x with a new axis of size 1 at position ``axis`` of the result."""
+    return apply(rows.expand_dims, x, axis=axis, name=name)
+
+
+def squeeze(x: Blob, axis: int | Sequence[int] | None = None, name: str | None = None) -> Blob:
+    """x without the named axes, which have size 1; without all such axes if none is named. A result has one axis at least."""
+    return apply(rows.squeeze, x, axis=None if axis is None else ints_of(axis), name=name)
+
+
+def transpose(a: Blob, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None) -> Blob:
+    """``a`` with its axes in the order ``perm``; in reverse order if none is given."""
+    if conjugate:
+        raise UnsupportedError(f"{user_line()}: transpose with conjugate=True: there are no complex blobs")
+    order = tuple(reversed(range(len(blob_of("transpose", a).shape)))) if perm is None else sequence_of("transpose's perm", perm)
+    return apply(rows.transpose, a, perm=order, name=name)
+
+
+def reverse(x: Blob, axis: int | Sequence[int], name: str | None = None) -> Blob:
+    """x with the elements along the named axes in reverse order."""
+    return apply(rows.reverse, x, axis=ints_of(axis), name=name)
+
+
+def concat(
+    inputs: Sequence[Blob] | None = None,
+    axis: int = 0,
+    max_dim_size: int | None = None,
+    name: str | None = None,
+    values: Sequence[Blob] | None = None,
+) -> Blob:
+    """Blobs joined along ``axis``; a single one is given back as it is.
+
+    ``values`` is another name of ``inputs``. ``max_dim_size`` is what the joined axis may have at most.
+    """
+    if (inputs is None) == (values is None):
+        raise ArgumentError(f"{user_line()}: concat takes either inputs or values, which mean the same")
+    blobs = blobs_of("concat", inputs if values is None else values)
+    if len(blobs) == 1:
+        return blobs[0]
+    out = emit(rows.concat, blobs, axis=axis, name=name)
+    if max_dim_size is not None and out.shape[axis] > max_dim_size:
+        raise ArgumentError(f"{user_line()}: concat gives {out.shape[axis]} elements on axis {axis}, max_dim_size is {max_dim_size}")
+    return out
+
+
+def stack(inputs: Sequence[Blob], axis: int = 0, name: str | None = None) -> Blob:
+    """Blobs of one shape joined along a new axis."""
+    return emit(rows.stack, blobs_of("stack", inputs), axis=axis, name=name)
+
+
+def pad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float = 0, name: str | None = None) -> Blob:
+    """x surrounded by ``constant_value``; ``paddings`` holds (before, after) for every axis, the batch axis included."""
+    pairs = tuple(_pair(entry) for entry in sequence_of("pad's paddings", paddings))
+    return apply(rows.pad, x, paddings=pairs, constant_value=constant_value, name=name)
+
+
+def _pair(entry: Any) -> tuple[int, int]:
+    pair = sequence_of("an entry of paddings", entry)
+    if len(pair) != 2:
+        raise ArgumentError(f"{user_line()}: an entry of paddings is (before, after), got {entry!r}")
+    return pair[0], pair[1]
+
+
+def reflection_pad2d(x: Blob, padding: int | Sequence[int], name: str | None = None) -> Blob:
+    """x of shape (N, C, H, W) continued by its mirror image; ``padding`` is one int or (left, right, top, bottom)."""
+    sides = (padding,) * 4 if type(padding) is int else sequence_of("reflection_pad2d's padding", padding)
+    if len(sides) != 4:
+        raise ArgumentError(f"{user_line()}: reflection_pad2d's padding is (left, right, top, bottom), got {padding!r}")
+    return apply(rows.reflection_pad2d, x, padding=sides, name=name)
+
+
+def same_padding(
+    x: Blob,
+    padding: str,
+    data_format: str,
+    kernel_size: int | Sequence[int],
+    strides: int | Sequence[int],
+    dilation_rate: int | Sequence[int] = 1,
+    name: str | None = None,
+) -> Blob:
+    """x with the zeros around its spatial axes that a SAME convolution of these sizes adds.
+
+    ``padding`` is "SAME_LOWER" (also "SAME": the larger half stands before) or "SAME_UPPER" (after).
+    """
+    where = padding.upper() if isinstance(padding, str) else padding
+    if where not in ("SAME", "SAME_LOWER", "SAME_UPPER"):
+        raise ArgumentError(f"{user_line()}: same_padding's padding is 'SAME_LOWER' or 'SAME_UPPER', got {padding!r}")
+    first = _first_spatial(data_format, len(blob_of("same_padding", x).shape))
+    spatial = x.shape[first : first + len(x.shape) - 2]
+    sizes = [_each(what, value, len(spatial)) for what, value in _sizes(kernel_size, strides, dilation_rate)]
+    pairs = [_same_pair(*extent, upper=where == "SAME_UPPER") for extent in zip(spatial, *sizes, strict=True)]
+    whole = [(0, 0)] * len(x.shape)
+    whole[first : first + len(spatial)] = pairs
+    return pad(x, whole, name=name)
+
+
+def _sizes(kernel_size: Any, strides: Any, dilation_rate: Any) -> list[tuple[str, Any]]:
+    return [("kernel_size", kernel_size), ("strides", strides), ("dilation_rate", dilation_rate)]
+
+
+def _first_spatial(data_format: str, rank: int) -> int:
+    fits = len(data_format) == rank and rank > 2
+    if fits and data_format.startswith("NC"):
+        return 2
+    if fits and data_format.startswith("N") and data_format.endswith("C"):
+        return 1
+    raise ArgumentError(f"{user_line()}: same_padding of a blob of rank {rank}: data_format {data_format!r} is none like 'NCHW', 'NHWC'")
+
+
+def _each(what: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
+    each = (value,) * count if type(value) is int else sequence_of(what, value)
+    if len(each) != count or not all(type(n) is int and n > 0 for n in each):
+        raise ArgumentError(f"{user_line()}: same_padding's {what} is an int > 0 or {count} of them, got {value!r}")
+    return each
+
+
+def _same_pair(extent: int, kernel: int, stride: int, dilation: int, *, upper: bool) -> tuple[int, int]:
+    out = -(-extent // stride)
+    total = max(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - extent)
+    small, large = total // 2, total - total // 2
+    return (small, large) if upper else (large, small)
+
+
+def broadcast_like(x: Blob, like: Blob, broadcast_axes: Sequence[int] | None = None, name: str | None = None) -> Blob:
+    """x repeated to the shape of ``like``; ``broadcast_axes`` names the axes of ``like`` that x lacks or has with size 1."""
+    axes = None if broadcast_axes is None else ints_of(broadcast_axes)
+    return apply(rows.broadcast_like, x, like, broadcast_axes=axes, name=name)
+
+
+def broadcast_to_compatible_with(x: Blob, compatible: Sequence[Blob], name: str | None = None) -> Blob:
+    """x repeated to the shape that broadcasting gives x and all of ``compatible``."""
+    others = blobs_of("broadcast_to_compatible_with", compatible)
+    return emit(rows.broadcast_to_compatible_with, blob_of("broadcast_to_compatible_with", x), others, name=name)
+
+
+def sort(x: Blob, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Blob:
+    """x in order along ``axis``; ``direction`` is "ASCENDING" or "DESCENDING"."""
+    return _ordered(sort_rows.sort, x, axis, direction, name)
+
+
+def argsort(x: Blob, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Blob:
+    """The positions, int32, that would put x in order along ``axis``; equal elements keep their order."""
+    return _ordered(sort_rows.argsort, x, axis, direction, name)
+
+
+def _ordered(op: Op, x: Blob, axis: int, direction: str, name: str | None) -> Blob:
+    if direction not in ("ASCENDING", "DESCENDING"):
+        raise ArgumentError(f"{user_line()}: {op.name}'s direction is 'ASCENDING' or 'DESCENDING', got {direction!r}")
+    return apply(op, x, axis=axis, descending=direction == "DESCENDING", name=name)
+
+
+def count_not_finite(x: Blob, name: str | None = None) -> Blob:
+    """How many elements of x are infinite or not a number: int64, shape (1,)."""
+    return apply(rows.count_not_finite, x, name=name)
+
+
+def assign(ref: Blob, value: Blob, name: str | None = None) -> Blob:
+    """Writes ``value`` into the variable ``ref``, of the same shape and dtype, at every run of the job; gives what was written."""
+    trace = require_trace("flow.assign")
+    if not any(blob_of("assign", ref).node is node for node in trace.graph.variables.values()):
+        raise ArgumentError(f"{user_line()}: assign writes into a variable, got {ref!r}; make one with flow.get_variable")
+    return apply(rows.assign, ref, value, name=name)

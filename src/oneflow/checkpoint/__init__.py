@@ -1,0 +1,92 @@
+"""``flow.checkpoint``: the variables of all jobs, saved to and loaded from a folder."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oneflow.checkpoint.layout import FileValue, read_checkpoint, write_checkpoint
+from oneflow.core.dtype import DType
+from oneflow.core.errors import ArgumentError, CheckpointError, user_line
+from oneflow.job.function import default_session
+from oneflow.job.session import Session
+
+__all__ = ["get", "get_all_variables", "load_variables", "save"]
+
+
+@dataclass(frozen=True)
+class Variable:
+    """A variable of the running session."""
+
+    name: str
+    session: Session
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.session.store.decls[self.name].spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.session.store.decls[self.name].spec.dtype
+
+    def numpy(self) -> np.ndarray:
+        """A copy of the present values."""
+        return self.session.store.numpy(self.name)
+
+
+def get_all_variables() -> dict[str, Variable]:
+    """Every variable of every job by name: weights, optimizer state, step counters."""
+    session = default_session()
+    session.require_jobs("get_all_variables")
+    return {name: Variable(name, session) for name in session.store}
+
+
+def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None) -> None:
+    """Saves all variables, or the given ones. ``path`` must not exist, or be an empty folder."""
+    values = get_all_variables() if var_dict is None else var_dict
+    write_checkpoint(path, {name: _values(value) for name, value in values.items()})
+
+
+def _values(value: Any) -> np.ndarray:
+    return value if isinstance(value, np.ndarray) else value.numpy()
+
+
+def get(path: str | os.PathLike[str]) -> Any:
+    """The variables of a saved checkpoint by name; for the folder of one variable, that one."""
+    found = read_checkpoint(path)
+    only = next(iter(found.values()))
+    return only if len(found) == 1 and only.folder == Path(path) else found
+
+
+def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) -> None:
+    """Sets variables from arrays, saved values or other variables, all or none.
+
+    Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match.
+    """
+    session = default_session()
+    session.require_jobs("load_variables")
+    store = session.store
+    unknown = [name for name in value_dict if name not in store.decls]
+    if unknown and not ignore_mismatch:
+        raise UnknownVariableError(f"{user_line()}: no job has a variable {unknown[0]!r} ({len(unknown)} unknown names)")
+    wanted = {name: value for name, value in value_dict.items() if name in store.decls}
+    store.write({name: _for_variable(session, name, value) for name, value in wanted.items()})
+
+
+class UnknownVariableError(CheckpointError, RuntimeError):
+    """A value for a variable that no job has."""
+
+
+def _for_variable(session: Session, name: str, value: Any) -> np.ndarray:
+    if isinstance(value, FileValue):
+        return value.numpy(session.store.decls[name].spec)
+    if isinstance(value, np.ndarray):
+        return value
+    if hasattr(value, "numpy"):
+        return value.numpy()
+    raise ArgumentError(f"{user_line()}: variable {name!r} is set from an array or a saved value, got {type(value).__name__}")

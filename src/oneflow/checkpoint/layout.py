@@ -1,0 +1,147 @@
+"""A checkpoint on disk: one folder a variable, its raw values in ``out``, their shape and dtype in ``meta``.
+
+    <dir>/<variable>/out      the whole tensor, C order, little endian, no header
+    <dir>/<variable>/meta     text: a shape block with a dim a line, and the data type
+    <dir>/snapshot_done       empty, written last
+
+Checkpoints of earlier programs have no ``meta``; then shape and dtype come from the variable that is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from oneflow.core import dtype as dtypes
+from oneflow.core.errors import CheckpointError
+from oneflow.core.spec import TensorSpec
+
+DONE = "snapshot_done"
+_BY_NAME = {d.checkpoint_name: d for d in dtypes.ALL}
+_META = re.compile(r"\s*shape\s*\{((?:\s*dim:\s*\d+)*)\s*\}\s*data_type:\s*(\w+)\s*")
+
+
+def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarray]) -> None:
+    """Writes all values beside ``path`` and renames: whatever happens, ``path`` is absent, as it was, or whole."""
+    target = Path(path)
+    _check_free(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with _beside(target) as folder:
+        for name, value in values.items():
+            _write_variable(folder / name, value)
+        _write(folder / DONE, b"")
+        _sync(folder)
+        os.rename(folder, target)
+    _sync(target.parent)
+
+
+def _check_free(target: Path) -> None:
+    if target.is_dir() and not target.is_symlink() and not any(target.iterdir()):
+        return
+    if target.exists() or target.is_symlink():
+        kind = "a folder with files in it" if target.is_dir() else "a file"
+        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: it is {kind}; remove it or choose another path")
+
+
+@contextmanager
+def _beside(target: Path) -> Iterator[Path]:
+    """A new folder beside the target, on the same file system; gone if it was not renamed."""
+    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+    folder.chmod(0o755)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write_variable(folder: Path, value: np.ndarray) -> None:
+    folder.mkdir()
+    _write(folder / "out", np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    dims = "".join(f"  dim: {n}\n" for n in value.shape)
+    _write(folder / "meta", f"shape {{\n{dims}}}\ndata_type: {dtypes.from_numpy(value.dtype).checkpoint_name}\n".encode())
+    _sync(folder)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@dataclass(frozen=True)
+class FileValue:
+    """A variable's value in a checkpoint; read when asked for."""
+
+    name: str
+    folder: Path
+    spec: TensorSpec | None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._known().shape
+
+    @property
+    def dtype(self) -> dtypes.DType:
+        return self._known().dtype
+
+    def _known(self) -> TensorSpec:
+        if self.spec is None:
+            raise CheckpointError(f"checkpoint {str(self.folder)!r} has no meta file, so the shape of {self.name!r} is not known here")
+        return self.spec
+
+    def numpy(self, expected: TensorSpec | None = None) -> np.ndarray:
+        """The values; ``expected`` says what they must be, or stands in for a missing ``meta``."""
+        if expected is not None and self.spec is not None and expected != self.spec:
+            raise CheckpointError(f"variable {self.name!r} is {expected}, checkpoint {str(self.folder)!r} holds {self.spec}")
+        spec = expected or self._known()
+        assert spec.dtype.numpy is not None
+        data = (self.folder / "out").read_bytes()
+        size = spec.elements * spec.dtype.numpy.itemsize
+        if len(data) != size:
+            raise CheckpointError(
+                f"unexpected model snapshot size: {str(self.folder / 'out')!r} has {len(data)} bytes, "
+                f"variable {self.name!r} {spec} needs {size}"
+            )
+        return np.frombuffer(data, spec.dtype.numpy.newbyteorder("<")).astype(spec.dtype.numpy).reshape(spec.shape)
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, FileValue]:
+    """Every variable of a checkpoint by name, or the one variable that ``path`` itself is the folder of."""
+    folder = Path(path)
+    if not folder.is_dir():
+        raise CheckpointError(f"checkpoint {str(folder)!r} is not a folder")
+    if (folder / "out").is_file():
+        return {folder.name: _file_value(folder)}
+    found = {sub.name: _file_value(sub) for sub in sorted(folder.iterdir()) if (sub / "out").is_file()}
+    if not found:
+        raise CheckpointError(f"{str(folder)!r} holds no variables: a checkpoint has a folder with a file 'out' for each")
+    return found
+
+
+def _file_value(folder: Path) -> FileValue:
+    meta = folder / "meta"
+    return FileValue(folder.name, folder, _parse_meta(meta) if meta.is_file() else None)
+
+
+def _parse_meta(path: Path) -> TensorSpec:
+    match = _META.fullmatch(path.read_text(errors="replace"))
+    if match is None or match[2] not in _BY_NAME:
+        raise CheckpointError(f"{str(path)!r} is not a checkpoint's meta file: expected a shape block and a data_type of {list(_BY_NAME)}")
+    return TensorSpec(tuple(int(n) for n in re.findall(r"\d+", match[1])), _BY_NAME[match[2]])

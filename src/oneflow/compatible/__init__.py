@@ -1,0 +1,1 @@
+"""Names under which the job-function API lived later."""

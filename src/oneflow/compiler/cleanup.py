@@ -1,0 +1,116 @@
+"""Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+
+_SAME_VALUE = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default}
+_RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default}
+
+
+def argument(node: fx.Node, index: int) -> Any:
+    """A node's argument, free of fx's wide type for one."""
+    return node.args[index]
+
+
+def clean(graph: fx.Graph) -> None:
+    """All clean-up passes in order."""
+    drop_aliases(graph)
+    cancel_transposes(graph)
+    fold_kept_sums(graph)
+    share_equal_nodes(graph)
+    drop_unused(graph)
+
+
+def drop_aliases(graph: fx.Graph) -> None:
+    """``detach`` and reshapes to the shape a value has already become the value itself."""
+    for node in list(graph.nodes):
+        if node.op == "call_function" and (node.target in _SAME_VALUE or _keeps_shape(node)):
+            node.replace_all_uses_with(argument(node, 0))
+            graph.erase_node(node)
+
+
+def _keeps_shape(node: fx.Node) -> bool:
+    if node.target not in _RESHAPES:
+        return False
+    before, after = argument(node, 0).meta["val"], node.meta["val"]
+    return before.shape == after.shape and before.stride() == after.stride()
+
+
+def cancel_transposes(graph: fx.Graph) -> None:
+    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout."""
+    for node in list(graph.nodes):
+        if node.target is aten.t.default and argument(node, 0).target is aten.t.default:
+            node.replace_all_uses_with(argument(argument(node, 0), 0))
+
+
+def fold_kept_sums(graph: fx.Graph) -> None:
+    """A sum that keeps its dims only for a view to drop them becomes a sum that does not."""
+    for node in list(graph.nodes):
+        if node.target is not aten.view.default or argument(node, 0).target is not aten.sum.dim_IntList:
+            continue
+        total = argument(node, 0)
+        if len(total.users) == 1 and len(total.args) == 3 and total.args[2] and _drops_dims(total, node):
+            total.args = total.args[:2]
+            total.meta["val"] = node.meta["val"]
+            node.replace_all_uses_with(total)
+            graph.erase_node(node)
+
+
+def _drops_dims(total: fx.Node, view: fx.Node) -> bool:
+    shape = argument(total, 0).meta["val"].shape
+    dims = {d % len(shape) for d in argument(total, 1)}
+    return tuple(view.meta["val"].shape) == tuple(n for i, n in enumerate(shape) if i not in dims)
+
+
+def share_equal_nodes(graph: fx.Graph) -> None:
+    """Two pure nodes of the same op on the same inputs become one."""
+    memory = {_storage(arg) for node in graph.nodes if writes(node) for arg in node.all_input_nodes}
+    written = {node for node in graph.nodes if _storage(node) in memory and _storage(node) is not None}
+    seen: dict[Any, fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function" or writes(node) or _is_random(node):
+            continue
+        if node in written or any(n in written for n in node.all_input_nodes):
+            continue
+        key = (node.target, _frozen(node.args), _frozen(node.kwargs))
+        if key in seen:
+            node.replace_all_uses_with(seen[key])
+            graph.erase_node(node)
+        else:
+            seen[key] = node
+
+
+def _storage(node: fx.Node) -> int | None:
+    """What memory a node's value lies in; views share it."""
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return tuple(_frozen(v) for v in value)
+    if isinstance(value, dict):
+        return tuple((k, _frozen(v)) for k, v in sorted(value.items()))
+    return value, type(value)
+
+
+def _is_random(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def writes(node: fx.Node) -> bool:
+    """True for nodes that change one of their inputs."""
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def drop_unused(graph: fx.Graph) -> None:
+    """Removes nodes that nothing reads, writers aside."""
+    for node in reversed(list(graph.nodes)):
+        if node.op == "call_function" and not node.users and not writes(node):
+            graph.erase_node(node)

@@ -1,0 +1,189 @@
+"""The joint graph: forward and backward of a job as one explicit graph of aten ops.
+
+The only module that uses torch's semi-private tracing (make_fx, FakeTensorMode); torch is pinned.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+from oneflow.core.errors import JobError
+from oneflow.core.spec import TensorSpec
+from oneflow.ir.graph import Graph
+from oneflow.ir.interpret import Adapt, interpret
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The outputs of a joint graph by what they are for."""
+
+    results: list[fx.Node]
+    watched: list[fx.Node]
+    rates: list[fx.Node]
+    gradients: dict[str, fx.Node]
+
+
+@dataclass(frozen=True)
+class Joint:
+    """An aten graph and what its inputs and outputs stand for. ``inputs`` follows the order of its placeholders."""
+
+    graph: fx.Graph
+    inputs: dict[fx.Node, fx.Node]
+    loss_seed: fx.Node | None
+    counts: tuple[int, int, int]
+    trained: tuple[str, ...]
+
+    def outputs(self) -> Outputs:
+        """Read from the graph itself, since passes replace nodes."""
+        nodes: list[fx.Node] = list(self.output_node().args[0])  # type: ignore[arg-type]
+        results, watched, rates = self.counts
+        first, second, third = results, results + watched, results + watched + rates
+        return Outputs(nodes[:first], nodes[first:second], nodes[second:third], dict(zip(self.trained, nodes[third:])))
+
+    def output_node(self) -> fx.Node:
+        return next(node for node in reversed(self.graph.nodes) if node.op == "output")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to build a joint graph of.
+
+    ``tensors`` gives each placeholder a tensor (a variable's own, or an empty one) whose layout the graph is made for.
+    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an input of the
+    graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates.
+    """
+
+    graph: Graph
+    tensors: dict[fx.Node, torch.Tensor]
+    device: torch.device
+    adapt: Adapt
+    trained: tuple[str, ...] = ()
+    loss_scale: float | None = 1.0
+    micro_batches: int = 1
+    rates: tuple[fx.Node, ...] = ()
+
+
+def build_joint(request: Request) -> Joint:
+    """Traces the job's forward, its backward if it has losses, and marks which node is which output."""
+    graph = request.graph
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    placeholders = [node for node in graph.body.nodes if node.op == "placeholder"]
+    fakes = [mode.from_tensor(request.tensors[node]) for node in placeholders]
+    seed_inputs = []
+    if graph.losses and request.loss_scale is None:
+        with mode:
+            seed_inputs = [torch.empty((), device=request.device)]
+    tracer = _Step(request, placeholders)
+    with mode:
+        module = make_fx(tracer.run)(*fakes, *seed_inputs)
+    return tracer.describe(module.graph)
+
+
+class _Step:
+    """The traced function, and the notes it takes while it is traced."""
+
+    def __init__(self, request: Request, placeholders: list[fx.Node]) -> None:
+        self.request = request
+        self.placeholders = placeholders
+        self.counts = (0, 0, 0)
+        self.trained: list[str] = []
+        self.origins: list[tuple[int, fx.Node | None]] = []
+
+    def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
+        graph = self.request.graph
+        values = dict(zip(self.placeholders, tensors))
+        for node in self._differentiated():
+            if node in values:
+                values[node] = values[node].detach().requires_grad_()
+        env = interpret(graph, values, self.request.device, self._enter, self.request.adapt)
+        self._enter(None)
+        results = [_in_spec(env[node], node.meta["spec"]) for node in graph.result_nodes()]
+        watched = [_in_spec(env[w.node], w.node.meta["spec"]) for w in graph.watches if not w.diff]
+        rates = [env[node] for node in self.request.rates]
+        diffs, gradients = self._backward(env, tensors[len(self.placeholders) :])
+        watched_in_order = _weave(graph, watched, diffs)
+        self.counts = (len(results), len(watched_in_order), len(rates))
+        return [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
+
+    def _differentiated(self) -> list[fx.Node]:
+        graph = self.request.graph
+        nodes = [graph.variables[name] for name in self.request.trained]
+        return nodes + [w.node for w in graph.watches if w.diff]
+
+    def _backward(self, env: dict[fx.Node, Any], seed: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        graph, request = self.request.graph, self.request
+        if not graph.losses:
+            return [], []
+        losses = [env[node] for node in graph.losses if env[node].requires_grad]
+        if not losses:
+            line, names = graph.losses[0].meta["line"], [node.meta["name"] for node in graph.losses]
+            raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient: no op on the way from a variable has one")
+        elements = _elements(graph, losses[0]) * request.micro_batches
+        if seed:
+            seeds = [(seed[0] / elements).to(loss.dtype).expand(loss.shape) for loss in losses]
+        else:
+            assert request.loss_scale is not None
+            seeds = [torch.full_like(loss, request.loss_scale / elements) for loss in losses]
+        nodes = self._differentiated()
+        grads = torch.autograd.grad(losses, [env[node] for node in nodes], seeds, allow_unused=True)
+        count = len(request.trained)
+        self.trained = [name for name, grad in zip(request.trained, grads) if grad is not None]
+        gradients = [grad for grad in grads[:count] if grad is not None]
+        diffs = [torch.zeros_like(env[n]) if g is None else g * elements for n, g in zip(nodes[count:], grads[count:])]
+        return diffs, gradients
+
+    def _enter(self, node: fx.Node | None) -> None:
+        mode = get_proxy_mode()
+        assert mode is not None
+        self.origins.append((len(mode.tracer.graph.nodes), node))
+
+    def describe(self, graph: fx.Graph) -> Joint:
+        self._name_origins(graph)
+        placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+        inputs = dict(zip(self.placeholders, placeholders))
+        seed = placeholders[len(self.placeholders) :]
+        return Joint(graph, inputs, seed[0] if seed else None, self.counts, tuple(self.trained))
+
+    def _name_origins(self, graph: fx.Graph) -> None:
+        """Notes on each aten node which op of the job it came from."""
+        nodes = list(graph.nodes)
+        bounds = [*self.origins, (len(nodes), None)]
+        for (start, origin), (end, _) in zip(bounds, bounds[1:]):
+            for node in nodes[start:end]:
+                node.meta["origin"] = origin
+
+
+def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
+    """A result in the dtype the user was shown, whatever precision it was computed in."""
+    return value.to(spec.dtype.torch)
+
+
+def _elements(graph: Graph, loss: torch.Tensor) -> int:
+    """By how much gradients are divided: the elements of a loss; for a loss of dynamic shape its batch size."""
+    declared = graph.losses[0].meta["spec"].shape
+    return prod(loss.shape) if tuple(loss.shape) == declared else loss.shape[0]
+
+
+def _weave(graph: Graph, watched: list[torch.Tensor], diffs: list[torch.Tensor]) -> list[torch.Tensor]:
+    values, gradients = iter(watched), iter(diffs)
+    return [next(gradients) if w.diff else next(values) for w in graph.watches]
+
+
+def _unaliased(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Outputs that share no memory with an input (a variable is updated in place) or with each other."""
+    taken = {t.untyped_storage()._cdata for t in inputs}
+    fresh = []
+    for out in outputs:
+        out = out.detach()
+        if out.untyped_storage()._cdata in taken:
+            out = out.clone()
+        taken.add(out.untyped_storage()._cdata)
+        fresh.append(out)
+    return fresh

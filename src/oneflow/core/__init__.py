@@ -1,0 +1,1 @@
+"""Values the whole package speaks in: dtypes, placements, SBP, tensor specs, errors. No I/O."""

@@ -1,0 +1,78 @@
+"""The errors a user can meet, and how they find the user's own line.
+
+Every class also derives from the built-in exception that programs of the job-function era catch
+(``AssertionError`` for bad arguments, ``NotImplementedError`` for an op outside a job, ...).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import sys
+from collections.abc import Iterable
+
+import torch
+
+# Code that stands between the user's line and ours: this package, and what it calls that calls it back.
+_NOT_THE_USERS = (
+    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
+    contextlib.__file__,
+)
+
+
+class OneFlowError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class ArgumentError(OneFlowError, AssertionError, ValueError):
+    """A value, shape, structure or count that the called function does not take."""
+
+
+class DTypeError(OneFlowError, AssertionError, TypeError):
+    """A dtype that does not fit; nothing is cast silently."""
+
+
+class NameError_(OneFlowError, AssertionError, AttributeError):
+    """An unknown or doubly used name."""
+
+
+class JobError(OneFlowError, AssertionError):
+    """A job function that cannot be made into a graph, or is used in a way it does not allow."""
+
+
+class OutsideJobError(OneFlowError, NotImplementedError):
+    """An op or a variable asked for where no job is being traced."""
+
+
+class UnsupportedError(OneFlowError, NotImplementedError):
+    """Something this version does not do, said before any work is done."""
+
+
+class RunError(OneFlowError, RuntimeError):
+    """A job that failed while it ran; names job, op and the user's line."""
+
+
+class CheckpointError(OneFlowError, AssertionError, ValueError):
+    """A checkpoint directory that cannot be written or read as asked."""
+
+
+class DataError(OneFlowError, ValueError):
+    """A data file that is missing, broken or does not hold what was asked for."""
+
+
+def user_line() -> str:
+    """``file:line`` of the innermost frame that is neither ours nor torch's: where the user called us."""
+    frame = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+        frame = frame.f_back  # type: ignore[assignment]
+    if frame is None:
+        return "<unknown>"
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """`` Did you mean 'x'?`` for a mistyped name, or nothing when no known name is close."""
+    match = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f" Did you mean {match[0]!r}?" if match else ""

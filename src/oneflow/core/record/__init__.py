@@ -1,0 +1,1 @@
+"""OFRecord messages under the import path that programs writing data sets use."""

@@ -1,0 +1,105 @@
+"""What this installation has to work with, as plain text."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.distributed
+
+import oneflow
+from oneflow.core.errors import DataError
+from oneflow.data import mnist_files
+
+__all__ = ["report"]
+
+
+def report() -> str:
+    """One line a fact: ``name: value``, under a heading for each part."""
+    parts: list[tuple[str, Callable[[], list[str]]]] = [
+        ("oneflow", _versions),
+        ("torch build", _build),
+        ("devices", _devices),
+        ("threads", _threads),
+        ("backends", _backends),
+        ("packages", _packages),
+        ("data", _data),
+    ]
+    return "\n".join(line for title, facts in parts for line in [title, *(f"  {fact}" for fact in facts())])
+
+
+def _versions() -> list[str]:
+    return [
+        f"version: {oneflow.__version__}",
+        f"folder: {Path(oneflow.__file__).parent}",
+        f"python: {platform.python_version()} on {platform.platform()}",
+    ]
+
+
+def _build() -> list[str]:
+    return [
+        f"torch: {torch.__version__}",
+        f"cuda: {torch.version.cuda or 'not built in'}",
+        f"mkl: {_yes(torch.backends.mkl.is_available())}",
+        f"onednn: {_yes(torch.backends.mkldnn.is_available())}",
+        f"openmp: {_yes(torch.backends.openmp.is_available())}",
+        f"cpu instructions: {torch.backends.cpu.get_cpu_capability()}",
+    ]
+
+
+def _devices() -> list[str]:
+    gpus = [f"gpu {i}: {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return [f"cpu: {os.cpu_count()} cores, {usable} for this process", *(gpus or ["gpu: none; gpu placements run on the cpu"])]
+
+
+def _threads() -> list[str]:
+    return [f"inside an op: {torch.get_num_threads()}", f"between ops: {torch.get_num_interop_threads()}"]
+
+
+def _backends() -> list[str]:
+    if not torch.distributed.is_available():
+        return ["torch.distributed: not built in"]
+    return [
+        f"gloo: {_yes(torch.distributed.is_gloo_available())}",
+        f"nccl: {_yes(torch.distributed.is_nccl_available())}",
+    ]
+
+
+def _packages() -> list[str]:
+    return [f"{name}: {_version(name)}" for name in ("numpy", "pillow", "tensorboard", "matplotlib", "onnx", "onnxruntime")]
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _data() -> list[str]:
+    named = os.environ.get("ONEFLOW_MNIST_DIR")
+    return [
+        f"mnist, ONEFLOW_MNIST_DIR: {_mnist(Path(named)) if named else 'not set'}",
+        f"mnist, cache: {_mnist(mnist_files._cache())}",
+        f"mnist, shipped subset: {_mnist(mnist_files._SUBSET)}",
+    ]
+
+
+def _mnist(folder: Path) -> str:
+    files = [folder / name for file in mnist_files.SHA256 for name in (file, file.removesuffix(".gz"))]
+    if not any(file.exists() for file in files):
+        return f"not in {folder}"
+    try:
+        found = mnist_files.read_mnist(folder)
+    except DataError as error:
+        return f"broken: {error}"
+    return f"{len(found.train_images)} training and {len(found.test_images)} test images in {folder}"
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"

@@ -1,0 +1,1 @@
+"""The logical graph: blobs, the trace that records them, their text form."""

@@ -1,0 +1,217 @@
+"""Blob: a value inside a job that has a shape and a dtype but no data."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from torch import fx
+from torch.utils._pytree import tree_map
+
+from oneflow.core.dtype import DType
+from oneflow.core.errors import DTypeError, JobError, user_line
+from oneflow.core.placement import Placement
+from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
+from oneflow.core.spec import TensorSpec
+from oneflow.ir.trace import record, require_trace
+from oneflow.ops import elementwise
+from oneflow.ops.row import Op
+from oneflow.ops.structure import item, layout
+
+
+class Blob:
+    """A symbolic tensor. It exists only inside the job body that made it."""
+
+    __slots__ = ("node",)
+    __hash__ = object.__hash__
+    __array_ufunc__ = None  # numpy numbers leave the operation to us
+
+    def __init__(self, node: fx.Node) -> None:
+        self.node = node
+
+    @property
+    def spec(self) -> TensorSpec:
+        return self.node.meta["spec"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The whole (logical) shape; the upper bound where the input is dynamic."""
+        return self.spec.shape
+
+    static_shape = shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.spec.dtype
+
+    @property
+    def batch_axis(self) -> int | None:
+        return self.node.meta.get("batch_axis", 0 if self.shape else None)
+
+    @property
+    def is_dynamic(self) -> bool:
+        return bool(self.node.meta.get("dynamic", False))
+
+    @property
+    def is_tensor_list(self) -> bool:
+        return False
+
+    @property
+    def op_name(self) -> str:
+        return self.node.meta["name"]
+
+    @property
+    def blob_name(self) -> str:
+        return "out"
+
+    @property
+    def logical_blob_name(self) -> str:
+        return f"{self.op_name}/{self.blob_name}"
+
+    @property
+    def unique_name(self) -> str:
+        return self.logical_blob_name if self.distribute is AUTO else f"{self.logical_blob_name}:{self.distribute}"
+
+    @property
+    def distribute(self) -> Sbp:
+        return self.node.meta["sbp"] or AUTO
+
+    @property
+    def placement(self) -> Placement:
+        return self.node.meta["placement"]
+
+    parallel_conf = placement
+
+    @property
+    def parallel_size(self) -> int:
+        return self.placement.size
+
+    @property
+    def location(self) -> str:
+        """The user's file:line that made this blob."""
+        return self.node.meta["line"]
+
+    def with_distribute(self, distribute: Sbp) -> Blob:
+        """The same value, to be laid out as ``distribute`` says where it is used."""
+        if not isinstance(distribute, Sbp):
+            raise DTypeError(f"{user_line()}: with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
+        blob = emit(layout, self)
+        blob.node.meta["sbp"] = distribute
+        return blob
+
+    def with_split_distribute(self, axis: int) -> Blob:
+        return self.with_distribute(split(axis))
+
+    def with_broadcast_distribute(self) -> Blob:
+        return self.with_distribute(BROADCAST)
+
+    def with_gradient_distribute(self, distribute: Sbp) -> Blob:
+        """The same value; its gradient is to be laid out as ``distribute`` says."""
+        blob = emit(layout, self)
+        blob.node.meta["gradient_sbp"] = distribute
+        return blob
+
+    def __repr__(self) -> str:
+        return f"<Blob {self.op_name!r} {self.spec} from {self.location}>"
+
+    def _no_value(self, what: str) -> NoReturn:
+        raise JobError(
+            f"{user_line()}: {what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "
+            "A job's body runs once; use flow.where or return the blob and decide outside"
+        )
+
+    def __bool__(self) -> bool:
+        self._no_value("the truth")
+
+    def __float__(self) -> float:
+        self._no_value("the number")
+
+    def __int__(self) -> int:
+        self._no_value("the number")
+
+    def __iter__(self) -> NoReturn:
+        self._no_value("the elements")
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        self._no_value("the array")
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __add__(self, other: Any) -> Blob:
+        return emit(elementwise.add, self, other)
+
+    def __radd__(self, other: Any) -> Blob:
+        return emit(elementwise.add, other, self)
+
+    def __sub__(self, other: Any) -> Blob:
+        return emit(elementwise.subtract, self, other)
+
+    def __rsub__(self, other: Any) -> Blob:
+        return emit(elementwise.subtract, other, self)
+
+    def __mul__(self, other: Any) -> Blob:
+        return emit(elementwise.multiply, self, other)
+
+    def __rmul__(self, other: Any) -> Blob:
+        return emit(elementwise.multiply, other, self)
+
+    def __truediv__(self, other: Any) -> Blob:
+        return emit(elementwise.divide, self, other)
+
+    def __rtruediv__(self, other: Any) -> Blob:
+        return emit(elementwise.divide, other, self)
+
+    def __mod__(self, other: Any) -> Blob:
+        return emit(elementwise.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Blob:
+        return emit(elementwise.mod, other, self)
+
+    def __neg__(self) -> Blob:
+        return emit(elementwise.multiply, self, -1)
+
+    def __eq__(self, other: Any) -> Blob:  # type: ignore[override]
+        return emit(elementwise.equal, self, other)
+
+    def __ne__(self, other: Any) -> Blob:  # type: ignore[override]
+        return emit(elementwise.not_equal, self, other)
+
+    def __lt__(self, other: Any) -> Blob:
+        return emit(elementwise.less, self, other)
+
+    def __le__(self, other: Any) -> Blob:
+        return emit(elementwise.less_equal, self, other)
+
+    def __gt__(self, other: Any) -> Blob:
+        return emit(elementwise.greater, self, other)
+
+    def __ge__(self, other: Any) -> Blob:
+        return emit(elementwise.greater_equal, self, other)
+
+
+def emit(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> Blob:
+    """Records ``op`` in the running job and gives its one result."""
+    return Blob(_record(op, args, attributes, name))
+
+
+def emit_many(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> tuple[Blob, ...]:
+    """Records an op of several results and gives them all."""
+    node = _record(op, args, attributes, name)
+    base = node.meta["name"]
+    count = len(node.meta["spec"])
+    names = [base.rsplit("-", 1)[-1] + f"_out{i}" for i in range(count)]
+    return tuple(Blob(record(item, (node, i), {}, names[i])) for i in range(count))
+
+
+def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None) -> fx.Node:
+    trace = require_trace(f"flow.{op.name}")
+    nodes = tree_map(lambda a: _node(a, op, trace.graph.body), (args, attributes))
+    return record(op, nodes[0], nodes[1], name)
+
+
+def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
+    if not isinstance(value, Blob):
+        return value
+    if value.node.graph is not graph:
+        raise JobError(f"{user_line()}: {op.name} was given {value!r}, which belongs to another job or another trace of this one")
+    return value.node

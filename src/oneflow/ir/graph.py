@@ -1,0 +1,115 @@
+"""The logical graph of one job: torch.fx nodes whose targets are op rows, and what the job declared around them.
+
+A node's ``meta`` holds ``spec`` (TensorSpec, or a tuple of them), ``name`` (the op's name as users see it), ``line`` (the
+user's file:line), ``placement`` and ``sbp`` (a hint or None).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves, tree_map
+
+from oneflow.core.placement import Placement
+from oneflow.core.sbp import Sbp
+from oneflow.core.spec import TensorSpec
+
+
+class Source(Protocol):
+    """Something that makes input tensors on the host, once a step: a record reader, a random batch."""
+
+    specs: tuple[TensorSpec, ...]
+
+    def next(self) -> tuple[torch.Tensor, ...]: ...
+
+
+@dataclass(frozen=True)
+class VariableDecl:
+    """A variable as a job asked for it. Two jobs that name it must agree on its spec."""
+
+    name: str
+    spec: TensorSpec
+    initializer: Any
+    regularizer: Any = None
+    trainable: bool = True
+    model_name: str = "weight"
+    seed: int | None = None
+    distribute: Sbp | None = None
+    line: str = ""
+    channels_last: bool = False
+
+
+@dataclass(frozen=True)
+class Watch:
+    """A blob (or its gradient) that is handed to ``handler`` as a numpy array after each step."""
+
+    node: fx.Node
+    handler: Callable[..., None]
+    diff: bool
+    line: str
+
+
+@dataclass
+class Graph:
+    """One traced job."""
+
+    job: str
+    body: fx.Graph = field(default_factory=fx.Graph)
+    inputs: list[fx.Node] = field(default_factory=list)
+    sources: list[tuple[Source, tuple[fx.Node, ...]]] = field(default_factory=list)
+    variables: dict[str, fx.Node] = field(default_factory=dict)
+    decls: dict[str, VariableDecl] = field(default_factory=dict)
+    step: fx.Node | None = None
+    losses: list[fx.Node] = field(default_factory=list)
+    watches: list[Watch] = field(default_factory=list)
+    results: Any = None
+    is_train: bool = False
+    training: Any = None
+    placement: Placement | None = None
+
+    def result_nodes(self) -> list[fx.Node]:
+        """The nodes of ``results`` in the order a flattened structure gives."""
+        return [] if self.results is None else tree_leaves(self.results)
+
+    def copy(self) -> Graph:
+        """A graph of its own nodes, for a pass to change."""
+        body: fx.Graph = fx.Graph()
+        new: dict[fx.Node, fx.Node] = {}
+        for node in self.body.nodes:
+            new[node] = body.node_copy(node, lambda n: new[n])
+            new[node].meta = dict(node.meta)
+        return replace(
+            self,
+            body=body,
+            inputs=[new[node] for node in self.inputs],
+            sources=[(source, tuple(new[n] for n in nodes)) for source, nodes in self.sources],
+            variables={name: new[node] for name, node in self.variables.items()},
+            step=None if self.step is None else new[self.step],
+            losses=[new[node] for node in self.losses],
+            watches=[replace(watch, node=new[watch.node]) for watch in self.watches],
+            results=None if self.results is None else tree_map(lambda node: new[node], self.results),
+        )
+
+    def named_nodes(self) -> set[fx.Node]:
+        """Nodes that something outside the graph asks for by itself: results, losses, watched blobs."""
+        return {*self.result_nodes(), *self.losses, *(watch.node for watch in self.watches)}
+
+    def reached_by(self, nodes: list[fx.Node]) -> set[fx.Node]:
+        """Every node that the given ones depend on, themselves included."""
+        seen: set[fx.Node] = set()
+        todo = list(nodes)
+        while todo:
+            node = todo.pop()
+            if node not in seen:
+                seen.add(node)
+                todo.extend(node.all_input_nodes)
+        return seen
+
+    def trained_variables(self) -> list[VariableDecl]:
+        """The trainable variables that a loss depends on, in the order they were declared."""
+        reached = self.reached_by(self.losses)
+        return [self.decls[name] for name, node in self.variables.items() if self.decls[name].trainable and node in reached]

@@ -1,0 +1,211 @@
+"""Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_map
+
+from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, OutsideJobError, user_line
+from oneflow.core.placement import Placement
+from oneflow.core.sbp import Sbp
+from oneflow.core.spec import TensorSpec, spec_of
+from oneflow.core import dtype as dtypes
+from oneflow.ir.graph import Graph, Source, VariableDecl, Watch
+from oneflow.ops.row import Op
+
+_CURRENT: ContextVar[Trace | None] = ContextVar("current trace", default=None)
+
+
+class Trace:
+    """The state of one job body while it runs. ``settings`` is the job's own copy of its configuration."""
+
+    def __init__(self, job: str, settings: Any, known: Mapping[str, VariableDecl], placement: Placement) -> None:
+        self.graph = Graph(job)
+        self.settings = settings
+        self.known = known
+        self.namespaces: list[str] = []
+        self.placements: list[Placement] = [placement]
+        self._names: set[str] = set()
+        self._counts: Counter[str] = Counter()
+
+    @property
+    def is_train(self) -> bool:
+        return bool(self.settings.is_train)
+
+    @property
+    def has_ops(self) -> bool:
+        """True once an op was recorded; from then on the job's settings are fixed."""
+        return any(node.op == "call_function" for node in self.graph.body.nodes)
+
+    def full_name(self, name: str) -> str:
+        return "-".join([*self.namespaces, name])
+
+    def auto_name(self, prefix: str, first_plain: bool = False) -> str:
+        """``Relu_0``, ``Relu_1`` ...; for layers (``first_plain``) ``Dense``, ``Dense_1`` ...: the same in every job."""
+        count = self._counts[self.full_name(prefix)]
+        self._counts[self.full_name(prefix)] += 1
+        return prefix if first_plain and count == 0 else f"{prefix}_{count}"
+
+    def claim(self, name: str | None, prefix: str) -> str:
+        """The op's full name; a name that the job used before is an error."""
+        full = self.full_name(name if name is not None else self.auto_name(prefix))
+        if full in self._names:
+            raise NameError_(f"{user_line()}: op_name: {full} already exist in job: {self.graph.job}; give each op its own name")
+        self._names.add(full)
+        return full
+
+    def placeholder(self, name: str, spec: TensorSpec) -> fx.Node:
+        """A new graph input, placed before the first op."""
+        first_op = next((n for n in self.graph.body.nodes if n.op != "placeholder"), self.graph.body._root)
+        with self.graph.body.inserting_before(first_op):
+            node = self.graph.body.placeholder(f"in_{len(self.graph.body.nodes)}")
+        self._describe(node, name, spec)
+        return node
+
+    def _describe(self, node: fx.Node, name: str, spec: Any, sbp: Sbp | None = None) -> None:
+        node.meta = {"name": name, "spec": spec, "line": user_line(), "placement": self.placements[-1], "sbp": sbp}
+
+    def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
+        node = self.placeholder(name, spec)
+        self.graph.inputs.append(node)
+        return node
+
+    def add_source(self, source: Source, name: str) -> tuple[fx.Node, ...]:
+        """Registers a host-side source; its nodes get fresh tensors each step."""
+        nodes = tuple(self.placeholder(f"{name}_{i}" if i else name, spec) for i, spec in enumerate(source.specs))
+        self.graph.sources.append((source, nodes))
+        return nodes
+
+    def step(self) -> fx.Node:
+        """The step counter as an int64 input of shape (1,)."""
+        if self.graph.step is None:
+            self.graph.step = self.placeholder("step", TensorSpec((1,), dtypes.int64))
+        return self.graph.step
+
+    def variable(self, decl: VariableDecl) -> fx.Node:
+        """The node of a declared variable; a second declaration in the same job gives the same node."""
+        _check_same(decl, self.graph.decls.get(decl.name) or self.known.get(decl.name))
+        if decl.name not in self.graph.variables:
+            self.graph.variables[decl.name] = self.placeholder(decl.name, decl.spec)
+            self.graph.decls[decl.name] = decl
+        return self.graph.variables[decl.name]
+
+    def mark_channels_last(self, node: fx.Node) -> None:
+        """Notes that a variable is a convolution's filter, so that it is kept in the layout convolutions run fastest in."""
+        name = node.meta["name"]
+        if self.graph.variables.get(name) is node:
+            self.graph.decls[name] = replace(self.graph.decls[name], channels_last=True)
+
+    def add_loss(self, node: fx.Node) -> None:
+        if not self.is_train:
+            raise JobError(
+                f"{user_line()}: job {self.graph.job!r} has no TrainConf when adding loss logical blob name {node.meta['name']!r}: "
+                "it is a predict job. Make it a train job with type='train' or a config that sets train.*"
+            )
+        if node in self.graph.losses:
+            raise JobError(f"{user_line()}: the loss {node.meta['name']!r} was added to job {self.graph.job!r} before")
+        self._check_own(node)
+        self._check_loss(node)
+        self.graph.losses.append(node)
+
+    def _check_loss(self, node: fx.Node) -> None:
+        spec: TensorSpec = node.meta["spec"]
+        if not spec.dtype.is_floating_point:
+            raise DTypeError(f"{user_line()}: a loss is a float blob, {node.meta['name']!r} is {spec}")
+        for other in self.graph.losses:
+            if other.meta["spec"] != spec:
+                raise JobError(
+                    f"{user_line()}: losses of one job have one shape and dtype: "
+                    f"{other.meta['name']!r} is {other.meta['spec']}, {node.meta['name']!r} is {spec}"
+                )
+            if other in self.graph.reached_by([node]) or node in self.graph.reached_by([other]):
+                raise JobError(
+                    f"{user_line()}: of the losses {other.meta['name']!r} and {node.meta['name']!r} one is computed "
+                    "from the other; add only one of them"
+                )
+
+    def _check_own(self, node: fx.Node) -> None:
+        if node.graph is not self.graph.body:
+            raise JobError(f"{user_line()}: blob {node.meta['name']!r} belongs to another job or another trace of {self.graph.job!r}")
+
+    def watch(self, node: fx.Node, handler: Any, diff: bool) -> None:
+        self._check_own(node)
+        self.graph.watches.append(Watch(node, handler, diff, user_line()))
+
+
+def _check_same(decl: VariableDecl, other: VariableDecl | None) -> None:
+    if other is not None and other.spec != decl.spec:
+        raise ArgumentError(
+            f"{decl.line}: variable {decl.name!r} was made as {other.spec} at {other.line}, it cannot be {decl.spec} here"
+        )
+
+
+def current() -> Trace | None:
+    """The trace of the job body that is running, if one is."""
+    return _CURRENT.get()
+
+
+def require_trace(what: str) -> Trace:
+    """The running trace, or an error that says ``what`` belongs inside a job function."""
+    trace = _CURRENT.get()
+    if trace is None:
+        raise OutsideJobError(
+            f"{user_line()}: {what} was called outside a job function. Blobs exist only while a job is traced: "
+            "put the call into a function decorated with @flow.global_function"
+        )
+    return trace
+
+
+@contextmanager
+def tracing(trace: Trace) -> Iterator[Trace]:
+    """Makes ``trace`` the running one."""
+    token = _CURRENT.set(trace)
+    try:
+        yield trace
+    finally:
+        _CURRENT.reset(token)
+
+
+def record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None) -> fx.Node:
+    """Adds one op to the running trace: checks it on meta tensors and notes its spec and the user's line."""
+    trace = require_trace(op.name)
+    full = trace.claim(name, op.label)
+    spec = _infer(op, args, attributes, full)
+    node = trace.graph.body.call_function(op, args, attributes)  # type: ignore[arg-type]
+    trace._describe(node, full, spec)
+    return node
+
+
+def _infer(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str) -> Any:
+    extra = {"device": "meta"} if op.creates else {}
+    try:
+        with torch.no_grad():
+            meta_args, meta_attributes = tree_map(_meta, (args, attributes))
+            out = op.compute(*meta_args, **meta_attributes, **extra)
+    except OneFlowError as error:
+        raise type(error)(f"{user_line()}: {op.name} ({name!r}): {error}{_inputs(args)}") from None
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        reason = str(error).split("\n", 1)[0]
+        raise ArgumentError(f"{user_line()}: {op.name} ({name!r}): {reason}{_inputs(args)}") from None
+    return tuple(map(spec_of, out)) if isinstance(out, tuple) else spec_of(out)
+
+
+def _meta(value: Any) -> Any:
+    if not isinstance(value, fx.Node):
+        return value
+    spec = value.meta["spec"]
+    return tuple(s.meta() for s in spec) if isinstance(spec, tuple) else spec.meta()
+
+
+def _inputs(args: Any) -> str:
+    found: list[str] = []
+    tree_map(lambda a: found.append(f"{a.meta['name']} {a.meta['spec']}") if isinstance(a, fx.Node) else None, args)
+    return f" [inputs: {', '.join(found)}]" if found else ""

@@ -1,0 +1,82 @@
+"""``get_variable``: persistent tensors that jobs share by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.errors import ArgumentError, JobError, NameError_, user_line
+from oneflow.core.sbp import Sbp
+from oneflow.core.spec import TensorSpec
+from oneflow.ir.blob import Blob
+from oneflow.ir.graph import VariableDecl
+from oneflow.ir.trace import Trace, require_trace
+
+
+def get_variable(
+    name: str,
+    shape: Sequence[int] | None = None,
+    dtype: DType | None = None,
+    initializer: Any = None,
+    regularizer: Any = None,
+    trainable: bool | None = None,
+    model_name: str | None = None,
+    random_seed: int | None = None,
+    distribute: Sbp | None = None,
+    reuse: bool = True,
+) -> Blob:
+    """The variable ``name`` of the session, made on first use.
+
+    The full name is the open namespaces and ``name`` joined by "-". The same full name is the same storage in every job,
+    so shape and dtype must agree. ``shape`` may be left out where this job has the variable already. ``dtype`` defaults to
+    the job's default data type, ``initializer`` to the job's default initializer. ``model_name="bias"`` selects the secondary
+    learning rate. ``reuse=False`` refuses a name that this job has already.
+    """
+    trace = require_trace("flow.get_variable")
+    full = trace.full_name(_name(name))
+    have = trace.graph.decls.get(full)
+    if have is not None and not reuse:
+        raise NameError_(f"{user_line()}: variable {full!r} exists in job {trace.graph.job!r} already and reuse=False was given")
+    if have is not None and shape is None:
+        return Blob(trace.graph.variables[full])
+    decl = VariableDecl(
+        name=full,
+        spec=TensorSpec(_shape(full, shape), as_dtype(dtype) if dtype is not None else trace.settings.default_data_type),
+        initializer=_initializer(trace, full, initializer, have),
+        regularizer=regularizer,
+        trainable=True if trainable is None else bool(trainable),
+        model_name=model_name or "weight",
+        seed=random_seed,
+        distribute=distribute,
+        line=user_line(),
+    )
+    if decl.trainable and not decl.spec.dtype.is_floating_point:
+        raise ArgumentError(f"{user_line()}: variable {full!r} is {decl.spec.dtype.name} and cannot be trained; say trainable=False")
+    return Blob(trace.variable(decl))
+
+
+def _name(name: Any) -> str:
+    """A name that can also be a folder of a checkpoint."""
+    if not isinstance(name, str) or not name or "/" in name or name in (".", "..", "snapshot_done"):
+        raise ArgumentError(f"{user_line()}: a variable's name is a string without '/' that can name a folder, got {name!r}")
+    return name
+
+
+def _shape(name: str, shape: Sequence[int] | None) -> tuple[int, ...]:
+    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n > 0 for n in shape):
+        raise ArgumentError(f"{user_line()}: variable {name!r} needs a shape, a list or tuple of ints > 0; got {shape!r}")
+    return tuple(shape)
+
+
+def _initializer(trace: Trace, name: str, initializer: Any, have: VariableDecl | None) -> Any:
+    if initializer is None:
+        initializer = have.initializer if have is not None else trace.settings.default_initializer
+    if initializer is None:
+        raise JobError(
+            f"{user_line()}: variable {name!r} has no initializer; give one, such as initializer=flow.zeros_initializer(), "
+            "or set a default with function_config().default_initializer_conf"
+        )
+    if not hasattr(initializer, "draw"):
+        raise ArgumentError(f"{user_line()}: {initializer!r} is not an initializer (variable {name!r}); use one of flow.*_initializer")
+    return initializer

@@ -1,0 +1,1 @@
+"""Job functions: their configuration, signature, results, and the session that runs them."""

@@ -1,0 +1,120 @@
+"""``global_function`` in every form that programs of all eras use, and the default session behind it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.ir.trace import current, require_trace
+from oneflow.job.session import Job, Session
+from oneflow.job.settings import FunctionConfig, Settings
+
+
+class _Default:
+    """Holds the session that the module-level functions speak to."""
+
+    def __init__(self) -> None:
+        self.session = Session()
+
+
+_DEFAULT = _Default()
+
+
+def default_session() -> Session:
+    return _DEFAULT.session
+
+
+def clear_default_session() -> None:
+    """Closes the session and opens an empty one: jobs and variables are gone, old job functions cannot be called."""
+    old = _DEFAULT.session
+    _DEFAULT.session = Session()
+    _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num = old.gpu_num, old.cpu_num
+    old.closed = True
+
+
+def sync_default_session() -> None:
+    """Returns when every call made so far has run; here calls run before they return."""
+
+
+def global_function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
+    """Makes a function a job.
+
+    Written bare, with a config, or with ``type="train" | "predict"`` and ``function_config=``. Without a type, a job is a
+    train job if its config (or its body, through ``flow.config.train``) sets any ``train.*``.
+    """
+    if callable(type) and not isinstance(type, FunctionConfig):
+        return _decorate(type, None, None)
+    kind, config = _read_arguments(type, function_config)
+    return lambda function: _decorate(function, kind, config)
+
+
+def _read_arguments(type: Any, config: Any) -> tuple[str | None, FunctionConfig | None]:
+    if isinstance(type, FunctionConfig):
+        if config is not None:
+            raise ArgumentError(f"{user_line()}: global_function was given two configs")
+        return None, type
+    if type not in (None, "train", "predict"):
+        raise ArgumentError(f"{user_line()}: a job's type is 'train' or 'predict', got {type!r}")
+    if config is not None and not isinstance(config, FunctionConfig):
+        raise ArgumentError(f"{user_line()}: function_config is made by flow.function_config(), got {config!r}")
+    return type, config
+
+
+def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionConfig | None) -> Callable[..., Any]:
+    if not callable(function) or not hasattr(function, "__code__"):
+        raise ArgumentError(f"{user_line()}: a job is a Python function, got {function!r}")
+    session = default_session()
+    job = Job(session, function, kind, config)
+    session.register(job)
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        trace = current()
+        if trace is not None:
+            raise JobError(f"{user_line()}: job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
+        return job.call(args, kwargs)
+
+    call.job = job  # type: ignore[attr-defined]
+    return call
+
+
+def enable_eager_execution(val: bool = True) -> None:
+    """Runs the body of every job at every call, instead of once. Call it before the first job is defined."""
+    session = default_session()
+    if session.jobs and session.eager != val:
+        raise JobError(f"{user_line()}: enable_eager_execution comes before the first job; {len(session.jobs)} are defined")
+    session.eager = val
+
+
+def eager_execution_enabled() -> bool:
+    """Whether job bodies run at every call."""
+    return default_session().eager
+
+
+@dataclass(frozen=True)
+class FunctionDesc:
+    """What is known of the job whose body is running."""
+
+    name: str
+    job_config_proto: Settings
+
+    def IsTrainable(self) -> bool:
+        """True in a train job."""
+        return self.job_config_proto.is_train
+
+
+def current_global_function_desc() -> FunctionDesc:
+    """A description of the job whose body is running."""
+    trace = require_trace("flow.current_global_function_desc")
+    return FunctionDesc(trace.graph.job, trace.settings)
+
+
+def job_of(function: Any) -> Job:
+    """The job behind a decorated function."""
+    job = getattr(function, "job", None)
+    if not isinstance(job, Job):
+        raise ArgumentError(f"{user_line()}: {function!r} is not a job function; decorate it with @flow.global_function")
+    return job

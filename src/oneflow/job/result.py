@@ -1,0 +1,137 @@
+"""Results of job calls: arrays with the accessors of every era, futures, and annotated returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, get_args, get_origin
+
+import numpy as np
+from torch.utils._pytree import tree_map
+
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
+
+
+class ResultArray(np.ndarray):
+    """A numpy array that also answers ``.numpy()``, ``.ndarray()`` and the per-device accessors."""
+
+    def numpy(self, parallel_id: int | None = None) -> np.ndarray:
+        """The whole value, or the piece of one device (there is one piece)."""
+        if parallel_id not in (None, 0):
+            raise ArgumentError(f"{user_line()}: this result has 1 piece, there is no parallel_id {parallel_id!r}")
+        return self.view(np.ndarray)
+
+    def ndarray(self) -> np.ndarray:
+        return self.view(np.ndarray)
+
+    def numpy_list(self) -> list[np.ndarray]:
+        return [self.view(np.ndarray)]
+
+    def ndarray_list(self) -> list[np.ndarray]:
+        return self.numpy_list()
+
+    def parallel_num(self) -> int:
+        return 1
+
+    def __float__(self) -> float:
+        """The number of a result with one element, which has rank 1; numpy converts arrays of rank 0 only."""
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
+        """What numpy computes from a result is an ordinary array or scalar."""
+        return array[()] if return_scalar or array.ndim == 0 else array.view(np.ndarray)
+
+
+class JobFuture:
+    """The results of one call; delivered once, by ``get`` or ``async_get``."""
+
+    __slots__ = ("_delivered", "_job", "_value")
+
+    def __init__(self, job: str, value: Any) -> None:
+        self._job, self._value, self._delivered = job, value, False
+
+    def get(self) -> Any:
+        """The results, in the structure the job's body returned."""
+        if self._delivered:
+            raise JobError(f"{user_line()}: the results of this call of job {self._job!r} were delivered before; keep what the first get() gave")
+        self._delivered = True
+        value, self._value = self._value, None
+        return value
+
+    def async_get(self, callback: Callable[[Any], Any]) -> None:
+        """Hands the results to ``callback``, before this returns: the step has run already."""
+        if not callable(callback):
+            raise ArgumentError(f"{user_line()}: async_get takes a function, got {callback!r}")
+        callback(self.get())
+
+
+def check_results(results: Any, annotation: Any, job: str, line: str) -> None:
+    """Refuses a return annotation that does not describe what the body returned."""
+    if annotation is None:
+        if results is not None:
+            raise JobError(f"{line}: job {job!r} is annotated '-> None' but its body returns something")
+        return
+    target = get_args(annotation)[0] if get_origin(annotation) is Callback else annotation
+    if results is None:
+        raise JobError(f"{line}: job {job!r} is annotated '-> {_spelled(annotation)}' but its body returns None")
+    _check(results, target, job, line)
+
+
+def _check(results: Any, annotation: Any, job: str, line: str) -> None:
+    origin, args = get_origin(annotation), get_args(annotation)
+    is_leaf = not isinstance(results, (list, tuple, dict))
+    if annotation in (Numpy, ListNumpy, ListListNumpy) and is_leaf or annotation is Bundle:
+        return
+    if origin is tuple and isinstance(results, tuple) and (len(args) == len(results)):
+        for result, arg in zip(results, args):
+            _check(result, arg, job, line)
+        return
+    if origin is dict and isinstance(results, dict) and all(type(key) is args[0] for key in results):
+        for result in results.values():
+            _check(result, args[1], job, line)
+        return
+    known = annotation in (Numpy, ListNumpy, ListListNumpy) or origin in (tuple, dict)
+    if not known:
+        raise UnsupportedError(f"{line}: job {job!r}: {_spelled(annotation)} is not a result annotation; use oneflow.typing")
+    raise JobError(f"{line}: job {job!r} is annotated '-> {_spelled(annotation)}' but its body returns {_described(results)}")
+
+
+def _spelled(annotation: Any) -> str:
+    return getattr(annotation, "__name__", str(annotation))
+
+
+def _described(results: Any) -> str:
+    if isinstance(results, dict):
+        return f"a dict with keys {list(results)}"
+    return f"a {type(results).__name__} of {len(results)}" if isinstance(results, (list, tuple)) else "one blob"
+
+
+def deliver(job: str, results: Any, annotation: Any, has_annotation: bool) -> Any:
+    """What the call gives back, by the job's return annotation."""
+    if not has_annotation:
+        return None if results is None else JobFuture(job, results)
+    if annotation is None:
+        return None
+    if get_origin(annotation) is Callback:
+        value = _shaped(results, get_args(annotation)[0])
+        return lambda callback: callback(value)
+    return _shaped(results, annotation)
+
+
+def _shaped(results: Any, annotation: Any) -> Any:
+    """Results as the plain arrays and lists that an annotation asks for."""
+    if annotation is Numpy:
+        return results.numpy()
+    if annotation is ListNumpy:
+        return results.numpy_list()
+    if annotation is ListListNumpy:
+        return [results.numpy_list()]
+    args = get_args(annotation)
+    if isinstance(results, tuple) and args:
+        return tuple(_shaped(r, a) for r, a in zip(results, args))
+    if isinstance(results, dict) and args:
+        return {key: _shaped(value, args[1]) for key, value in results.items()}
+    return tree_map(lambda r: r.numpy(), results)

@@ -1,0 +1,80 @@
+"""Compiles a job for one set of input shapes and feeds its steps."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+import torch
+
+from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
+from oneflow.core.errors import ArgumentError
+from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results
+
+if TYPE_CHECKING:
+    from oneflow.job.session import Job
+
+
+class Runner:
+    """One compiled program of a job with its sources."""
+
+    def __init__(self, job: Job, inputs: list[torch.Tensor]) -> None:
+        graph = job.graph
+        assert graph is not None
+        self._job = job
+        self._sources = [source for source, _ in graph.sources]
+        self._micro = job.settings.micro_batches
+        self._device = job.device
+        _tell_precision(job)
+        feeds = [_feed(t, node, self._micro) for t, node in zip(inputs, graph.inputs)]
+        specs = [node.meta["spec"] for node in feed_nodes(graph)[len(feeds) :]]
+        examples = feeds + [torch.empty(s.shape, dtype=s.dtype.torch, device=self._device) for s in specs]
+        store = job.session.store.tensors
+        if job.settings.deterministic and self._device.type == "cuda":  # never run where the tests run: no GPU there
+            torch.backends.cudnn.deterministic = True
+        target = Target(store, [e.to(self._device) for e in examples], self._device, job.settings.mixed_precision)
+        program = compile_job(graph, target)
+        variables = [store[name] for name in program.variables]
+        counter = Counter(store[job.counter_name] if job.counter_name else torch.zeros(1, dtype=torch.int64))
+        if program.update is None:
+            self.executor = Executor(program, variables, self._device, counter)
+        else:
+            scale = graph.training.loss_scale
+            prefix = f"System-Train-DynamicLossScale-{job.name}"
+            state = (store[f"{prefix}-LossScale"], store[f"{prefix}-GoodStepCounter"]) if scale.is_dynamic else None
+            self.executor = AccumulatingExecutor(program, variables, self._device, counter, scale, state)
+
+    def step(self, inputs: list[torch.Tensor]) -> Results:
+        """One call of the job."""
+        if isinstance(self.executor, AccumulatingExecutor):
+            return self.executor.run([], self._micro_feeds(inputs))
+        return self.executor.run(self._feeds(inputs))
+
+    def _feeds(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        if self._device.type == "cpu" and not self._sources:
+            return inputs
+        fresh = [t for source in self._sources for t in source.next()]
+        return [t.to(self._device, non_blocking=True) for t in (*inputs, *fresh)]
+
+    def _micro_feeds(self, inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:
+        """What each micro-batch gets: its cut of every input, and fresh data from the sources."""
+        nodes = self._job.graph.inputs  # type: ignore[union-attr]
+        cuts = [_cut(t, node.meta["batch_axis"], self._micro) for t, node in zip(inputs, nodes)]
+        return [self._feeds([cut[i] for cut in cuts]) for i in range(self._micro)]
+
+
+def _feed(tensor: torch.Tensor, node: torch.fx.Node, micro: int) -> torch.Tensor:
+    return _cut(tensor, node.meta["batch_axis"], micro)[0]
+
+
+def _cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tensor]:
+    if count == 1 or axis is None:
+        return [tensor] * count
+    if tensor.shape[axis] % count:
+        raise ArgumentError(f"a batch of {tensor.shape[axis]} cannot be cut into {count} micro-batches")
+    return list(tensor.chunk(count, axis))
+
+
+def _tell_precision(job: Job) -> None:
+    if job.settings.mixed_precision and job.device.type == "cpu":
+        print(f"oneflow: job {job.name!r} uses mixed precision on the CPU, as bfloat16: right, but slower than float32", file=sys.stderr)

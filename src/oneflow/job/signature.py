@@ -1,0 +1,224 @@
+"""Inputs of a job: how users declare them, and how call arguments are checked against the declaration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, get_args, get_origin
+
+import numpy as np
+import torch
+
+from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError, user_line
+from oneflow.core import dtype as dtypes
+from oneflow.core.spec import TensorSpec
+
+
+class TensorDef:
+    """A declared input. ``kind`` says what a call gives: one array, a list with one array a device, or lists of lists."""
+
+    kind = "array"
+
+    def __init__(self, shape: tuple[int, ...], dtype: DType = dtypes.float32, batch_axis: int | None = 0, name: str | None = None) -> None:
+        if not isinstance(shape, tuple) or not all(isinstance(n, int) and n > 0 for n in shape):
+            raise ArgumentError(f"{user_line()}: an input's shape is a tuple of ints > 0, got {shape!r}")
+        self.spec = TensorSpec(shape, as_dtype(dtype))
+        self.batch_axis = _axis(batch_axis, len(shape))
+        self.name = name
+        self.dynamic = self.kind != "array"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> DType:
+        return self.spec.dtype
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.spec.shape}, {self.spec.dtype})"
+
+
+def _axis(batch_axis: int | None, rank: int) -> int | None:
+    if batch_axis is None or rank == 0:
+        return None
+    if not -rank <= batch_axis < rank:
+        raise ArgumentError(f"{user_line()}: batch_axis {batch_axis} is outside a shape of {rank} dims")
+    return batch_axis % rank
+
+
+class FixedTensorDef(TensorDef):
+    """An input of exactly this shape."""
+
+
+class MirroredTensorDef(TensorDef):
+    """An input of at most this shape: a list with one array a device."""
+
+    kind = "list"
+
+
+class MirroredTensorListDef(TensorDef):
+    """An input that is a list, one entry a device, of lists of arrays; the arrays are put together along the first dim."""
+
+    kind = "list of lists"
+
+
+def input_blob_def(
+    shape: tuple[int, ...],
+    dtype: DType = dtypes.float32,
+    is_dynamic: bool = False,
+    batch_axis: int | None = 0,
+    distribute: Any = None,
+    name: str | None = None,
+) -> TensorDef:
+    """The earliest form of an input declaration; ``is_dynamic`` lets calls give less than ``shape``."""
+    made = FixedTensorDef(shape, dtype, batch_axis, name)
+    made.dynamic = is_dynamic
+    return made
+
+
+class Signature:
+    """The declared inputs of a job function, as a tree of definitions, one entry a parameter."""
+
+    def __init__(self, function: Callable[..., Any], line: str) -> None:
+        self.job = function.__name__
+        parameters = list(inspect.signature(function).parameters.values())
+        annotated = [p for p in parameters if p.annotation is not inspect.Parameter.empty]
+        if annotated and len(annotated) != len(parameters):
+            raise UnsupportedError(f"{line}: job {self.job!r}: either every parameter has an annotation or none has")
+        hints = inspect.get_annotations(function, eval_str=True) if annotated else {}
+        self.names = [p.name for p in parameters]
+        self.defs = [self._def(p, hints, line) for p in parameters]
+        self.flat = _leaves(self.defs)
+        self._plain = all(isinstance(d, TensorDef) and d.kind == "array" for d in self.defs)
+
+    def _def(self, parameter: inspect.Parameter, hints: dict[str, Any], line: str) -> Any:
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise UnsupportedError(f"{line}: job {self.job!r} takes *{parameter.name}; a job names each of its inputs")
+        declared = hints.get(parameter.name, parameter.default)
+        tree = _as_tree(declared)
+        if tree is None:
+            raise JobError(
+                f"{line}: parameter {parameter.name!r} of job {self.job!r} has no input definition; write "
+                f"{parameter.name}: tp.Numpy.Placeholder(shape) or {parameter.name}=flow.FixedTensorDef(shape)"
+            )
+        return tree
+
+    def bind(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int) -> list[torch.Tensor]:
+        """Call arguments as tensors, one a declared input; each is checked. ``scale``: micro-batches in one call."""
+        values = self._positional(args, kwargs)
+        if self._plain:
+            return [_tensor(v, d, n, self.job, scale) for v, d, n in zip(values, self.defs, self.names)]
+        tensors: list[torch.Tensor] = []
+        for value, definition, name in zip(values, self.defs, self.names):
+            self._bind_tree(value, definition, name, scale, tensors)
+        return tensors
+
+    def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
+        if not kwargs and len(args) == len(self.names):
+            return args
+        given = dict(zip(self.names, args))
+        unknown = [k for k in kwargs if k not in self.names or k in given]
+        if unknown or len(args) > len(self.names) or len(given) + len(kwargs) != len(self.names):
+            raise ArgumentError(
+                f"{user_line()}: job {self.job!r} takes {len(self.names)} inputs ({', '.join(self.names) or 'none'}), "
+                f"got {len(args)} positional and {sorted(kwargs) if kwargs else 'no'} keyword ones"
+            )
+        given.update(kwargs)
+        return [given[name] for name in self.names]
+
+    def _bind_tree(self, value: Any, definition: Any, name: str, scale: int, out: list[torch.Tensor]) -> None:
+        if isinstance(definition, TensorDef):
+            out.append(_leaf(value, definition, name, self.job, scale))
+        elif isinstance(definition, dict):
+            if not isinstance(value, dict) or set(value) != set(definition):
+                raise ArgumentError(f"{user_line()}: input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}")
+            for key in definition:
+                self._bind_tree(value[key], definition[key], f"{name}[{key!r}]", scale, out)
+        else:
+            if not isinstance(value, (list, tuple)) or len(value) != len(definition):
+                raise ArgumentError(f"{user_line()}: input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}")
+            for i, (v, d) in enumerate(zip(value, definition)):
+                self._bind_tree(v, d, f"{name}[{i}]", scale, out)
+
+
+def _as_tree(declared: Any) -> Any:
+    """A tree of definitions from a default or an annotation; None where there is something else."""
+    if isinstance(declared, TensorDef):
+        return declared
+    if get_origin(declared) is tuple:
+        declared = list(get_args(declared))
+    if isinstance(declared, (list, tuple)) and declared:
+        trees = [_as_tree(d) for d in declared]
+        return None if any(t is None for t in trees) else type(declared)(trees)
+    if isinstance(declared, dict) and declared:
+        trees_by_key = {k: _as_tree(v) for k, v in declared.items()}
+        return None if any(t is None for t in trees_by_key.values()) else trees_by_key
+    return None
+
+
+def _leaves(tree: Any) -> list[TensorDef]:
+    if isinstance(tree, TensorDef):
+        return [tree]
+    return [leaf for branch in (tree.values() if isinstance(tree, dict) else tree) for leaf in _leaves(branch)]
+
+
+def map_tree(tree: Any, leaf: Callable[[TensorDef], Any]) -> Any:
+    """The same structure with every definition replaced."""
+    if isinstance(tree, TensorDef):
+        return leaf(tree)
+    if isinstance(tree, dict):
+        return {k: map_tree(v, leaf) for k, v in tree.items()}
+    return type(tree)(map_tree(v, leaf) for v in tree)
+
+
+def _leaf(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:
+    if definition.kind == "array":
+        return _tensor(value, definition, name, job, scale)
+    if not isinstance(value, (list, tuple)) or len(value) != 1:
+        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a list with one entry a device (1 here), got {_shown(value)}")
+    if definition.kind == "list":
+        return _tensor(value[0], definition, f"{name}[0]", job, scale)
+    inner = value[0]
+    if not isinstance(inner, (list, tuple)) or not inner or not all(isinstance(a, np.ndarray) for a in inner):
+        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a list with a list of arrays for each device, got {_shown(inner)}")
+    return _tensor(np.concatenate(inner), definition, f"{name}[0]", job, scale)
+
+
+def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:
+    """A numpy array as a tensor, without a copy where its memory can be used as it is."""
+    if not isinstance(value, np.ndarray):
+        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a numpy array {definition.spec}, got {_shown(value)}")
+    spec = definition.spec
+    if value.dtype != spec.dtype.numpy:
+        raise DTypeError(
+            f"{user_line()}: input {name!r} of job {job!r} has dtype {spec.dtype.name}, got {value.dtype}; "
+            f"nothing is cast silently, write .astype(np.{spec.dtype.name})"
+        )
+    expected = spec.shape if scale == 1 else _scaled(definition, scale, name, job)
+    if value.shape != expected and not (definition.dynamic and _fits(value.shape, expected)):
+        more = " or less of it" if definition.dynamic else ""
+        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} has shape {expected}{more}, got {value.shape}")
+    flags = value.flags
+    return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
+
+
+def _scaled(definition: TensorDef, scale: int, name: str, job: str) -> tuple[int, ...]:
+    """The shape that one call gives when it is cut into ``scale`` micro-batches."""
+    axis = definition.batch_axis
+    if axis is None:
+        return definition.shape
+    return (*definition.shape[:axis], definition.shape[axis] * scale, *definition.shape[axis + 1 :])
+
+
+def _fits(shape: tuple[int, ...], bound: tuple[int, ...]) -> bool:
+    return len(shape) == len(bound) and int(np.prod(shape)) <= int(np.prod(bound)) and all(shape)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, (list, tuple)):
+        return f"{type(value).__name__} of {len(value)}"
+    if isinstance(value, dict):
+        return f"dict with keys {sorted(map(str, value))}"
+    return f"{type(value).__name__} {value!r}"[:80]

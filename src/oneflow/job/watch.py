@@ -1,0 +1,85 @@
+"""``flow.watch`` and ``flow.watch_diff``: values and gradients of blobs, handed out after each step."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.ir.blob import Blob
+from oneflow.ir.trace import require_trace
+from oneflow.typing import ListNumpy, Numpy
+
+Handler = Callable[..., None]
+
+
+def watch(blob: Blob | Sequence[Blob], handler_or_prompt: Handler | str | None = None) -> None:
+    """Calls the handler with the blob's value after every step; a string is printed before the value.
+
+    With a list of blobs the handler gets their values as separate arguments.
+    """
+    trace = require_trace("flow.watch")
+    blobs = list(blob) if isinstance(blob, (list, tuple)) else [blob]
+    handlers = _gathering(_handler(handler_or_prompt), len(blobs))
+    for one, handler in zip(blobs, handlers):
+        trace.watch(_node(one), handler, diff=False)
+
+
+def watch_diff(blob: Blob, handler_or_prompt: Handler | str | None = None) -> None:
+    """Calls the handler with the gradient of the summed losses by ``blob``, after every step of a train job.
+
+    The gradient is that of the sum: it is not divided by the number of loss elements, as the optimizer's is.
+    """
+    trace = require_trace("flow.watch_diff")
+    if not trace.is_train:
+        raise JobError(f"{user_line()}: flow.watch_diff: job {trace.graph.job!r} is a predict job and has no gradients")
+    node = _node(blob, "flow.watch_diff")
+    if not blob.dtype.is_floating_point:
+        raise ArgumentError(f"{user_line()}: flow.watch_diff: {blob!r} is not a float blob and has no gradient")
+    trace.watch(node, _handler(handler_or_prompt), diff=True)
+
+
+def _node(blob: Any, what: str = "flow.watch") -> Any:
+    if not isinstance(blob, Blob):
+        raise ArgumentError(f"{user_line()}: {what} takes a blob, got {blob!r}")
+    return blob.node
+
+
+def _handler(handler_or_prompt: Handler | str | None) -> Handler:
+    if handler_or_prompt is None:
+        return lambda *values: print(*values)
+    if isinstance(handler_or_prompt, str):
+        return lambda *values: print(handler_or_prompt, *values)
+    if not callable(handler_or_prompt):
+        raise ArgumentError(f"{user_line()}: a watch handler is a function, a prompt or None; got {handler_or_prompt!r}")
+    return _annotated(handler_or_prompt)
+
+
+def _annotated(handler: Handler) -> Handler:
+    """Converts the values to what the handler's parameter annotation asks for."""
+    try:
+        hints = [h for name, h in inspect.get_annotations(handler, eval_str=True).items() if name != "return"]
+    except (TypeError, NameError):
+        hints = []
+    if hints and hints[0] is Numpy:
+        return lambda *values: handler(*(v.numpy() for v in values))
+    if hints and hints[0] is ListNumpy:
+        return lambda *values: handler(*(v.numpy_list() for v in values))
+    return handler
+
+
+def _gathering(handler: Handler, count: int) -> list[Handler]:
+    """For each of ``count`` blobs a handler that keeps its value; the last one calls ``handler`` with all."""
+    if count == 1:
+        return [handler]
+    values: list[Any] = []
+
+    def keep(value: Any) -> None:
+        values.append(value)
+        if len(values) == count:
+            every = tuple(values)
+            values.clear()
+            handler(*every)
+
+    return [keep] * count

@@ -1,0 +1,182 @@
+"""``flow.layers``: normalisation with variables of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from oneflow.core import dtype as dtypes
+from oneflow.core.dtype import DType
+from oneflow.core.errors import ArgumentError, user_line
+from oneflow.initializer import ones_initializer, zeros_initializer
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import require_trace
+from oneflow.ir.variable import get_variable
+from oneflow.layers import _build as build
+from oneflow.nn import _arguments as arguments
+from oneflow.nn import layer_norm as normalise_layer
+from oneflow.ops import elementwise, unary
+from oneflow.ops import norm as rows
+
+
+def batch_normalization(
+    inputs: Blob,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 0.001,
+    center: bool = True,
+    scale: bool = True,
+    beta_initializer: Any = None,
+    gamma_initializer: Any = None,
+    beta_regularizer: Any = None,
+    gamma_regularizer: Any = None,
+    moving_mean_initializer: Any = None,
+    moving_variance_initializer: Any = None,
+    trainable: bool = True,
+    training: bool = True,
+    name: str | None = None,
+) -> Blob:
+    """Batch normalisation of the channels at ``axis``: the last by default, 1 for "NCHW".
+
+    In train jobs, if ``training`` and ``trainable``, the batch's own statistics normalise, and the moving ones follow them:
+    moving = momentum · moving + (1 - momentum) · batch, with the unbiased variance. Otherwise the moving ones normalise.
+    Variables of shape (channels,): ``<name>-gamma`` (ones) with ``scale``, ``<name>-beta`` (zeros) with ``center``,
+    ``<name>-moving_mean`` and ``<name>-moving_variance``, float32 beside half-precision inputs. The last two are never trained.
+    """
+    name = build.layer_name("BatchNorm", name)
+    rank = len(arguments.blob("inputs", inputs).shape)
+    dim = arguments.axis_in("axis", axis, rank)
+    if not 0 <= momentum <= 1:
+        raise ArgumentError(f"{user_line()}: momentum lies between 0 and 1, got {momentum!r}")
+    make = _Parameters(name, (inputs.shape[dim],), _parameter_dtype(inputs))
+    gamma = make.trained("gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if scale else None
+    beta = make.trained("beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if center else None
+    mean = make.moving("moving_mean", moving_mean_initializer or zeros_initializer())
+    variance = make.moving("moving_variance", moving_variance_initializer or ones_initializer())
+    operands = (inputs, mean, variance, gamma, beta)
+    if training and trainable and require_trace("flow.layers.batch_normalization").is_train:
+        return emit(rows.batch_norm_train, *operands, name=name, axis=dim, momentum=float(momentum), epsilon=float(epsilon))
+    return emit(rows.batch_norm_infer, *operands, name=name, axis=dim, epsilon=float(epsilon))
+
+
+def batch_normalization_add_relu(
+    inputs: Blob,
+    addend: Blob | None = None,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 0.001,
+    center: bool = True,
+    scale: bool = True,
+    beta_initializer: Any = None,
+    gamma_initializer: Any = None,
+    beta_regularizer: Any = None,
+    gamma_regularizer: Any = None,
+    moving_mean_initializer: Any = None,
+    moving_variance_initializer: Any = None,
+    trainable: bool = True,
+    training: bool = True,
+    name: str | None = None,
+) -> Blob:
+    """relu(batch_normalization(inputs, ...) + addend)."""
+    name = build.layer_name("BatchNorm", name)
+    out = batch_normalization(
+        inputs,
+        axis,
+        momentum,
+        epsilon,
+        center,
+        scale,
+        beta_initializer,
+        gamma_initializer,
+        beta_regularizer,
+        gamma_regularizer,
+        moving_mean_initializer,
+        moving_variance_initializer,
+        trainable,
+        training,
+        name,
+    )
+    if addend is not None:
+        out = emit(elementwise.add, out, addend, name=f"{name}_add")
+    return emit(unary.relu, out, name=f"{name}_relu")
+
+
+def batch_normalization_relu(
+    inputs: Blob,
+    axis: int = -1,
+    momentum: float = 0.99,
+    epsilon: float = 0.001,
+    center: bool = True,
+    scale: bool = True,
+    beta_initializer: Any = None,
+    gamma_initializer: Any = None,
+    beta_regularizer: Any = None,
+    gamma_regularizer: Any = None,
+    moving_mean_initializer: Any = None,
+    moving_variance_initializer: Any = None,
+    trainable: bool = True,
+    training: bool = True,
+    name: str | None = None,
+) -> Blob:
+    """relu(batch_normalization(inputs, ...))."""
+    return batch_normalization_add_relu(
+        inputs,
+        None,
+        axis,
+        momentum,
+        epsilon,
+        center,
+        scale,
+        beta_initializer,
+        gamma_initializer,
+        beta_regularizer,
+        gamma_regularizer,
+        moving_mean_initializer,
+        moving_variance_initializer,
+        trainable,
+        training,
+        name,
+    )
+
+
+def layer_norm(
+    inputs: Blob,
+    center: bool = True,
+    scale: bool = True,
+    trainable: bool = True,
+    begin_norm_axis: int = 1,
+    begin_params_axis: int = -1,
+    epsilon: float = 1e-5,
+    name: str | None = None,
+) -> Blob:
+    """Normalises each sample over the axes from ``begin_norm_axis`` on.
+
+    ``<name>-gamma`` (ones) with ``scale`` and ``<name>-beta`` (zeros) with ``center`` have the shape of the axes from
+    ``begin_params_axis`` on.
+    """
+    name = build.layer_name("LayerNorm", name)
+    rank = len(arguments.blob("inputs", inputs).shape)
+    shape = inputs.shape[arguments.axis_in("begin_params_axis", begin_params_axis, rank) :]
+    make = _Parameters(name, shape, inputs.dtype)
+    gamma = make.trained("gamma", ones_initializer(), None, trainable) if scale else None
+    beta = make.trained("beta", zeros_initializer(), None, trainable) if center else None
+    return normalise_layer(inputs, gamma, beta, begin_norm_axis, begin_params_axis, epsilon, name)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """Makes the variables of one layer."""
+
+    layer: str
+    shape: tuple[int, ...]
+    dtype: DType
+
+    def trained(self, what: str, initializer: Any, regularizer: Any, trainable: bool) -> Blob:
+        return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, regularizer, trainable)
+
+    def moving(self, what: str, initializer: Any) -> Blob:
+        return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, trainable=False)
+
+
+def _parameter_dtype(inputs: Blob) -> DType:
+    return dtypes.float32 if inputs.dtype in (dtypes.float16, dtypes.bfloat16) else inputs.dtype

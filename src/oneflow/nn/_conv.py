@@ -1,0 +1,167 @@
+"""``flow.nn``: convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import require_trace
+from oneflow.nn import _arguments as arguments
+from oneflow.nn._arguments import Size
+from oneflow.ops import conv as rows
+from oneflow.ops import padding as pads
+from oneflow.ops.row import Op
+
+Padding = str | Sequence[int | Sequence[int]]
+
+
+def conv1d(
+    input: Blob,
+    filters: Blob,
+    strides: Size,
+    padding: Padding = "VALID",
+    data_format: str = "NCW",
+    dilations: Size | None = None,
+    groups: int = 1,
+    name: str | None = None,
+    *,
+    bias: Blob | None = None,
+) -> Blob:
+    """Convolution of sequences; ``conv2d`` with one spatial dimension."""
+    return _convolution(rows.conv1d, 1, input, filters, bias, strides, padding, data_format, dilations, groups, name)
+
+
+def conv2d(
+    input: Blob,
+    filters: Blob,
+    strides: Size,
+    padding: Padding,
+    data_format: str = "NCHW",
+    dilations: Size | None = None,
+    groups: int = 1,
+    name: str | None = None,
+    *,
+    bias: Blob | None = None,
+) -> Blob:
+    """Convolution of images.
+
+    Filters have shape (out, in / groups, kh, kw) for "NCHW" and (out, kh, kw, in / groups) for "NHWC". ``padding`` is "VALID",
+    "SAME" (= "SAME_LOWER": the odd zero comes before), "SAME_UPPER" or a list with an int or (before, after) for each of the
+    four dimensions. ``bias`` has shape (out,).
+    """
+    return _convolution(rows.conv2d, 2, input, filters, bias, strides, padding, data_format, dilations, groups, name)
+
+
+def compat_conv2d(
+    input: Blob,
+    filters: Blob,
+    strides: Size,
+    padding: Padding,
+    data_format: str = "NCHW",
+    dilations: Size | None = None,
+    groups: int = 1,
+    name: str | None = None,
+) -> Blob:
+    """``conv2d`` in which "SAME" means "SAME_UPPER": the odd zero comes after."""
+    return _convolution(rows.conv2d, 2, input, filters, None, strides, padding, data_format, dilations, groups, name, same_is_upper=True)
+
+
+def conv3d(
+    input: Blob,
+    filters: Blob,
+    strides: Size,
+    padding: Padding,
+    data_format: str = "NCDHW",
+    dilations: Size | None = None,
+    groups: int = 1,
+    name: str | None = None,
+    *,
+    bias: Blob | None = None,
+) -> Blob:
+    """Convolution of volumes; ``conv2d`` with three spatial dimensions."""
+    return _convolution(rows.conv3d, 3, input, filters, bias, strides, padding, data_format, dilations, groups, name)
+
+
+def _convolution(
+    op: Op,
+    dims: int,
+    input: Blob,
+    filters: Blob,
+    bias: Blob | None,
+    strides: Size,
+    padding: Padding,
+    data_format: str,
+    dilations: Size | None,
+    groups: int,
+    name: str | None,
+    same_is_upper: bool = False,
+) -> Blob:
+    trace = require_trace(f"flow.{op.name}")
+    last = arguments.channels_last(data_format, dims)
+    x, w = arguments.blob("input", input, dims + 2), arguments.blob("filters", filters, dims + 2)
+    steps = arguments.per_dim("strides", strides, dims)
+    spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, dims)
+    if type(groups) is not int or groups < 1:
+        raise ArgumentError(f"{user_line()}: groups is an int > 0, got {groups!r}")
+    if dims == 2 and not last:
+        trace.mark_channels_last(w.node)
+    kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
+    around = pads.explicit(padding, arguments.spatial(x, last), kernels, steps, last, same_is_upper)
+    blobs = [x, w] if bias is None else [x, w, bias]
+    return emit(op, *blobs, name=name, strides=steps, pads=around, dilations=spread, groups=groups, channels_last=last)
+
+
+def conv2d_transpose(
+    value: Blob | None = None,
+    filter: Blob | None = None,
+    output_shape: Sequence[int] | None = None,
+    strides: Size = 1,
+    padding: Padding = "VALID",
+    data_format: str = "NCHW",
+    name: str | None = None,
+    input: Blob | None = None,
+    filters: Blob | None = None,
+    dilations: Size | None = None,
+) -> Blob:
+    """The transpose (gradient) of the convolution that makes ``value`` from a blob of ``output_shape``.
+
+    Filters have shape (in, out, kh, kw) for "NCHW" and (in, kh, kw, out) for "NHWC", where ``in`` counts the channels of
+    ``value``. ``output_shape`` has four numbers. ``input`` and ``filters`` are other names of ``value`` and ``filter``.
+    """
+    last = arguments.channels_last(data_format, 2)
+    x = arguments.blob("value", input if value is None else value, 4)
+    w = arguments.blob("filter", filters if filter is None else filter, 4)
+    steps = arguments.per_dim("strides", strides, 2)
+    spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, 2)
+    size = _output_size(output_shape, x, w, last)
+    kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
+    around = pads.explicit(padding, size, kernels, steps, last)
+    return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
+
+
+def _output_size(output_shape: Any, x: Blob, w: Blob, last: bool) -> tuple[int, ...]:
+    shape = tuple(output_shape) if isinstance(output_shape, (list, tuple)) else ()
+    size = shape[1:-1] if last else shape[2:]
+    out = arguments.channels(w, last)
+    expected = (x.shape[0], *size, out) if last else (x.shape[0], out, *size)
+    if len(shape) != 4 or shape != expected or any(type(n) is not int or n < 1 for n in size):
+        raise ArgumentError(
+            f"{user_line()}: output_shape has four ints > 0, with batch {x.shape[0]} and {out} channels here; got {output_shape!r}"
+        )
+    return size
+
+
+def bias_add(value: Blob, bias: Blob, data_format: str | None = None, name: str | None = None) -> Blob:
+    """``value`` + ``bias`` along the channels: dimension 1 if data_format is None or begins with "NC", the last if it is "N...C"."""
+    x, b = arguments.blob("value", value), arguments.blob("bias", bias, 1)
+    if x.dtype != b.dtype:
+        raise DTypeError(f"{user_line()}: value is {x.dtype.name} and bias is {b.dtype.name}; cast one of them")
+    if data_format is None or data_format.startswith("NC"):
+        dim = 1
+    elif data_format.startswith("N") and data_format.endswith("C"):
+        dim = len(x.shape) - 1
+    else:
+        raise ArgumentError(f"{user_line()}: data_format begins with 'NC' or has the form 'N...C', got {data_format!r}")
+    return emit(rows.bias_add, x, b, name=name, dim=dim)

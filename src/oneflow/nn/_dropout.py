@@ -1,0 +1,55 @@
+"""``flow.nn``: dropout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import require_trace
+from oneflow.nn import _arguments as arguments
+from oneflow.ops import dropout as rows
+from oneflow.ops.counter_random import stable_seed
+from oneflow.ops.row import Op
+
+
+def dropout(x: Blob, rate: float | None = None, noise_shape: None = None, seed: int | None = None, name: str | None = None) -> Blob:
+    """In train jobs: x with a part ``rate`` of its elements 0 and the others divided by 1 - rate. In predict jobs: x itself.
+
+    Which elements are dropped follows from seed, step and index alone, so it does not depend on the placement. Without
+    ``seed`` the seed follows from the job's random seed and the op's name.
+    """
+    trace = require_trace("flow.nn.dropout")
+    arguments.blob("x", x)
+    probability = _rate(rate)
+    _refuse_noise_shape(noise_shape)
+    if not trace.is_train or probability == 0:
+        return x
+    return _masked(rows.dropout, x, probability, seed, name)
+
+
+def random_mask_like(like: Blob, rate: float, seed: int | None = None, noise_shape: None = None, name: str | None = None) -> Blob:
+    """Int8 of the shape of ``like``: 0 with probability ``rate``, else 1; in every job, and drawn anew at every step."""
+    _refuse_noise_shape(noise_shape)
+    return _masked(rows.random_mask_like, like, _rate(rate), seed, name)
+
+
+def _masked(op: Op, x: Blob, rate: float, seed: Any, name: str | None) -> Blob:
+    trace = require_trace(f"flow.{op.name}")
+    name = trace.auto_name(op.label) if name is None else name
+    if seed is None:
+        seed = stable_seed(getattr(trace.settings, "random_seed", 0), trace.full_name(name))
+    elif type(seed) is not int or not -(2**63) <= seed < 2**63:
+        raise ArgumentError(f"{user_line()}: a seed is an int of 64 bits, got {seed!r}")
+    return emit(op, x, name=name, rate=rate, seed=seed, step=Blob(trace.step()))
+
+
+def _rate(rate: Any) -> float:
+    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
+        raise ArgumentError(f"{user_line()}: dropout needs a rate, a number from 0 to below 1; got {rate!r}")
+    return float(rate)
+
+
+def _refuse_noise_shape(noise_shape: Any) -> None:
+    if noise_shape is not None:
+        raise UnsupportedError(f"{user_line()}: noise_shape is not supported, every element is dropped on its own; got {noise_shape!r}")

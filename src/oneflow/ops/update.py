@@ -1,0 +1,141 @@
+"""Optimizer updates on lists of variables, in place: the last ops of a train step.
+
+Each takes the variables, their gradients, one list per kind of state, the learning rate of the step and fixed numbers.
+Gradients are read only. Where torch has a fused kernel for a formula, it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+Tensors = list[Tensor]
+
+
+def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float) -> None:
+    """w -= lr * (g + weight_decay * w)"""
+    torch._fused_sgd_(
+        params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False, is_first_step=False
+    )
+
+
+def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float) -> None:
+    """v = beta * v - lr * g; w += v - lr * weight_decay * w
+
+    torch's kernel computes v = momentum * v + (1 - dampening) * (-g) under ``maximize`` and w -= rate * v, which is this
+    formula for dampening = 1 - lr and a rate of -1.
+    """
+    if weight_decay:
+        torch._foreach_mul_(params, 1.0 - lr * weight_decay)
+    torch._fused_sgd_(
+        params, grads, velocity, weight_decay=0.0, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True, is_first_step=False
+    )
+
+
+def adam(
+    params: Tensors, grads: Tensors, m: Tensors, v: Tensors, lr: float, *, beta1: float, beta2: float, epsilon: float, weight_decay: float
+) -> None:
+    """m, v: moving means of g and g*g; w -= lr * (m / (sqrt(v) + epsilon) + weight_decay * w). Bias correction is in ``lr``.
+
+    An infinite step count turns torch's own correction off: 1 - beta ** inf is 1.
+    """
+    steps = [torch.full((), float("inf"), device=p.device) for p in params]
+    torch._fused_adamw_(
+        params, grads, m, v, [], steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False
+    )
+
+
+def rmsprop(params: Tensors, grads: Tensors, mean_square: Tensors, lr: float, *, decay_rate: float, epsilon: float) -> None:
+    """s = decay_rate * s + (1 - decay_rate) * g * g; w -= lr * g / sqrt(s + epsilon)"""
+    _average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
+    _descend_(params, grads, torch._foreach_add(mean_square, epsilon), lr)
+
+
+def rmsprop_centered(
+    params: Tensors, grads: Tensors, mean_square: Tensors, mean_gradient: Tensors, lr: float, *, decay_rate: float, epsilon: float
+) -> None:
+    """As rmsprop with the variance s - a * a below the root, a the moving mean of g."""
+    _average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
+    _average_(mean_gradient, grads, decay_rate)
+    variance = torch._foreach_sub(mean_square, torch._foreach_mul(mean_gradient, mean_gradient))
+    _descend_(params, grads, torch._foreach_add(variance, epsilon), lr)
+
+
+def lars(
+    params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, epsilon: float, coefficient: float, weight_decay: float
+) -> None:
+    """Momentum whose rate is, for each variable, lr * coefficient * |w| / (epsilon + |g| + weight_decay * |w|)."""
+    for w, g, v in zip(params, grads, velocity):
+        w_norm, g_norm = torch.linalg.vector_norm(w), torch.linalg.vector_norm(g)
+        ratio = coefficient * w_norm / (epsilon + g_norm + weight_decay * w_norm)
+        rate = lr * torch.where((w_norm == 0) | (g_norm == 0), torch.ones_like(ratio), ratio)
+        v.mul_(beta).sub_(g * rate)
+        w.add_(v - rate * weight_decay * w)
+
+
+def lamb(
+    params: Tensors,
+    grads: Tensors,
+    m: Tensors,
+    v: Tensors,
+    beta1_t: Tensors,
+    beta2_t: Tensors,
+    lr: float,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the betas."""
+    torch._foreach_mul_(beta1_t, beta1)
+    torch._foreach_mul_(beta2_t, beta2)
+    _average_(m, grads, beta1)
+    _average_(v, torch._foreach_mul(grads, grads), beta2)
+    for w, m_w, v_w, b1, b2 in zip(params, m, v, beta1_t, beta2_t):
+        direction = (m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon)
+        w_norm, d_norm = torch.linalg.vector_norm(w), torch.linalg.vector_norm(direction)
+        trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
+        w.sub_(lr * trust * (direction + weight_decay * w))
+
+
+def scaled(grads: Tensors, factor: float | Tensor) -> Tensors:
+    """The gradients times one number."""
+    return list(torch._foreach_mul(grads, factor))
+
+
+def regularized(params: Tensors, grads: Tensors, l1: list[float], l2: list[float]) -> Tensors:
+    """g + l1 * sign(w) + l2 * w, with the numbers of each variable."""
+    return [_regularized(w, g, a, b) for w, g, a, b in zip(params, grads, l1, l2)]
+
+
+def _regularized(w: Tensor, g: Tensor, l1: float, l2: float) -> Tensor:
+    if l1:
+        g = torch.add(g, torch.sign(w), alpha=l1)
+    return torch.add(g, w, alpha=l2) if l2 else g
+
+
+def clipped(grads: Tensors, *, clip_norm: float, historical: bool) -> Tensors:
+    """All gradients scaled by clip_norm / norm where their common norm is above it (or by the historical formula)."""
+    norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float32) for n in torch._foreach_norm(grads)]))
+    if historical:
+        factor = torch.clamp(1.0 / norm, max=1.0 / clip_norm)
+    else:
+        factor = torch.clamp(clip_norm / norm, max=1.0)
+    return list(torch._foreach_mul(grads, factor))
+
+
+def all_finite(grads: Tensors) -> Tensor:
+    """Whether every gradient is a finite number, as a bool tensor of rank 0."""
+    return torch.stack([torch.isfinite(g).all() for g in grads]).all()
+
+
+def _average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:
+    torch._foreach_mul_(means, decay)
+    torch._foreach_add_(means, list(values), alpha=1.0 - decay)
+
+
+def _descend_(params: Tensors, grads: Tensors, squares: Sequence[Tensor], lr: float) -> None:
+    torch._foreach_addcdiv_(params, grads, list(torch._foreach_sqrt(list(squares))), value=-lr)

@@ -1,0 +1,24 @@
+"""``flow.optimizer.grad_clipping``."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oneflow.core.errors import ArgumentError
+
+__all__ = ["by_global_norm"]
+
+
+@dataclass(frozen=True)
+class ClipByGlobalNorm:
+    """``historical`` is OneFlow's formula g * min(1/|g|, 1/c), which differs from the usual one for c other than 1."""
+
+    clip_norm: float
+    historical: bool = False
+
+
+def by_global_norm(clip_norm: float, historical: bool = False) -> ClipByGlobalNorm:
+    """Scales all gradients of the optimizer together so that their norm is at most ``clip_norm``."""
+    if not clip_norm > 0:
+        raise ArgumentError(f"clip_norm is a number above 0, got {clip_norm!r}")
+    return ClipByGlobalNorm(float(clip_norm), historical)

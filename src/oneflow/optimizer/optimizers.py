@@ -1,0 +1,324 @@
+"""The optimizers: values that say which update a job's variables get. ``minimize`` is called inside the job body."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.initializer import Initializer, constant_initializer, zeros_initializer
+from oneflow.core import dtype as dtypes
+from oneflow.core.spec import TensorSpec
+from oneflow.ir.blob import Blob
+from oneflow.ir.graph import VariableDecl
+from oneflow.ir.trace import require_trace
+from oneflow.ops import update
+from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
+from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
+from oneflow.optimizer.schedule import LrScheduler
+
+Variables = Sequence[str] | Callable[[], Sequence[str]] | None
+Patterns = str | Sequence[str] | None
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    ``variables`` (names, or a function that gives them) restricts what is updated; the default is every trainable variable
+    that a loss depends on.
+    """
+
+    states: tuple[str, ...] = ()  # suffixes of the state variables that each trained variable gets
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        loss_scale_factor: float | None = None,
+        grad_clipping: ClipByGlobalNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
+    ) -> None:
+        if not isinstance(lr_scheduler, LrScheduler):
+            raise ArgumentError(f"{user_line()}: lr_scheduler is a flow.optimizer.*Scheduler, got {lr_scheduler!r}")
+        if loss_scale_factor is not None and loss_scale_policy is not None:
+            raise ArgumentError(f"{user_line()}: give loss_scale_factor or loss_scale_policy, not both")
+        if train_step_lbn is not None:
+            raise UnsupportedError(f"{user_line()}: train_step_lbn is not supported: the step is counted by the job itself")
+        self.lr_scheduler = lr_scheduler
+        self.secondary_lr: float | None = None
+        self.grad_clipping = grad_clipping
+        self.loss_scale = static_loss_scale(loss_scale_factor) if loss_scale_factor is not None else loss_scale_policy
+        self.variables = variables
+        self.weight_decay = WeightDecay()
+
+    def minimize(self, loss: Blob | Sequence[Blob]) -> None:
+        """Makes this the job's optimizer and ``loss`` (one blob or several) what it lowers."""
+        trace = require_trace(f"flow.optimizer.{type(self).__name__}.minimize")
+        if trace.is_train and trace.settings.optimizer is not None:
+            raise JobError(f"{user_line()}: job {trace.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
+        losses: Sequence[Blob] = list(loss) if isinstance(loss, (list, tuple)) else [loss]  # type: ignore[list-item]
+        for blob in losses:
+            if not isinstance(blob, Blob):
+                raise ArgumentError(f"{user_line()}: minimize takes a blob or a list of blobs, got {blob!r}")
+            trace.add_loss(blob.node)
+        trace.settings.optimizer = self
+
+    def members(self) -> list[Optimizer]:
+        """The optimizers that update variables; several for a combined one."""
+        return [self]
+
+    def selects(self, name: str) -> bool:
+        names = self.variables() if callable(self.variables) else self.variables
+        return names is None or name in names
+
+    def rate(self, t: int, base_lr: float | None = None) -> float:
+        """The learning rate that the update of step ``t`` is given."""
+        return self.lr_scheduler.lr(t, base_lr)
+
+    def state_decls(self, decl: VariableDecl) -> list[VariableDecl]:
+        """The state variables of one trained variable, in the order of ``states``."""
+        return [self._state(decl, suffix) for suffix in self.states]
+
+    def _state(self, decl: VariableDecl, suffix: str) -> VariableDecl:
+        return state_variable(f"{decl.name}-{suffix}", decl.spec, zeros_initializer(), decl.line, decl.channels_last)
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        """The update function and its fixed numbers for variables of this weight decay."""
+        raise NotImplementedError
+
+
+def state_variable(name: str, spec: TensorSpec, initializer: Initializer, line: str, channels_last: bool = False) -> VariableDecl:
+    return VariableDecl(name, spec, initializer, trainable=False, line=line, channels_last=channels_last)
+
+
+class WeightDecay:
+    """A rate, and which variables it applies to: regular expressions searched for in the full variable name."""
+
+    def __init__(self, rate: float | None = None, includes: Patterns = None, excludes: Patterns = None) -> None:
+        if includes is not None and excludes is not None:
+            raise ArgumentError(f"{user_line()}: weight decay takes includes or excludes, not both")
+        self._rate = float(rate or 0.0)
+        self._includes = _patterns(includes)
+        self._excludes = _patterns(excludes)
+
+    def of(self, name: str) -> float:
+        if self._includes is not None:
+            return self._rate if any(p.search(name) for p in self._includes) else 0.0
+        if self._excludes is not None:
+            return 0.0 if any(p.search(name) for p in self._excludes) else self._rate
+        return self._rate
+
+    @property
+    def is_set(self) -> bool:
+        return self._rate != 0.0
+
+
+def _patterns(patterns: Patterns) -> list[re.Pattern[str]] | None:
+    if patterns is None:
+        return None
+    try:
+        return [re.compile(p) for p in ([patterns] if isinstance(patterns, str) else patterns)]
+    except re.error as error:
+        raise ArgumentError(f"{user_line()}: {patterns!r} is not a regular expression: {error}") from None
+
+
+class SGD(Optimizer):
+    """Momentum SGD with the rate inside the velocity: v = beta * v - lr * g; w += v. Momentum 0 or None is plain SGD."""
+
+    def __init__(self, lr_scheduler: LrScheduler, loss_scale_factor: float | None = None, momentum: float | None = 0.9, **common: Any) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        self.momentum = float(momentum or 0.0)
+        self.states = ("momentum",) if self.momentum else ()
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        if not self.momentum:
+            return update.naive, {"weight_decay": weight_decay}
+        return update.momentum, {"beta": self.momentum, "weight_decay": weight_decay}
+
+
+class SGDW(SGD):
+    """SGD with decoupled weight decay: w also loses lr * weight_decay * w."""
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        loss_scale_factor: float | None = None,
+        momentum: float | None = 0.9,
+        weight_decay: float | None = None,
+        weight_decay_includes: Patterns = None,
+        weight_decay_excludes: Patterns = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, momentum, **common)
+        self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
+
+
+class Adam(Optimizer):
+    """Adam; without ``do_bias_correction`` (the default) the moving means are used as they are."""
+
+    states = ("m", "v")
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        do_bias_correction: bool = False,
+        loss_scale_factor: float | None = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        self.beta1, self.beta2, self.epsilon, self.do_bias_correction = beta1, beta2, epsilon, do_bias_correction
+
+    def rate(self, t: int, base_lr: float | None = None) -> float:
+        rate = super().rate(t, base_lr)
+        if self.do_bias_correction:
+            rate *= math.sqrt(1.0 - self.beta2 ** (t + 1)) / (1.0 - self.beta1 ** (t + 1))
+        return rate
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
+        return update.adam, numbers
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay."""
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        do_bias_correction: bool = False,
+        loss_scale_factor: float | None = None,
+        weight_decay: float | None = None,
+        weight_decay_includes: Patterns = None,
+        weight_decay_excludes: Patterns = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, beta1, beta2, epsilon, do_bias_correction, loss_scale_factor, **common)
+        self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
+
+
+class LazyAdam(Adam):
+    """Adam with bias correction; on dense gradients it skips nothing."""
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+        loss_scale_factor: float | None = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, beta1, beta2, epsilon, True, loss_scale_factor, **common)
+
+
+class RMSProp(Optimizer):
+    """RMSProp with epsilon inside the root; ``centered`` divides by the standard deviation instead."""
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        decay_rate: float = 0.99,
+        epsilon: float = 1e-8,
+        centered: bool = False,
+        loss_scale_factor: float | None = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        self.decay_rate, self.epsilon, self.centered = decay_rate, epsilon, centered
+        self.states = ("mean_square", "mean_gradient") if centered else ("mean_square",)
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        function = update.rmsprop_centered if self.centered else update.rmsprop
+        return function, {"decay_rate": self.decay_rate, "epsilon": self.epsilon}
+
+
+class LARS(Optimizer):
+    """Momentum whose rate is scaled for each variable by the ratio of its norm to its gradient's."""
+
+    states = ("momentum",)
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        momentum_beta: float = 0.9,
+        epsilon: float = 1e-9,
+        lars_coefficient: float = 0.0001,
+        loss_scale_factor: float | None = None,
+        weight_decay: float | None = None,
+        weight_decay_includes: Patterns = None,
+        weight_decay_excludes: Patterns = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        self.momentum_beta, self.epsilon, self.lars_coefficient = momentum_beta, epsilon, lars_coefficient
+        self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        numbers = {"beta": self.momentum_beta, "epsilon": self.epsilon, "coefficient": self.lars_coefficient}
+        return update.lars, {**numbers, "weight_decay": weight_decay}
+
+
+class LAMB(Optimizer):
+    """Adam's corrected direction, scaled for each variable by the ratio of its norm to the direction's."""
+
+    states = ("m", "v", "beta1_t", "beta2_t")
+
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-6,
+        loss_scale_factor: float | None = None,
+        weight_decay: float | None = None,
+        weight_decay_includes: Patterns = None,
+        weight_decay_excludes: Patterns = None,
+        **common: Any,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
+
+    def _state(self, decl: VariableDecl, suffix: str) -> VariableDecl:
+        start = {"beta1_t": self.beta1, "beta2_t": self.beta2}.get(suffix)
+        if start is None:
+            return super()._state(decl, suffix)
+        return state_variable(f"{decl.name}-{suffix}", TensorSpec((1,), dtypes.float32), constant_initializer(start), decl.line)
+
+    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+        numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
+        return update.lamb, numbers
+
+
+class CombinedOptimizer(Optimizer):
+    """Several optimizers, each with ``variables=`` of its own, none named twice."""
+
+    def __init__(
+        self,
+        optimizers: Sequence[Optimizer],
+        loss_scale_factor: float | None = None,
+        loss_scale_policy: LossScale | None = None,
+        train_step_lbn: str | None = None,
+    ) -> None:
+        if not optimizers or any(o.variables is None for o in optimizers):
+            raise ArgumentError(f"{user_line()}: CombinedOptimizer takes optimizers that each name their variables=")
+        super().__init__(optimizers[0].lr_scheduler, loss_scale_factor, None, train_step_lbn, loss_scale_policy)
+        self.optimizers = list(optimizers)
+
+    def members(self) -> list[Optimizer]:
+        return self.optimizers
+
+    def selects(self, name: str) -> bool:
+        chosen = [o for o in self.optimizers if o.selects(name)]
+        if len(chosen) > 1:
+            raise ArgumentError(f"variable {name!r} is named by {len(chosen)} optimizers of a CombinedOptimizer; name it once")
+        return bool(chosen)

@@ -1,0 +1,196 @@
+"""Learning-rate schedules: pure functions of the train step, counted from 0.
+
+Warm-up replaces the decay while it lasts; afterwards the decay is evaluated at the absolute step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from oneflow.core.errors import ArgumentError
+
+
+class WarmUp:
+    """A start phase of ``steps`` steps; ``factor(t)`` multiplies the base rate."""
+
+    def __init__(self, steps: int, start: float, linear: bool) -> None:
+        if not isinstance(steps, int) or steps < 0:
+            raise ArgumentError(f"a warm-up lasts a whole number of steps, 0 or more; got {steps!r}")
+        if not 0.0 <= start < 1.0:
+            raise ArgumentError(f"a warm-up starts at a multiplier from 0 up to 1, got {start!r}")
+        self.steps, self.start, self.linear = steps, float(start), linear
+
+    def factor(self, t: int) -> float:
+        return self.start + (1.0 - self.start) * t / self.steps if self.linear else self.start
+
+
+class LrScheduler:
+    """Base of all schedules: ``lr(t)`` is the rate of step ``t``, rounded to float32."""
+
+    def __init__(self, base_lr: float | None = None, warmup: WarmUp | None = None) -> None:
+        if warmup is not None and not isinstance(warmup, WarmUp):
+            raise ArgumentError(f"warmup is flow.optimizer.warmup.linear(...) or .constant(...), got {warmup!r}")
+        self.base_lr = base_lr
+        self.warmup = warmup
+
+    def lr(self, t: int, base_lr: float | None = None) -> float:
+        """The rate of step ``t``; another ``base_lr`` may stand in for the schedule's own."""
+        base = self._base(base_lr)
+        if self.warmup is not None and t < self.warmup.steps:
+            return float(np.float32(base * self.warmup.factor(t)))
+        return float(np.float32(self.decay(base, t)))
+
+    def _base(self, base_lr: float | None) -> float:
+        base = self.base_lr if base_lr is None else base_lr
+        assert base is not None
+        return base
+
+    def decay(self, base: float, t: int) -> float:
+        """The rate without warm-up."""
+        raise NotImplementedError
+
+
+class ConstantScheduler(LrScheduler):
+    """Always the base rate (warm-up aside)."""
+
+    def decay(self, base: float, t: int) -> float:
+        return base
+
+
+class CosineScheduler(LrScheduler):
+    """Half a cosine from ``base_lr`` to ``alpha * base_lr`` over ``steps`` steps, then flat."""
+
+    def __init__(self, base_lr: float, steps: int, alpha: float = 0.0, warmup: WarmUp | None = None) -> None:
+        super().__init__(base_lr, warmup)
+        self.steps, self.alpha = _positive("steps", steps), alpha
+
+    def decay(self, base: float, t: int) -> float:
+        t = min(t, self.steps)
+        return base * ((1.0 - self.alpha) * 0.5 * (1.0 + math.cos(math.pi * t / self.steps)) + self.alpha)
+
+
+class LinearCosineScheduler(LrScheduler):
+    """A cosine of ``num_periods`` periods under a line that falls to 0."""
+
+    def __init__(
+        self, base_lr: float, steps: int, num_periods: float = 0.5, alpha: float = 0.0, beta: float = 0.001, warmup: WarmUp | None = None
+    ) -> None:
+        super().__init__(base_lr, warmup)
+        self.steps, self.num_periods, self.alpha, self.beta = _positive("steps", steps), num_periods, alpha, beta
+
+    def decay(self, base: float, t: int) -> float:
+        t = min(t, self.steps)
+        cosine = 0.5 * (1.0 + math.cos(2.0 * math.pi * self.num_periods * t / self.steps))
+        return base * ((self.alpha + (self.steps - t) / self.steps) * cosine + self.beta)
+
+
+class PiecewiseConstantScheduler(LrScheduler):
+    """``values[i]`` up to and including step ``boundaries[i]``, the last value beyond."""
+
+    def __init__(self, boundaries: Sequence[int], values: Sequence[float], warmup: WarmUp | None = None) -> None:
+        if len(values) != len(boundaries) + 1:
+            raise ArgumentError(f"{len(boundaries)} boundaries need {len(boundaries) + 1} values, got {len(values)}")
+        super().__init__(values[0], warmup)
+        self.boundaries, self.values = _increasing(boundaries), tuple(values)
+
+    def decay(self, base: float, t: int) -> float:
+        return self.values[_piece(self.boundaries, t)]
+
+
+class PiecewiseScalingScheduler(LrScheduler):
+    """``base_lr`` times 1, then times ``scale[i]`` past step ``boundaries[i]``."""
+
+    def __init__(
+        self, base_lr: float, boundaries: Sequence[int], scale: float | Sequence[float], warmup: WarmUp | None = None
+    ) -> None:
+        super().__init__(base_lr, warmup)
+        scales = [scale] * len(boundaries) if isinstance(scale, (int, float)) else list(scale)
+        if len(scales) != len(boundaries):
+            raise ArgumentError(f"{len(boundaries)} boundaries need as many scales, got {len(scales)}")
+        self.boundaries, self.scales = _increasing(boundaries), (1.0, *scales)
+
+    def decay(self, base: float, t: int) -> float:
+        return base * self.scales[_piece(self.boundaries, t)]
+
+
+class PolynomialScheduler(LrScheduler):
+    """From ``base_lr`` to ``end_learning_rate`` along a power of the remaining way; ``cycle`` starts again each ``steps``."""
+
+    def __init__(
+        self,
+        base_lr: float,
+        steps: int,
+        end_learning_rate: float = 0.0001,
+        power: float = 1.0,
+        cycle: bool = False,
+        warmup: WarmUp | None = None,
+    ) -> None:
+        super().__init__(base_lr, warmup)
+        self.steps, self.end, self.power, self.cycle = _positive("steps", steps), end_learning_rate, power, cycle
+
+    def decay(self, base: float, t: int) -> float:
+        steps = self.steps
+        if self.cycle:
+            steps = self.steps * math.ceil(max(t, 1) / self.steps)
+        else:
+            t = min(t, steps)
+        return (base - self.end) * (1.0 - t / steps) ** self.power + self.end
+
+
+class _Decaying(LrScheduler):
+    def __init__(
+        self, base_lr: float, steps: int, decay_rate: float, staircase: bool = False, warmup: WarmUp | None = None
+    ) -> None:
+        super().__init__(base_lr, warmup)
+        self.steps, self.decay_rate, self.staircase = _positive("steps", steps), decay_rate, staircase
+
+    def _periods(self, t: int) -> float:
+        return t // self.steps if self.staircase else t / self.steps
+
+
+class ExponentialScheduler(_Decaying):
+    """base * decay_rate ** (t / steps); ``staircase`` floors the exponent."""
+
+    def decay(self, base: float, t: int) -> float:
+        return base * self.decay_rate ** self._periods(t)
+
+
+class InverseTimeScheduler(_Decaying):
+    """base / (1 + decay_rate * t / steps)."""
+
+    def decay(self, base: float, t: int) -> float:
+        return base / (1.0 + self.decay_rate * self._periods(t))
+
+
+class NaturalExpScheduler(_Decaying):
+    """base * exp(-decay_rate * t / steps)."""
+
+    def decay(self, base: float, t: int) -> float:
+        return base * math.exp(-self.decay_rate * self._periods(t))
+
+
+class CustomScheduler(LrScheduler):
+    """The rate is a float blob that the job computes, given by its logical blob name."""
+
+    def __init__(self, lbn: str) -> None:
+        super().__init__()
+        self.lbn = lbn
+
+
+def _positive(what: str, value: int) -> int:
+    if not isinstance(value, (int, np.integer)) or value <= 0:
+        raise ArgumentError(f"{what} is a whole number above 0, got {value!r}")
+    return int(value)
+
+
+def _increasing(boundaries: Sequence[int]) -> tuple[int, ...]:
+    if any(b <= a for a, b in zip(boundaries, boundaries[1:])):
+        raise ArgumentError(f"boundaries must increase, got {list(boundaries)}")
+    return tuple(boundaries)
+
+
+def _piece(boundaries: tuple[int, ...], t: int) -> int:
+    return next((i for i, boundary in enumerate(boundaries) if t <= boundary), len(boundaries))

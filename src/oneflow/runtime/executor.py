@@ -1,0 +1,136 @@
+"""Runs a program on one device, in this process: no copy, no thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from oneflow.compiler.codegen import Code, generate
+from oneflow.compiler.program import Program
+from oneflow.core.errors import RunError
+from oneflow.optimizer.loss_scale import LossScale
+
+Results = tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]
+
+
+class Counter:
+    """The step count of a job: a tensor of shape (1,) in main memory, which for a train job is a saved variable."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self.tensor = tensor
+
+    def value(self) -> int:
+        return int(self.tensor)
+
+    def advance(self) -> None:
+        self.tensor.add_(1)
+
+
+class Executor:
+    """A program with its variables bound. ``run`` is one step."""
+
+    def __init__(self, program: Program, variables: Sequence[torch.Tensor], device: torch.device, counter: Counter) -> None:
+        self._program = program
+        self._variables = list(variables)
+        self._device = device
+        self._counter = counter
+        self._code = generate(program.graph, program.job)
+        self._update = generate(program.update, program.job) if program.update is not None else None
+
+    @property
+    def source(self) -> str:
+        """The Python that a step runs."""
+        return self._code.source
+
+    def run(self, feeds: list[torch.Tensor]) -> Results:
+        """One step: forward, and for a train job backward and update."""
+        t = self._counter.value()
+        with torch.inference_mode():
+            outputs = self._call(self._code, [*self._arguments(feeds), *[rate.of(t) for rate in self._program.rates]])
+        self._counter.advance()
+        return outputs
+
+    def _arguments(self, feeds: list[torch.Tensor]) -> list[Any]:
+        arguments = [*self._variables, *feeds]
+        if self._program.uses_step:
+            arguments.append(self._counter.tensor.to(self._device))
+        return arguments
+
+    def _call(self, code: Code, arguments: list[Any]) -> Any:
+        try:
+            return code.call(*arguments)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            raise RunError(self._explain(code, error)) from error
+
+    def _explain(self, code: Code, error: Exception) -> str:
+        """The failing op of the job and the user's line, found from the line of generated code that raised."""
+        line, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == code.filename:
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        node = code.node_at.get(line)
+        origin = node.meta.get("origin") if node is not None else None
+        step = self._counter.value()
+        where = f"op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}" if origin is not None else f"{node and node.target}"
+        return f"job {self._program.job!r} failed at step {step} in {where}: {error}"
+
+
+class AccumulatingExecutor(Executor):
+    """Runs a program in two parts: gradients of every micro-batch, then one update, unless a dynamic loss scale forbids it."""
+
+    def __init__(
+        self,
+        program: Program,
+        variables: Sequence[torch.Tensor],
+        device: torch.device,
+        counter: Counter,
+        loss_scale: LossScale,
+        scale_state: tuple[torch.Tensor, torch.Tensor] | None,
+    ) -> None:
+        super().__init__(program, variables, device, counter)
+        self._loss_scale = loss_scale
+        self._scale_state = scale_state
+
+    def run(self, feeds: list[torch.Tensor], micro_feeds: Sequence[list[torch.Tensor]] = ()) -> Results:
+        t = self._counter.value()
+        with torch.inference_mode():
+            parts, gradients, finite = self._gradients(list(micro_feeds) or [feeds])
+            if finite:
+                rates = [rate.of(t) for rate in self._program.rates]
+                assert self._update is not None
+                self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale(), *rates])
+            self._adjust_scale(finite)
+        self._counter.advance()
+        return tuple(_packed([p[i] for p in parts]) for i in (0, 1))  # type: ignore[return-value]
+
+    def _gradients(self, micro_feeds: list[list[torch.Tensor]]) -> tuple[list[Any], list[torch.Tensor], bool]:
+        parts: list[Any] = []
+        total: list[torch.Tensor] = []
+        finite = True
+        for feeds in micro_feeds:
+            arguments = self._arguments(feeds)
+            if self._program.dynamic_scale:
+                arguments.append(torch.tensor(self._scale(), device=self._device))
+            results, watched, gradients, is_finite = self._call(self._code, arguments)
+            parts.append((results, watched))
+            finite = finite and (is_finite is None or bool(is_finite))
+            total = list(torch._foreach_add(total, gradients)) if total else list(gradients)
+        return parts, total, finite
+
+    def _scale(self) -> float:
+        return float(self._scale_state[0]) if self._scale_state is not None else self._loss_scale.initial
+
+    def _adjust_scale(self, finite: bool) -> None:
+        if self._scale_state is None:
+            return
+        scale, good = self._loss_scale.adjusted(float(self._scale_state[0]), int(self._scale_state[1]), finite)
+        self._scale_state[0].fill_(scale)
+        self._scale_state[1].fill_(good)
+
+
+def _packed(parts: list[tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
+    """The results of all micro-batches, put together along the first dim."""
+    return parts[0] if len(parts) == 1 else tuple(torch.cat(values) for values in zip(*parts))

@@ -1,0 +1,5 @@
+"""``flow.system``: ops with an effect beyond their result."""
+
+from oneflow.array import assign
+
+__all__ = ["assign"]

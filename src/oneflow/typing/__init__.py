@@ -1,0 +1,40 @@
+"""``oneflow.typing``: annotations for the inputs and results of job functions."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from oneflow.job.signature import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef
+
+__all__ = ["Bundle", "Callback", "ListListNumpy", "ListNumpy", "Numpy"]
+
+T = TypeVar("T")
+
+
+class Numpy:
+    """One numpy array. As a result annotation: the call blocks and returns the array."""
+
+    Placeholder = FixedTensorDef
+
+
+class ListNumpy:
+    """A list of numpy arrays, one a device."""
+
+    Placeholder = MirroredTensorDef
+
+
+class ListListNumpy:
+    """A list, one entry a device, of lists of numpy arrays."""
+
+    Placeholder = MirroredTensorListDef
+
+
+class Callback(Generic[T]):
+    """As a result annotation: the call returns a function that takes a callback, which is given the ``T`` result."""
+
+
+class Bundle:
+    """As a result annotation: any nested structure of arrays."""
+
+    def __class_getitem__(cls, item: Any) -> type[Bundle]:
+        return cls

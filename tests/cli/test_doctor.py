@@ -1,0 +1,78 @@
+"""``python -m oneflow``."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+import torch
+
+import oneflow
+from oneflow.__main__ import main
+
+
+@pytest.fixture
+def no_data(monkeypatch, tmp_path):
+    monkeypatch.delenv("ONEFLOW_MNIST_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_as_a_command():
+    run = subprocess.run([sys.executable, "-m", "oneflow", "--doctor"], capture_output=True, text=True, timeout=120, env=_environment())
+    assert run.returncode == 0, run.stderr
+    assert run.stderr == ""
+    assert f"version: {oneflow.__version__}" in run.stdout
+
+
+def _environment() -> dict[str, str]:
+    paths = [path for path in sys.path if path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def test_names_every_part(no_data, capsys):
+    assert main(["--doctor"]) == 0
+    out = capsys.readouterr().out
+    for line in [
+        f"torch: {re.escape(torch.__version__)}",
+        "cuda: .+",
+        "mkl: (yes|no)",
+        "onednn: (yes|no)",
+        r"cpu: \d+ cores, \d+ for this process",
+        f"inside an op: {torch.get_num_threads()}",
+        "gloo: (yes|no)",
+        "nccl: (yes|no)",
+        r"tensorboard: \d+\..+",
+        "mnist, ONEFLOW_MNIST_DIR: not set",
+        "mnist, cache: not in .+",
+        "mnist, shipped subset: 5000 training and 1000 test images in .+",
+    ]:
+        assert re.search(f"^  {line}$", out, re.MULTILINE), f"{line!r} is not in\n{out}"
+
+
+def test_says_that_a_data_file_is_broken(no_data, monkeypatch, tmp_path, capsys):
+    (tmp_path / "train-images-idx3-ubyte").write_bytes(b"no idx file")
+    monkeypatch.setenv("ONEFLOW_MNIST_DIR", str(tmp_path))
+    assert main(["--doctor"]) == 0
+    assert "ONEFLOW_MNIST_DIR: broken: " in capsys.readouterr().out
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--version"])
+    assert end.value.code == 0
+    assert capsys.readouterr().out.strip() == oneflow.__version__
+
+
+def test_an_unknown_argument_is_refused(capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["--docter"])
+    assert end.value.code == 2
+    assert "unrecognized arguments: --docter" in capsys.readouterr().err
+
+
+def test_without_arguments_it_prints_its_help(capsys):
+    assert main([]) == 0
+    assert "--doctor" in capsys.readouterr().out

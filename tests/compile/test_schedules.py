@@ -1,0 +1,187 @@
+"""Learning-rate schedules against their formulas, written out here once more in plain Python."""
+
+import math
+
+import numpy as np
+import pytest
+
+from oneflow import optimizer as opt
+from oneflow.optimizer.conf import optimizer_from_conf
+
+STEPS = [0, 1, 2, 3, 9, 10, 11, 19, 20, 21, 37, 100, 101, 250]
+T, RATE, BASE = 10, 0.7, 0.3
+
+
+def near(scheduler, formula, steps=STEPS) -> None:
+    np.testing.assert_allclose([scheduler.lr(t) for t in steps], [formula(t) for t in steps], rtol=1e-6, atol=1e-12)
+
+
+def from_conf(**conf):
+    return optimizer_from_conf({"naive_conf": {}, **conf}, BASE).lr_scheduler
+
+
+def cosine(t, alpha=0.0, base=BASE):
+    t = min(t, T)
+    return base * ((1 - alpha) * (1 + math.cos(math.pi * t / T)) / 2 + alpha)
+
+
+def linear_cosine(t, periods=0.5, alpha=0.0, beta=0.001):
+    t = min(t, T)
+    return BASE * ((alpha + (T - t) / T) * (1 + math.cos(2 * math.pi * periods * t / T)) / 2 + beta)
+
+
+def polynomial(t, end=0.0001, power=1.0, cycle=False):
+    if cycle:
+        last = T * math.ceil((t or 1) / T)
+    else:
+        t, last = min(t, T), T
+    return (BASE - end) * (1 - t / last) ** power + end
+
+
+# name -> scheduler, the same in dictionary form, the formula
+SCHEDULES = {
+    "constant": (opt.PiecewiseConstantScheduler([], [BASE]), {}, lambda t: BASE),
+    "cosine": (opt.CosineScheduler(BASE, T), {"cosine_conf": {"decay_batches": T}}, cosine),
+    "cosine alpha": (
+        opt.CosineScheduler(BASE, T, alpha=0.2),
+        {"cosine_conf": {"decay_batches": T, "alpha": 0.2}},
+        lambda t: cosine(t, 0.2),
+    ),
+    "exponential": (
+        opt.ExponentialScheduler(BASE, T, RATE),
+        {"exponential_conf": {"decay_batches": T, "decay_rate": RATE}},
+        lambda t: BASE * RATE ** (t / T),
+    ),
+    "exponential staircase": (
+        opt.ExponentialScheduler(BASE, T, RATE, staircase=True),
+        {"exponential_conf": {"decay_batches": T, "decay_rate": RATE, "staircase": True}},
+        lambda t: BASE * RATE ** (t // T),
+    ),
+    "inverse time": (
+        opt.InverseTimeScheduler(BASE, T, RATE),
+        {"inverse_time_conf": {"decay_batches": T, "decay_rate": RATE}},
+        lambda t: BASE / (1 + RATE * t / T),
+    ),
+    "inverse time staircase": (
+        opt.InverseTimeScheduler(BASE, T, RATE, True),
+        {"inverse_time_conf": {"decay_batches": T, "decay_rate": RATE, "staircase": True}},
+        lambda t: BASE / (1 + RATE * (t // T)),
+    ),
+    "natural exponential": (
+        opt.NaturalExpScheduler(BASE, T, RATE),
+        {"natural_exp_conf": {"decay_batches": T, "decay_rate": RATE}},
+        lambda t: BASE * math.exp(-RATE * t / T),
+    ),
+    "natural exponential staircase": (
+        opt.NaturalExpScheduler(BASE, T, RATE, True),
+        {"natural_exp_conf": {"decay_batches": T, "decay_rate": RATE, "staircase": True}},
+        lambda t: BASE * math.exp(-RATE * (t // T)),
+    ),
+    "piecewise constant": (
+        opt.PiecewiseConstantScheduler([2, 10, 20], [1.0, 0.5, 0.25, 0.125]),
+        {"piecewise_constant_conf": {"boundaries": [2, 10, 20], "values": [1.0, 0.5, 0.25, 0.125]}},
+        lambda t: 1.0 if t <= 2 else 0.5 if t <= 10 else 0.25 if t <= 20 else 0.125,
+    ),
+    "piecewise scaling": (
+        opt.PiecewiseScalingScheduler(BASE, [2, 10], [0.1, 0.01]),
+        {"piecewise_scaling_conf": {"boundaries": [2, 10], "scales": [1, 0.1, 0.01]}},
+        lambda t: BASE * (1 if t <= 2 else 0.1 if t <= 10 else 0.01),
+    ),
+    "polynomial": (
+        opt.PolynomialScheduler(BASE, T),
+        {"polynomial_conf": {"decay_batches": T}},
+        polynomial,
+    ),
+    "polynomial power": (
+        opt.PolynomialScheduler(BASE, T, end_learning_rate=0.01, power=2.0),
+        {"polynomial_conf": {"decay_batches": T, "end_learning_rate": 0.01, "power": 2.0}},
+        lambda t: polynomial(t, 0.01, 2.0),
+    ),
+    "polynomial cycle": (
+        opt.PolynomialSchduler(BASE, T, 0.01, 1.0, cycle=True),
+        {"polynomial_conf": {"decay_batches": T, "end_learning_rate": 0.01, "cycle": True}},
+        lambda t: polynomial(t, 0.01, 1.0, True),
+    ),
+    "linear cosine": (opt.LinearCosineScheduler(BASE, T), {"linear_cosine_conf": {"decay_batches": T}}, linear_cosine),
+    "linear cosine numbers": (
+        opt.LinearCosineScheduler(BASE, T, num_periods=1.5, alpha=0.1, beta=0.02),
+        {"linear_cosine_conf": {"decay_batches": T, "num_periods": 1.5, "alpha": 0.1, "beta": 0.02}},
+        lambda t: linear_cosine(t, 1.5, 0.1, 0.02),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule(name):
+    scheduler, _, formula = SCHEDULES[name]
+    near(scheduler, formula)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_in_dictionary_form(name):
+    _, decay, formula = SCHEDULES[name]
+    near(from_conf(**({"learning_rate_decay": decay} if decay else {})), formula)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedule_after_a_warm_up_goes_on_at_the_absolute_step(name):
+    _, decay, formula = SCHEDULES[name]
+    conf = {"learning_rate_decay": decay} if decay else {}
+    linear = from_conf(**conf, warmup_conf={"linear_conf": {"warmup_batches": 8, "start_multiplier": 0.25}})
+    near(linear, lambda t: BASE * (0.25 + 0.75 * t / 8) if t < 8 else formula(t), range(30))
+    constant = from_conf(**conf, warmup_conf={"constant_conf": {"warmup_batches": 8, "multiplier": 0.25}})
+    near(constant, lambda t: BASE * 0.25 if t < 8 else formula(t), range(30))
+
+
+def test_one_scale_for_every_boundary():
+    near(opt.PiecewiseScalingScheduler(BASE, [2, 10], 0.1), lambda t: BASE if t <= 2 else BASE * 0.1)
+
+
+def test_the_class_form_warms_up_to_its_first_value():
+    scheduler = opt.PiecewiseConstantScheduler([5], [2.0, 1.0], warmup=opt.warmup.linear(4, 0.0))
+    near(scheduler, lambda t: 2.0 * t / 4 if t < 4 else 2.0 if t <= 5 else 1.0, range(8))
+
+
+@pytest.mark.parametrize(
+    "t, rate", [(0, 0.0), (1, 1.02298e-05), (25024, 0.25598977), (25025, 0.253820557), (225225, 0.11618965), (425425, 0.0), (500000, 0.0)]
+)
+def test_the_schedule_of_the_resnet_recipe(t, rate):
+    scheduler = opt.CosineScheduler(0.256, 425425, warmup=opt.warmup.linear(25025, 0))
+    np.testing.assert_allclose(scheduler.lr(t), rate, rtol=1e-5, atol=1e-12)
+
+
+def test_rates_are_rounded_to_float32():
+    rates = [opt.CosineScheduler(0.1, 7).lr(t) for t in range(7)]
+    assert rates == [float(np.float32(r)) for r in rates]
+    assert opt.ConstantScheduler(0.1).lr(0) != 0.1
+
+
+def test_another_base_rate_gets_the_same_decay():
+    scheduler = opt.CosineScheduler(BASE, T, warmup=opt.warmup.linear(2, 0.5))
+    np.testing.assert_allclose([scheduler.lr(t, 1.2) for t in (0, 1, 5)], [0.6, 0.9, cosine(5, base=1.2)], rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "make, pattern",
+    [
+        (lambda: opt.CosineScheduler(0.1, 0), "steps is a whole number above 0, got 0"),
+        (lambda: opt.ExponentialScheduler(0.1, 2.5, 0.5), "steps is a whole number above 0, got 2.5"),
+        (lambda: opt.PiecewiseConstantScheduler([1], [0.1]), "1 boundaries need 2 values, got 1"),
+        (lambda: opt.PiecewiseConstantScheduler([3, 2], [1, 2, 3]), "boundaries must increase"),
+        (lambda: opt.PiecewiseScalingScheduler(0.1, [1, 2], [0.1]), "2 boundaries need as many scales, got 1"),
+        (lambda: opt.warmup.linear(-1, 0.0), "0 or more; got -1"),
+        (lambda: opt.warmup.linear(5, 1.0), "from 0 up to 1, got 1.0"),
+        (lambda: opt.warmup.constant(5, 2.0), "from 0 up to 1, got 2.0"),
+        (lambda: opt.CosineScheduler(0.1, 5, warmup=3), "warmup is flow.optimizer.warmup"),
+        (lambda: from_conf(learning_rate_decay={}), "names exactly one of"),
+        (lambda: from_conf(learning_rate_decay={"cosin_conf": {}}), "Did you mean 'cosine_conf'"),
+        (lambda: from_conf(learning_rate_decay={"cosine_conf": {}}), r"cosine_conf needs \['decay_batches'\]"),
+        (lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": 5, "alpa": 1}}), "Did you mean 'alpha'"),
+        (lambda: from_conf(learning_rate_decay={"piecewise_scaling_conf": {"boundaries": [1], "scales": [1]}}), "1 boundaries need 2 scales"),
+        (lambda: from_conf(warmup_conf={"linear_conf": {"warmup_batches": 5}}), r"needs \['start_multiplier'\]"),
+        (lambda: from_conf(warmup_conf=3), "warmup_conf is a dictionary, got int 3"),
+    ],
+)
+def test_schedules_that_cannot_be(make, pattern):
+    with pytest.raises(AssertionError, match=pattern):
+        make()
