@@ -8,27 +8,32 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .PHONY: quickstart test check bench reference clean
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+# The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
+ifndef PYTHON
+PYTHON := $(shell for p in python3.11 python3 python; do $$p -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
 VENV := .venv
-RUN := $(CURDIR)/$(VENV)/bin/python
+RUN := "$(CURDIR)/$(VENV)/bin/python"
 QUICKSTART := build/quickstart
 
 export MPLBACKEND := Agg
 export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
+# The images that come with the package are enough here; another folder of idx files may be named.
+quickstart: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/data/mnist
 quickstart: $(VENV)/examples.stamp
 	rm -rf $(QUICKSTART)
 	mkdir -p $(QUICKSTART)
 	cp examples/quick_start/*.py examples/quick_start/9.png $(QUICKSTART)
 	@echo "== LeNet learns: the loss of every 20th batch"
-	cd $(QUICKSTART) && time $(RUN) lenet_train.py
+	cd $(QUICKSTART) && $(RUN) lenet_train.py
 	@echo "== how many images it gets right"
 	cd $(QUICKSTART) && $(RUN) lenet_eval.py
 	@echo "== which digit is 9.png?"
 	cd $(QUICKSTART) && $(RUN) lenet_test.py ./9.png
 	@echo "== a network in the later style: typed inputs, optimizer, schedule, dropout"
-	cd $(QUICKSTART) && time $(RUN) $(CURDIR)/examples/mnist/mnist.py --out mnist_out
+	cd $(QUICKSTART) && $(RUN) "$(CURDIR)/examples/mnist/mnist.py" --out mnist_out
 
 test: check
 	$(RUN) -m pytest
@@ -54,6 +59,5 @@ $(VENV)/%.stamp: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/bin/python:
-	@test -n "$(PYTHON)" || { echo "no python3.11 or python3 on PATH; install Python 3.11" >&2; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is " + sys.version)'
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or later is needed and none was found; name one with PYTHON=..." >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)

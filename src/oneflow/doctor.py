@@ -85,8 +85,8 @@ def _data() -> list[str]:
     named = os.environ.get("ONEFLOW_MNIST_DIR")
     return [
         f"mnist, ONEFLOW_MNIST_DIR: {_mnist(Path(named)) if named else 'not set'}",
-        f"mnist, cache: {_mnist(mnist_files._cache())}",
-        f"mnist, shipped subset: {_mnist(mnist_files._SUBSET)}",
+        f"mnist, cache: {_mnist(mnist_files.cache_folder())}",
+        f"mnist, shipped subset: {_mnist(mnist_files.SUBSET)}",
     ]
 
 

@@ -177,7 +177,7 @@ def test_another_base_rate_gets_the_same_decay():
         (lambda: from_conf(learning_rate_decay={"cosin_conf": {}}), "Did you mean 'cosine_conf'"),
         (lambda: from_conf(learning_rate_decay={"cosine_conf": {}}), r"cosine_conf needs \['decay_batches'\]"),
         (lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": 5, "alpa": 1}}), "Did you mean 'alpha'"),
-        (lambda: from_conf(learning_rate_decay={"piecewise_scaling_conf": {"boundaries": [1], "scales": [1]}}), "1 boundaries need 2 scales"),
+        (lambda: from_conf(learning_rate_decay={"piecewise_scaling_conf": {"boundaries": [1], "scales": [1]}}), "need 2 scales, got 1"),
         (lambda: from_conf(warmup_conf={"linear_conf": {"warmup_batches": 5}}), r"needs \['start_multiplier'\]"),
         (lambda: from_conf(warmup_conf=3), "warmup_conf is a dictionary, got int 3"),
     ],

@@ -330,7 +330,9 @@ def clipped(gradient: np.ndarray, clip_norm: float, historical: bool = False) ->
     return -variables()["w"]
 
 
-@pytest.mark.parametrize("clip_norm, historical, left", [(2, False, (1.2, 1.6)), (2, True, (0.6, 0.8)), (1, False, (0.6, 0.8)), (1, True, (0.6, 0.8))])
+@pytest.mark.parametrize(
+    "clip_norm, historical, left", [(2, False, (1.2, 1.6)), (2, True, (0.6, 0.8)), (1, False, (0.6, 0.8)), (1, True, (0.6, 0.8))]
+)
 def test_26_clipping_a_long_gradient(clip_norm, historical, left):
     np.testing.assert_allclose(clipped(array(3, 4), clip_norm, historical), left, rtol=1e-6)
 

@@ -874,6 +874,20 @@ def test_eager_execution_trains_as_lazy_execution_does():
     np.testing.assert_array_equal(train(), lazy)
 
 
+def test_eager_execution_takes_a_changed_rate():
+    flow.enable_eager_execution()
+    rates = [0.1, 0.5, 0.5]
+
+    @flow.global_function(type="train")
+    def job():
+        schedule = flow.optimizer.PiecewiseConstantScheduler([], [rates.pop(0)])
+        flow.optimizer.SGD(schedule, momentum=0).minimize(weight() * 1)
+
+    for expected in (0.9, 0.4, -0.1):
+        job()
+        np.testing.assert_allclose(value(), [expected], rtol=1e-5)
+
+
 def test_eager_execution_watches_with_the_handler_of_this_call():
     flow.enable_eager_execution()
     seen = []

@@ -49,11 +49,7 @@ def get_all_variables() -> dict[str, Variable]:
 def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None) -> None:
     """Saves all variables, or the given ones. ``path`` must not exist, or be an empty folder."""
     values = get_all_variables() if var_dict is None else var_dict
-    write_checkpoint(path, {name: _values(value) for name, value in values.items()})
-
-
-def _values(value: Any) -> np.ndarray:
-    return value if isinstance(value, np.ndarray) else value.numpy()
+    write_checkpoint(path, {name: _array(name, value) for name, value in values.items()})
 
 
 def get(path: str | os.PathLike[str]) -> Any:
@@ -83,10 +79,12 @@ class UnknownVariableError(CheckpointError, RuntimeError):
 
 
 def _for_variable(session: Session, name: str, value: Any) -> np.ndarray:
-    if isinstance(value, FileValue):
-        return value.numpy(session.store.decls[name].spec)
+    return value.numpy(session.store.decls[name].spec) if isinstance(value, FileValue) else _array(name, value)
+
+
+def _array(name: str, value: Any) -> np.ndarray:
     if isinstance(value, np.ndarray):
         return value
     if hasattr(value, "numpy"):
         return value.numpy()
-    raise ArgumentError(f"{user_line()}: variable {name!r} is set from an array or a saved value, got {type(value).__name__}")
+    raise ArgumentError(f"{user_line()}: variable {name!r} takes an array or a saved value, got {type(value).__name__}")

@@ -33,6 +33,9 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
     """Writes all values beside ``path`` and renames: whatever happens, ``path`` is absent, as it was, or whole."""
     target = Path(path)
     _check_free(target)
+    for name in values:
+        if "/" in name or name in ("", ".", "..", DONE):
+            raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
     target.parent.mkdir(parents=True, exist_ok=True)
     with _beside(target) as folder:
         for name, value in values.items():
@@ -108,7 +111,7 @@ class FileValue:
 
     def numpy(self, expected: TensorSpec | None = None) -> np.ndarray:
         """The values; ``expected`` says what they must be, or stands in for a missing ``meta``."""
-        if expected is not None and self.spec is not None and expected != self.spec:
+        if expected is not None and self.spec is not None and not _same(expected, self.spec):
             raise CheckpointError(f"variable {self.name!r} is {expected}, checkpoint {str(self.folder)!r} holds {self.spec}")
         spec = expected or self._known()
         assert spec.dtype.numpy is not None
@@ -120,6 +123,11 @@ class FileValue:
                 f"variable {self.name!r} {spec} needs {size}"
             )
         return np.frombuffer(data, spec.dtype.numpy.newbyteorder("<")).astype(spec.dtype.numpy).reshape(spec.shape)
+
+
+def _same(a: TensorSpec, b: TensorSpec) -> bool:
+    """Whether both have the same bytes; char and int8 do."""
+    return (a.shape, a.dtype.torch) == (b.shape, b.dtype.torch)
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, FileValue]:

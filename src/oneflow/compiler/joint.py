@@ -124,7 +124,7 @@ class _Step:
         losses = [env[node] for node in graph.losses if env[node].requires_grad]
         if not losses:
             line, names = graph.losses[0].meta["line"], [node.meta["name"] for node in graph.losses]
-            raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient: no op on the way from a variable has one")
+            raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
         elements = _elements(graph, losses[0]) * request.micro_batches
         if seed:
             seeds = [(seed[0] / elements).to(loss.dtype).expand(loss.shape) for loss in losses]

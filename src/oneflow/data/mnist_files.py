@@ -33,7 +33,7 @@ MIRRORS = (
     "http://yann.lecun.com/exdb/mnist/",
 )
 
-_SUBSET = Path(__file__).parent / "mnist"
+SUBSET = Path(__file__).parent / "mnist"
 _FOLDER_VARIABLE = "ONEFLOW_MNIST_DIR"
 _OFFLINE_VARIABLE = "ONEFLOW_OFFLINE"
 
@@ -58,7 +58,7 @@ def find_mnist(folder: str | os.PathLike[str] | None = None, cache: str | os.Pat
     named = folder if folder is not None else os.environ.get(_FOLDER_VARIABLE)
     if named:
         return _complete(Path(named))
-    cached = Path(cache) if cache is not None else _cache()
+    cached = Path(cache) if cache is not None else cache_folder()
     if all((cached / file).exists() for file in SHA256):
         return cached
     reason = _download(cached, MIRRORS, SHA256)
@@ -69,7 +69,7 @@ def find_mnist(folder: str | os.PathLike[str] | None = None, cache: str | os.Pat
         f"for all of it set {_FOLDER_VARIABLE} to a folder with the four idx files",
         file=sys.stderr,
     )
-    return _SUBSET
+    return SUBSET
 
 
 def read_mnist(folder: str | os.PathLike[str]) -> Mnist:
@@ -115,7 +115,7 @@ def in_batches(
     return pixels.reshape(-1, batch_size, *row), labels.astype(np.int32).reshape(-1, batch_size)
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(root) / "oneflow-torch" / "mnist"
 

@@ -43,16 +43,20 @@ def assert_is_valid_distribute(distribute: Any) -> None:
 
 
 def mirrored_strategy() -> View:
+    """The earlier name of ``flow.scope.mirrored_view``."""
     return mirrored_view()
 
 
 def consistent_strategy() -> View:
+    """The earlier name of ``flow.scope.consistent_view``."""
     return consistent_view()
 
 
 def mirrored_strategy_enabled() -> bool:
+    """The earlier name of ``flow.scope.mirrored_view_enabled``."""
     return mirrored_view_enabled()
 
 
 def consistent_strategy_enabled() -> bool:
+    """The earlier name of ``flow.scope.consistent_view_enabled``."""
     return consistent_view_enabled()

@@ -138,6 +138,9 @@ class Trace:
 
     def watch(self, node: fx.Node, handler: Any, diff: bool) -> None:
         self._check_own(node)
+        if node.meta["spec"].dtype.numpy is None:
+            name, spec = node.meta["name"], node.meta["spec"]
+            raise ArgumentError(f"{user_line()}: blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
         self.graph.watches.append(Watch(node, handler, diff, user_line()))
 
 

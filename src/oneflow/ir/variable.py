@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, JobError, NameError_, user_line
+from oneflow.core.errors import ArgumentError, JobError, NameError_, UnsupportedError, user_line
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
@@ -51,6 +51,9 @@ def get_variable(
         distribute=distribute,
         line=user_line(),
     )
+    if decl.spec.dtype.numpy is None:
+        kind = decl.spec.dtype.name
+        raise UnsupportedError(f"{user_line()}: variable {full!r} cannot be {kind}, a checkpoint does not hold it; cast where it is used")
     if decl.trainable and not decl.spec.dtype.is_floating_point:
         raise ArgumentError(f"{user_line()}: variable {full!r} is {decl.spec.dtype.name} and cannot be trained; say trainable=False")
     return Blob(trace.variable(decl))

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import state_decls, trained_by
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import JobError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, JobError, NameError_, UnsupportedError, nearest, user_line
 from oneflow.core.spec import TensorSpec
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
@@ -26,7 +26,8 @@ from oneflow.job.settings import FunctionConfig, Settings, frozen
 from oneflow.job.signature import Signature, TensorDef, map_tree
 from oneflow.optimizer.conf import optimizer_from_conf
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
-from oneflow.optimizer.optimizers import Optimizer, state_variable
+from oneflow.optimizer.optimizers import Optimizer, WeightDecay, state_variable
+from oneflow.optimizer.schedule import LrScheduler, WarmUp
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
@@ -62,6 +63,7 @@ class Job:
         if self.has_return:
             check_results(returned, self.returns, self.name, self.line)
         graph.is_train = settings.is_train
+        settings.micro_batches = settings.micro_batches if settings.is_train else 1
         graph.placement = self._placement(graph, placement)
         self.device = session.devices.resolve(graph.placement)
         self.settings = settings
@@ -73,12 +75,15 @@ class Job:
 
     def _trace_again(self) -> None:
         """Eager execution: the body runs at each call; what was compiled is kept while it records the same graph."""
-        before = self.graph
+        before, settings = self.graph, self.settings
         assert before is not None
         self.trace()
         assert self.graph is not None
         if graph_text(self.graph, lines=False) == graph_text(before, lines=False):
             before.watches = [replace(old, handler=new.handler) for old, new in zip(before.watches, self.graph.watches)]
+            if not _alike(settings, self.settings) or before.decls != self.graph.decls:
+                before.training, before.decls = self.graph.training, self.graph.decls
+                self._runners.clear()
             self.graph = before
         else:
             self._runners.clear()
@@ -98,6 +103,9 @@ class Job:
 
     def _result(self, value: Any, graph: Graph) -> fx.Node:
         if isinstance(value, Blob) and value.node.graph is graph.body:
+            if value.dtype.numpy is None:
+                kind = value.dtype.name
+                raise UnsupportedError(f"{value.location}: job {self.name!r} returns {value!r}, numpy has no {kind}; cast it to float32")
             return value.node
         raise _NotABlob(
             f"{self.line}: job {self.name!r} returns {value!r}; a job returns blobs of its own, in tuples, lists and dicts, or None"
@@ -119,6 +127,10 @@ class Job:
         if not graph.losses:
             raise JobError(f"{self.line}: Loss blob not found. Train job {self.name!r} adds no loss: call flow.losses.add_loss(blob) or optimizer.minimize(blob)")
         optimizer = self._optimizer(settings)
+        for name in [name for member in optimizer.members() for name in member.named() or ()]:
+            if name not in graph.decls:
+                hint = nearest(name, graph.decls)
+                raise ArgumentError(f"{self.line}: job {self.name!r} has no variable {name!r} for its optimizer.{hint}")
         if not trained_by(graph, optimizer):
             raise JobError(
                 f"{self.line}: the losses of train job {self.name!r} depend on no trainable variable, there is nothing to update"
@@ -148,6 +160,9 @@ class Job:
         self.counter_name = f"System-Train-TrainStep-{self.name}"
         store.declare(_scalar(self.counter_name, dtypes.int64, 0, self.line), host=True)
         for state in state_decls(graph, graph.training.optimizer):
+            if state.name in graph.decls:
+                line = graph.decls[state.name].line
+                raise NameError_(f"{line}: {state.name!r} is the name of an optimizer's state in job {self.name!r}; choose another")
             store.declare(state)
         scale: LossScale = graph.training.loss_scale
         if scale.is_dynamic:
@@ -171,7 +186,7 @@ class Job:
     def _require_current(self) -> None:
         current = self.session.jobs[self.name]
         if current is not self:
-            raise JobError(f"{user_line()}: job {self.name!r} of {self.line} was replaced by another definition of that name at {current.line}")
+            raise JobError(f"{user_line()}: job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
 
     def _structured(self, results: tuple[torch.Tensor, ...]) -> Any:
         structure = self.graph.results  # type: ignore[union-attr]
@@ -206,6 +221,15 @@ def _input(trace: Trace, definition: TensorDef) -> Blob:
     node = trace.add_input(definition.name or trace.auto_name("Input"), definition.spec)
     node.meta["batch_axis"], node.meta["dynamic"] = definition.batch_axis, definition.dynamic
     return Blob(node)
+
+
+def _alike(a: Any, b: Any) -> bool:
+    """Whether two settings say the same, looking into optimizers and schedules, which have no equality of their own."""
+    if isinstance(a, (Settings, Optimizer, LrScheduler, WarmUp, WeightDecay)) and type(a) is type(b):
+        return vars(a).keys() == vars(b).keys() and all(_alike(value, vars(b)[key]) for key, value in vars(a).items())
+    if isinstance(a, (list, tuple)) and type(a) is type(b):
+        return len(a) == len(b) and all(map(_alike, a, b))
+    return bool(a == b)
 
 
 def _coupled(settings: Settings) -> Callable[[VariableDecl], tuple[float, float]]:

@@ -96,6 +96,8 @@ class Signature:
     def _def(self, parameter: inspect.Parameter, hints: dict[str, Any], line: str) -> Any:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise UnsupportedError(f"{line}: job {self.job!r} takes *{parameter.name}; a job names each of its inputs")
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            raise UnsupportedError(f"{line}: input {parameter.name!r} of job {self.job!r} stands behind a *; inputs are positional")
         declared = hints.get(parameter.name, parameter.default)
         tree = _as_tree(declared)
         if tree is None:

@@ -17,7 +17,7 @@ from oneflow.ir.trace import require_trace
 from oneflow.ops import update
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
-from oneflow.optimizer.schedule import LrScheduler
+from oneflow.optimizer.schedule import CustomScheduler, LrScheduler
 
 Variables = Sequence[str] | Callable[[], Sequence[str]] | None
 Patterns = str | Sequence[str] | None
@@ -70,8 +70,12 @@ class Optimizer:
         """The optimizers that update variables; several for a combined one."""
         return [self]
 
+    def named(self) -> Sequence[str] | None:
+        """The variables that ``variables=`` names; None for all."""
+        return self.variables() if callable(self.variables) else self.variables
+
     def selects(self, name: str) -> bool:
-        names = self.variables() if callable(self.variables) else self.variables
+        names = self.named()
         return names is None or name in names
 
     def rate(self, t: int, base_lr: float | None = None) -> float:
@@ -172,6 +176,8 @@ class Adam(Optimizer):
         **common: Any,
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
+        if do_bias_correction and isinstance(lr_scheduler, CustomScheduler):
+            raise UnsupportedError(f"{user_line()}: CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
         self.beta1, self.beta2, self.epsilon, self.do_bias_correction = beta1, beta2, epsilon, do_bias_correction
 
     def rate(self, t: int, base_lr: float | None = None) -> float:
@@ -311,6 +317,8 @@ class CombinedOptimizer(Optimizer):
     ) -> None:
         if not optimizers or any(o.variables is None for o in optimizers):
             raise ArgumentError(f"{user_line()}: CombinedOptimizer takes optimizers that each name their variables=")
+        if any(o.loss_scale is not None for o in optimizers):
+            raise ArgumentError(f"{user_line()}: the loss scale is given to CombinedOptimizer itself, not to one of its optimizers")
         super().__init__(optimizers[0].lr_scheduler, loss_scale_factor, None, train_step_lbn, loss_scale_policy)
         self.optimizers = list(optimizers)
 

@@ -52,10 +52,10 @@ class Executor:
         self._counter.advance()
         return outputs
 
-    def _arguments(self, feeds: list[torch.Tensor]) -> list[Any]:
+    def _arguments(self, feeds: list[torch.Tensor], step: torch.Tensor | None = None) -> list[Any]:
         arguments = [*self._variables, *feeds]
         if self._program.uses_step:
-            arguments.append(self._counter.tensor.to(self._device))
+            arguments.append((self._counter.tensor if step is None else step).to(self._device))
         return arguments
 
     def _call(self, code: Code, arguments: list[Any]) -> Any:
@@ -110,8 +110,9 @@ class AccumulatingExecutor(Executor):
         parts: list[Any] = []
         total: list[torch.Tensor] = []
         finite = True
-        for feeds in micro_feeds:
-            arguments = self._arguments(feeds)
+        for i, feeds in enumerate(micro_feeds):
+            # To random ops every micro-batch is a step of its own, so that no two share a mask.
+            arguments = self._arguments(feeds, self._counter.tensor * len(micro_feeds) + i)
             if self._program.dynamic_scale:
                 arguments.append(torch.tensor(self._scale(), device=self._device))
             results, watched, gradients, is_finite = self._call(self._code, arguments)

@@ -85,10 +85,12 @@ def mirrored_view() -> View:
 
 
 def mirrored_view_enabled() -> bool:
+    """Whether ops made here are in the mirrored view."""
     return bool(require_trace("flow.scope.mirrored_view_enabled").settings.mirrored)
 
 
 def consistent_view_enabled() -> bool:
+    """Whether ops made here are in the consistent view."""
     return not mirrored_view_enabled()
 
 

@@ -72,7 +72,8 @@ class SimpleCheckPointManager:
         """Names of the complete snapshots, oldest first."""
         if not self._root.is_dir():
             return []
-        return sorted(p.name for p in self._root.iterdir() if p.name.startswith(self._prefix) and (p / DONE).exists())
+        names = [p.name for p in self._root.iterdir() if (p / DONE).exists() and not p.name.endswith(".tmp")]
+        return sorted(name for name in names if name.startswith(self._prefix))
 
     def latest_checkpoint(self) -> str | None:
         """The name of the newest snapshot, if there is one."""
