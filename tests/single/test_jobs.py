@@ -901,3 +901,18 @@ def test_eager_execution_watches_with_the_handler_of_this_call():
     job(array(1))
     job(array(2))
     assert seen == [[1], [2]]
+
+
+def test_eager_execution_watches_what_was_not_watched_before():
+    flow.enable_eager_execution()
+    calls, seen = [], []
+
+    @flow.global_function()
+    def job(x=flow.FixedTensorDef((1,))):
+        calls.append(1)
+        if len(calls) == 2:
+            flow.watch(x, lambda got: seen.append(got.item()))
+
+    for i in range(3):
+        job(array(i))
+    assert seen == [1]
