@@ -75,7 +75,9 @@ from oneflow.array import (
     zeros,
     zeros_like,
 )
+from oneflow.checkpoint import get as load
 from oneflow.checkpoint import get_all_variables, load_variables
+from oneflow.checkpoint import save_dict as save
 from oneflow.compat import compat
 from oneflow.core.dtype import bfloat16, char, float16, float32, float64, int8, int32, int64, uint8
 from oneflow.initializer import (
@@ -193,6 +195,7 @@ __all__ = [
     "keras",
     "layers",
     "linalg",
+    "load",
     "load_variables",
     "losses",
     "masked_fill",
@@ -217,6 +220,7 @@ __all__ = [
     "reshape_like",
     "reverse",
     "same_padding",
+    "save",
     "scatter_nd",
     "scope",
     "slice",

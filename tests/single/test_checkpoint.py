@@ -694,3 +694,16 @@ def test_a_manager_passes_over_what_is_not_complete(tmp_path):
     (tmp_path / "model_file").touch()
     assert manager.list_checkpoints() == [whole]
     assert manager.latest_checkpoint() == whole
+
+
+def test_flow_save_and_load_need_no_job(tmp_path):
+    flow.save({"a": np.arange(6, dtype=np.float32).reshape(2, 3)}, str(tmp_path / "x"))
+    found = flow.load(str(tmp_path / "x"))
+    np.testing.assert_array_equal(found["a"].numpy(), np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+def test_a_folder_that_cannot_be_replaced_is_a_clear_error(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(OneFlowError, match="cannot save a checkpoint to '.'"):
+        flow.save({"a": np.zeros(1, np.float32)}, ".")

@@ -59,6 +59,11 @@ def get(path: str | os.PathLike[str]) -> Any:
     return only if len(found) == 1 and only.folder == Path(path) else found
 
 
+def save_dict(obj: Mapping[str, Any], save_dir: str | os.PathLike[str]) -> None:
+    """``flow.save``: saves the given values by name, arrays or variables, without touching the session."""
+    save(save_dir, obj)
+
+
 def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) -> None:
     """Sets variables from arrays, saved values or other variables, all or none.
 

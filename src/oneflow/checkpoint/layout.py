@@ -42,7 +42,10 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
             _write_variable(folder / name, value)
         _write(folder / DONE, b"")
         _sync(folder)
-        os.rename(folder, target)
+        try:
+            os.rename(folder, target)
+        except OSError as error:
+            raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
     _sync(target.parent)
 
 

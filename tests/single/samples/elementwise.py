@@ -30,6 +30,7 @@ def int8(flags):
 
 
 ARITHMETIC = [
+    Sample("math.multiply", lambda x: np.float32(2) * x + np.int64(1), (rand(3, 4),), lambda x: 2 * x + 1),
     Sample("math.add", fmath.add, (X, Y), lambda x, y: x + y),
     Sample("math.add", lambda x: fmath.add(2, x), (X,), lambda x: x + 2),
     Sample("math.add", lambda x: 1.5 + x, (X,), lambda x: x + 1.5),
