@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import oneflow as flow
+from oneflow.core.errors import ArgumentError
 from oneflow.optimizer.loss_scale import LossScale
 
 opt = flow.optimizer
@@ -753,3 +754,34 @@ def test_a_scheduler_of_another_kind():
         opt.SGD(0.1)
     with pytest.raises(NotImplementedError, match="train_step_lbn is not supported"):
         opt.SGD(cosine(), train_step_lbn="x/out")
+
+
+def test_row_wise_updates_leave_rows_without_a_gradient_alone():
+    config = flow.function_config()
+    config.train.primary_lr(0.1)
+    config.train.model_update_conf({"adam_conf": {}})
+    config.indexed_slices_optimizer_conf({"enable": True, "include_op_names": {"op_name": ["table"]}})
+
+    @flow.global_function(config)
+    def train(rows=flow.FixedTensorDef((2,), dtype=flow.int32)):
+        table = flow.get_variable("table", (4, 3), initializer=flow.ones_initializer())
+        flow.losses.add_loss(flow.math.reduce_sum(flow.gather(table, rows)))
+
+    w, m, v = np.ones((4, 3)), np.zeros((4, 3)), np.zeros((4, 3))
+    for rows in ([0, 2], [2, 2], [3, 0]):
+        train(np.array(rows, np.int32))
+        g = np.zeros((4, 3))
+        np.add.at(g, rows, 1.0)
+        used = sorted(set(rows))
+        m[used] = 0.9 * m[used] + 0.1 * g[used]
+        v[used] = 0.999 * v[used] + 0.001 * g[used] ** 2
+        w[used] -= 0.1 * m[used] / (np.sqrt(v[used]) + 1e-8)
+    found = flow.get_all_variables()
+    np.testing.assert_allclose(found["table"].numpy(), w, rtol=1e-5)
+    np.testing.assert_allclose(found["table-m"].numpy(), m, rtol=1e-5)
+
+
+def test_a_row_wise_configuration_of_another_form_is_refused():
+    config = flow.function_config()
+    with pytest.raises(ArgumentError, match="indexed_slices_optimizer_conf takes"):
+        config.indexed_slices_optimizer_conf({"enable": True, "names": ["table"]})

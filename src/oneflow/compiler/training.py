@@ -12,12 +12,14 @@ from oneflow.optimizer.optimizers import Optimizer
 
 @dataclass(frozen=True)
 class Training:
-    """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient."""
+    """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient; of ``row_wise`` variables only the rows
+    that have a gradient are updated."""
 
     optimizer: Optimizer
     loss_scale: LossScale
     micro_batches: int
     coupled: Callable[[VariableDecl], tuple[float, float]]
+    row_wise: frozenset[str] = frozenset()
 
     @property
     def in_two_parts(self) -> bool:

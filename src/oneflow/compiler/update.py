@@ -16,11 +16,12 @@ from oneflow.optimizer.optimizers import Optimizer
 
 @dataclass(frozen=True)
 class Group:
-    """Variables that one update call serves: same optimizer, same rate, same weight decay."""
+    """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use."""
 
     optimizer: Optimizer
     base_lr: float | None
     weight_decay: float
+    row_wise: bool
     names: tuple[str, ...]
 
     def rate(self, t: int) -> float:
@@ -29,15 +30,15 @@ class Group:
 
 def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Group]:
     """The update groups of the trained variables, in a fixed order."""
-    found: dict[tuple[int, float | None, float], list[str]] = {}
+    found: dict[tuple[int, float | None, float, bool], list[str]] = {}
     members = optimizer.members()
     for name in names:
         member = next(i for i, o in enumerate(members) if o.selects(name))
         chosen = members[member]
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
-        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name))
+        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise)
         found.setdefault(key, []).append(name)
-    return [Group(members[member], base, decay, tuple(group)) for (member, base, decay), group in found.items()]
+    return [Group(members[member], *rest, tuple(group)) for (member, *rest), group in found.items()]
 
 
 def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
@@ -108,4 +109,8 @@ def _call_update(target: fx.Graph, graph: Graph, group: Group, variables: dict[s
     function, numbers = group.optimizer.update(group.weight_decay)
     weights = [variables[name] for name in group.names]
     states = [[variables[f"{name}-{suffix}"] for name in group.names] for suffix in group.optimizer.states]
-    target.call_function(function, (weights, [grads[name] for name in group.names], *states, rate), numbers)
+    arguments = (weights, [grads[name] for name in group.names], *states, rate)
+    if group.row_wise:
+        target.call_function(update.row_wise, (function, *arguments), numbers)
+    else:
+        target.call_function(function, arguments, numbers)

@@ -136,7 +136,7 @@ class Job:
                 f"{self.line}: the losses of train job {self.name!r} depend on no trainable variable, there is nothing to update"
             )
         scale = optimizer.loss_scale or static_loss_scale(settings.loss_scale_factor)
-        return Training(optimizer, scale, settings.micro_batches, _coupled(settings))
+        return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise)
 
     def _optimizer(self, settings: Settings) -> Optimizer:
         if settings.optimizer is not None:

@@ -35,6 +35,7 @@ class Settings:
     placement: Placement | None = None
     mirrored: bool = False
     mixed_precision: bool = False
+    row_wise: frozenset[str] = frozenset()
     deterministic: bool = False
     optimizer: Optimizer | None = None
     random_seed: int = 0
@@ -97,6 +98,17 @@ def _model_update_conf(settings: Settings, value: Any) -> None:
     settings.model_update_conf = copy.deepcopy(dict(value))
 
 
+def _row_wise(settings: Settings, value: Any) -> None:
+    """{"enable": True, "include_op_names": {"op_name": [variables]}}: rows without a gradient are left alone."""
+    names = value.get("include_op_names", {}).get("op_name", []) if isinstance(value, Mapping) else None
+    if not isinstance(names, (list, tuple)) or not set(value) <= {"enable", "include_op_names"}:
+        raise ArgumentError(
+            f"{user_line()}: indexed_slices_optimizer_conf takes "
+            f"{{'enable': True, 'include_op_names': {{'op_name': [variable names]}}}}, got {value!r}"
+        )
+    settings.row_wise = frozenset(names) if value.get("enable", True) else frozenset()
+
+
 def _unsupported(what: str) -> Setter:
     def refuse(settings: Settings, value: Any) -> None:
         if value is not False:
@@ -113,6 +125,7 @@ _EFFECTIVE: dict[str, Setter] = {
     "default_logical_view": _view,
     "default_distribute_strategy": _view,
     "enable_auto_mixed_precision": _flag("mixed_precision"),
+    "indexed_slices_optimizer_conf": _row_wise,
     "cudnn_conv_use_deterministic_algo_only": _flag("deterministic"),
     "random_seed": _number("random_seed", 0, int),
     "enable_quantization_aware_training": _unsupported("quantization-aware training"),
@@ -131,7 +144,7 @@ _EFFECTIVE: dict[str, Setter] = {
 # Tuning knobs of the original runtime. They never change a result, so they are taken and have no effect here.
 _TUNING = frozenset(
     """
-    indexed_slices_optimizer_conf allow_cpu_return_op enable_inplace enable_reused_mem enable_cudnn cudnn_buf_limit_mbyte
+    allow_cpu_return_op enable_inplace enable_reused_mem enable_cudnn cudnn_buf_limit_mbyte
     cudnn_conv_force_fwd_algo cudnn_conv_force_bwd_data_algo cudnn_conv_force_bwd_filter_algo cudnn_conv_heuristic_search_algo
     cudnn_conv_enable_pseudo_half enable_true_half_config_when_conv cudnn_conv_enable_true_half enable_float_compute_for_half_gemm
     prune_parallel_cast_ops prune_cast_to_static_shape_ops prune_amp_white_identity_ops enable_fuse_add_to_output

@@ -6,7 +6,8 @@ Gradients are read only. Where torch has a fused kernel for a formula, it is use
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -99,6 +100,19 @@ def lamb(
         w_norm, d_norm = torch.linalg.vector_norm(w), torch.linalg.vector_norm(direction)
         trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
         w.sub_(lr * trust * (direction + weight_decay * w))
+
+
+def row_wise(function: Callable[..., None], params: Tensors, grads: Tensors, *states_and_lr: Any, **numbers: Any) -> None:
+    """Another update for the rows of each variable whose gradient is not all zero; the others keep value and state."""
+    *states, lr = states_and_lr
+    for i, (w, g) in enumerate(zip(params, grads)):
+        rows = g.reshape(g.shape[0], -1).any(1).nonzero().flatten()
+        kept = [state[i] for state in states]
+        parts = [t[rows] if t.shape == w.shape else t for t in (w, g, *kept)]
+        function(*([part] for part in parts), lr, **numbers)
+        for whole, part in zip((w, *kept), (parts[0], *parts[2:])):
+            if whole.shape == w.shape:
+                whole.index_copy_(0, rows, part)
 
 
 def scaled(grads: Tensors, factor: float | Tensor) -> Tensors:
