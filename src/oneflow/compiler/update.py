@@ -38,7 +38,7 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
         key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise)
         found.setdefault(key, []).append(name)
-    return [Group(members[member], *rest, tuple(group)) for (member, *rest), group in found.items()]
+    return [Group(members[i], base, decay, row_wise, tuple(group)) for (i, base, decay, row_wise), group in found.items()]
 
 
 def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
@@ -109,8 +109,7 @@ def _call_update(target: fx.Graph, graph: Graph, group: Group, variables: dict[s
     function, numbers = group.optimizer.update(group.weight_decay)
     weights = [variables[name] for name in group.names]
     states = [[variables[f"{name}-{suffix}"] for name in group.names] for suffix in group.optimizer.states]
-    arguments = (weights, [grads[name] for name in group.names], *states, rate)
+    arguments: Any = (weights, [grads[name] for name in group.names], *states, rate)
     if group.row_wise:
-        target.call_function(update.row_wise, (function, *arguments), numbers)
-    else:
-        target.call_function(function, arguments, numbers)
+        function, numbers = update.row_wise, {"function": function, **numbers}
+    target.call_function(function, arguments, numbers)

@@ -102,7 +102,7 @@ def lamb(
         w.sub_(lr * trust * (direction + weight_decay * w))
 
 
-def row_wise(function: Callable[..., None], params: Tensors, grads: Tensors, *states_and_lr: Any, **numbers: Any) -> None:
+def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Callable[..., None], **numbers: Any) -> None:
     """Another update for the rows of each variable whose gradient is not all zero; the others keep value and state."""
     *states, lr = states_and_lr
     for i, (w, g) in enumerate(zip(params, grads)):
