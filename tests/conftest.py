@@ -39,14 +39,6 @@ def _threads() -> set[threading.Thread]:
 
 
 @pytest.fixture(autouse=True)
-def clean_session() -> Iterator[None]:
-    """An empty default session before the test, and none of its jobs after it."""
-    flow.clear_default_session()
-    yield
-    flow.clear_default_session()
-
-
-@pytest.fixture(autouse=True)
 def nothing_leaks() -> Iterator[None]:
     """Fails a test that leaves a thread, a child process or a changed environment variable behind."""
     threads, children, variables = _threads(), _children(), _variables()
@@ -60,3 +52,11 @@ def nothing_leaks() -> Iterator[None]:
     after = _variables()
     changed = sorted(name for name in variables.keys() | after.keys() if variables.get(name) != after.get(name))
     assert not changed, f"environment variables left changed: {changed}"
+
+
+@pytest.fixture(autouse=True)
+def clean_session(nothing_leaks: None) -> Iterator[None]:
+    """An empty default session before the test, and none of its jobs after it; then nothing of it may be left."""
+    flow.clear_default_session()
+    yield
+    flow.clear_default_session()

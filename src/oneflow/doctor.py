@@ -12,10 +12,12 @@ import torch
 import torch.distributed
 
 import oneflow
-from oneflow.core.errors import DataError
-from oneflow.data import mnist_files
+from oneflow.core.errors import ArgumentError, DataError
+from oneflow.data import image, mnist_files
 
 __all__ = ["report"]
+
+PACKAGES = ("numpy", "pillow", "simplejpeg", "google-crc32c", "fsspec", "tensorboard", "matplotlib", "onnx", "onnxruntime")
 
 
 def report() -> str:
@@ -27,6 +29,7 @@ def report() -> str:
         ("threads", _threads),
         ("backends", _backends),
         ("packages", _packages),
+        ("pictures", _pictures),
         ("data", _data),
     ]
     return "\n".join(line for title, facts in parts for line in [title, *(f"  {fact}" for fact in facts())])
@@ -71,7 +74,7 @@ def _backends() -> list[str]:
 
 
 def _packages() -> list[str]:
-    return [f"{name}: {_version(name)}" for name in ("numpy", "pillow", "tensorboard", "matplotlib", "onnx", "onnxruntime")]
+    return [f"{name}: {_version(name)}" for name in PACKAGES]
 
 
 def _version(package: str) -> str:
@@ -79,6 +82,15 @@ def _version(package: str) -> str:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return "not installed"
+
+
+def _pictures() -> list[str]:
+    try:
+        used = image.backend()
+    except ArgumentError as error:
+        return [f"backend: broken: {error}"]
+    built = "built" if image.native.library is not None else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
+    return [f"backend: {used}", f"C extension: {built}"]
 
 
 def _data() -> list[str]:

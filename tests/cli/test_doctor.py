@@ -45,11 +45,22 @@ def test_names_every_part(no_data, capsys):
         "gloo: (yes|no)",
         "nccl: (yes|no)",
         r"tensorboard: \d+\..+",
+        "backend: (native|python)",
+        "C extension: (built|not built.*)",
         "mnist, ONEFLOW_MNIST_DIR: not set",
         "mnist, cache: not in .+",
         "mnist, shipped subset: 5000 training and 1000 test images in .+",
     ]:
         assert re.search(f"^  {line}$", out, re.MULTILINE), f"{line!r} is not in\n{out}"
+
+
+def test_tells_which_picture_backend_is_used(no_data, monkeypatch, capsys):
+    monkeypatch.setenv("ONEFLOW_IMAGE_BACKEND", "python")
+    assert main(["--doctor"]) == 0
+    assert "  backend: python\n" in capsys.readouterr().out
+    monkeypatch.setenv("ONEFLOW_IMAGE_BACKEND", "gpu")
+    assert main(["--doctor"]) == 0
+    assert "backend: broken: ONEFLOW_IMAGE_BACKEND is 'native' or 'python', got 'gpu'" in capsys.readouterr().out
 
 
 def test_says_that_a_data_file_is_broken(no_data, monkeypatch, tmp_path, capsys):

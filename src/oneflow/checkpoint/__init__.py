@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from oneflow.checkpoint import positions
 from oneflow.checkpoint.layout import FileValue, read_checkpoint, write_checkpoint
 from oneflow.core.dtype import DType
 from oneflow.core.errors import ArgumentError, CheckpointError, user_line
@@ -47,9 +48,10 @@ def get_all_variables() -> dict[str, Variable]:
 
 
 def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None) -> None:
-    """Saves all variables, or the given ones. ``path`` must not exist, or be an empty folder."""
-    values = get_all_variables() if var_dict is None else var_dict
-    write_checkpoint(path, {name: _array(name, value) for name, value in values.items()})
+    """Saves all variables and where the jobs' readers stand, or the given variables. ``path`` must not exist, or be an empty folder."""
+    values: Mapping[str, Any] = get_all_variables() if var_dict is None else var_dict
+    readers = positions.positions(default_session()) if var_dict is None else {}
+    write_checkpoint(path, {name: _array(name, value) for name, value in values.items()} | readers)
 
 
 def get(path: str | os.PathLike[str]) -> Any:
@@ -67,16 +69,20 @@ def save_dict(obj: Mapping[str, Any], save_dir: str | os.PathLike[str]) -> None:
 def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) -> None:
     """Sets variables from arrays, saved values or other variables, all or none.
 
-    Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match.
+    Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match. The positions of the
+    jobs' readers, where a saved checkpoint has them, are restored too.
     """
     session = default_session()
     session.require_jobs("load_variables")
     store = session.store
+    readers = positions.read_positions(session, {n: _array(n, v) for n, v in value_dict.items() if n.startswith(positions.PREFIX)})
+    value_dict = {name: value for name, value in value_dict.items() if not name.startswith(positions.PREFIX)}
     unknown = [name for name in value_dict if name not in store.decls]
     if unknown and not ignore_mismatch:
         raise UnknownVariableError(f"{user_line()}: no job has a variable {unknown[0]!r} ({len(unknown)} unknown names)")
     wanted = {name: value for name, value in value_dict.items() if name in store.decls}
     store.write({name: _for_variable(session, name, value) for name, value in wanted.items()})
+    positions.restore(session, readers)
 
 
 class UnknownVariableError(CheckpointError, RuntimeError):

@@ -1,23 +1,71 @@
-"""``flow.data``: OFRecord files inside a job, random batches, MNIST."""
+"""``flow.data``: records and pictures as batches, inside a job and as plain Python; random batches; MNIST."""
 
-from oneflow.data.mnist_files import load_mnist
-from oneflow.data.sources import (
+from oneflow.data.blob_conf import (
     BlobConf,
-    OFRecordRawDecoder,
+    BytesListCodec,
+    ImageCodec,
+    ImageCropPreprocessor,
+    ImagePreprocessor,
+    ImageResizePreprocessor,
+    NormByChannelPreprocessor,
     RawCodec,
     decode_ofrecord,
-    decode_random,
+)
+from oneflow.data.dataset import Parts
+from oneflow.data.decode import BytesDecoder, Coin, Decoder, ImageDecoder, PixelDecoder, RandomCrop, RawDecoder
+from oneflow.data.index import RecordFile
+from oneflow.data.loader import Loader
+from oneflow.data.mnist_files import load_mnist
+from oneflow.data.order import Draws
+from oneflow.data.random_batch import decode_random
+from oneflow.data.reader_ops import (
+    OFRecordBytesDecoder,
+    OFRecordImageDecoder,
+    OFRecordImageDecoderRandomCrop,
+    OFRecordRawDecoder,
+    ofrecord_bytes_decoder,
+    ofrecord_image_decoder,
+    ofrecord_image_decoder_random_crop,
+    ofrecord_loader,
     ofrecord_raw_decoder,
     ofrecord_reader,
 )
+from oneflow.data.records import RecordWriter, read_records, write_records
 
 __all__ = [
     "BlobConf",
+    "BytesDecoder",
+    "BytesListCodec",
+    "Coin",
+    "Decoder",
+    "Draws",
+    "ImageCodec",
+    "ImageCropPreprocessor",
+    "ImageDecoder",
+    "ImagePreprocessor",
+    "ImageResizePreprocessor",
+    "Loader",
+    "NormByChannelPreprocessor",
+    "OFRecordBytesDecoder",
+    "OFRecordImageDecoder",
+    "OFRecordImageDecoderRandomCrop",
     "OFRecordRawDecoder",
+    "Parts",
+    "PixelDecoder",
+    "RandomCrop",
     "RawCodec",
+    "RawDecoder",
+    "RecordFile",
+    "RecordWriter",
     "decode_ofrecord",
     "decode_random",
     "load_mnist",
+    "ofrecord_bytes_decoder",
+    "ofrecord_image_decoder",
+    "ofrecord_image_decoder_random_crop",
+    "ofrecord_loader",
     "ofrecord_raw_decoder",
     "ofrecord_reader",
+    "read_records",
+    "write_records",
 ]

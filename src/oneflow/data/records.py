@@ -1,133 +1,178 @@
-"""Part files: records one behind the other, each an 8-byte little-endian signed length and that many bytes."""
+"""Records one behind the other in a file: reading them in turn, and writing them.
+
+A record is found by its framing (``framing.py``, ``tfrecord.py``) and understood by its message (``messages.py``).
+"""
 
 from __future__ import annotations
 
+import gzip
 import os
-import struct
-from collections.abc import Iterable, Iterator
-from functools import cached_property
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack
 from typing import Any, BinaryIO, Self
 
 from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.messages import FeatureValue, decode_record
-
-LENGTH = struct.Struct("<q")
-LARGEST_RECORD = 64 << 20
-_READ_AHEAD = 1 << 20
+from oneflow.data.files import Address, GzipSource, written_beside
+from oneflow.data.formats import FORMATS, Format, named, open_records
+from oneflow.data.framing import Framing
+from oneflow.data.messages import FeatureValue
 
 
 class Record:
-    """One record as it lies in a part file, and where: ``number`` counts from 0, ``offset`` is the byte of its length."""
+    """One record as it lies in a part file, and where: ``number`` counts from 0, ``offset`` is the byte where its frame begins.
 
-    def __init__(self, path: str, number: int, offset: int, body: bytes) -> None:
+    In a gzip file the offset counts the bytes inside.
+    """
+
+    __slots__ = ("path", "number", "offset", "body", "format", "_features")
+
+    def __init__(self, path: str, number: int, offset: int, body: memoryview, format: Format = FORMATS["ofrecord"]) -> None:
         self.path = path
         self.number = number
         self.offset = offset
         self.body = body
+        self.format = format
+        self._features: dict[str, FeatureValue] | None = None
 
     @property
     def end(self) -> int:
         """The byte behind the record."""
-        return self.offset + LENGTH.size + len(self.body)
+        framing = self.format.framing
+        return self.offset + framing.head + len(self.body) + framing.tail
 
     @property
     def where(self) -> str:
-        return _where(self.path, self.number, self.offset)
+        return where(self.path, self.number, self.offset)
 
-    @cached_property
+    @property
     def features(self) -> dict[str, FeatureValue]:
         """The decoded message; decoded once, however many features are asked for."""
+        if self._features is None:
+            try:
+                self._features = self.format.decode(self.body)
+            except DataError as error:
+                raise DataError(f"{self.where}: broken message: {error}") from None
+        return self._features
+
+    def pick(self, keys: Collection[str]) -> dict[str, FeatureValue]:
+        """The features named ``keys``, those that are there. The rest is not decoded; bytes are views of ``body``."""
         try:
-            return decode_record(self.body)
+            return self.format.pick(self.body, keys)
         except DataError as error:
             raise DataError(f"{self.where}: broken message: {error}") from None
 
+    def __repr__(self) -> str:
+        return f"<Record {self.where}, {len(self.body)} bytes>"
 
-def read_records(path: str | os.PathLike[str], offset: int = 0, number: int = 0) -> Iterator[Record]:
+
+def where(path: str, number: int, offset: int) -> str:
+    """The place of a record, as every error names it."""
+    return f"{path}: record {number} at byte {offset}"
+
+
+# ------------------------------------------------------------------ reading
+
+
+def read_records(path: Address, offset: int = 0, number: int = 0, format: str | None = "ofrecord") -> Iterator[Record]:
     """The records of one part file from byte ``offset`` on, which is where record ``number`` begins.
 
-    One record is held at a time. A file that ends inside a record or holds an impossible length is a ``DataError`` naming
-    file, record and byte; nothing is allocated for a length that the file cannot hold.
+    ``format`` is "ofrecord", "tfrecord", or None to tell it by the first bytes. One record is held at a time. A file that ends
+    inside a record, holds an impossible length or a wrong checksum is a ``DataError`` naming file, record and byte; nothing
+    is allocated for a length that the file cannot hold.
     """
-    name = os.fspath(path)
-    with _open(name) as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(offset)
-        while offset < size:
-            record = _read(file, name, number, offset, size)
-            yield record
-            offset, number = record.end, number + 1
-
-
-def _open(path: str) -> BinaryIO:
+    source, known = open_records(path, format)
     try:
-        return open(path, "rb", buffering=_READ_AHEAD)
-    except OSError as error:
-        raise DataError(f"{path}: the part file cannot be opened: {error.strerror}") from None
+        size = None if isinstance(source, GzipSource) else source.size
+        with source.stream() as file:
+            file.seek(offset)
+            yield from _in_turn(file, source.path, known, offset, number, size)
+    finally:
+        source.close()
 
 
-def _read(file: BinaryIO, path: str, number: int, offset: int, size: int) -> Record:
-    left = size - offset - LENGTH.size
-    if left < 0:
-        raise DataError(f"{_where(path, number, offset)}: the file ends inside the 8 bytes of the length; it was cut short")
-    (length,) = LENGTH.unpack(file.read(LENGTH.size))
-    if not 0 < length <= LARGEST_RECORD:
-        raise DataError(
-            f"{_where(path, number, offset)}: length {length} is not between 1 and {LARGEST_RECORD}; "
-            "this is no OFRecord part file, or it is damaged from here on"
-        )
-    if length > left:
-        raise DataError(f"{_where(path, number, offset)}: the record has {length} bytes, the file only {left} more; it was cut short")
-    body = file.read(length)
-    if len(body) != length:
-        raise DataError(f"{_where(path, number, offset)}: got {len(body)} of {length} bytes; the file became shorter while it was read")
-    return Record(path, number, offset, body)
+def _in_turn(file: BinaryIO, path: str, format: Format, offset: int, number: int, size: int | None) -> Iterator[Record]:
+    framing = format.framing
+    head_size, tail_size = framing.head, framing.tail
+    while head := file.read(head_size):
+        try:
+            length = body_length(framing, head, None if size is None else size - offset - head_size)
+            body = file.read(length)
+            tail = file.read(tail_size)
+            if len(body) + len(tail) != length + tail_size:
+                raise DataError(f"got {len(body)} of {length} bytes; the file was cut short, or became shorter while it was read")
+            framing.check(body, tail)
+        except DataError as error:
+            raise DataError(f"{where(path, number, offset)}: {error}") from None
+        yield Record(path, number, offset, memoryview(body), format)
+        offset += head_size + length + tail_size
+        number += 1
 
 
-def _where(path: str, number: int, offset: int) -> str:
-    return f"{path}: record {number} at byte {offset}"
+def body_length(framing: Framing, head: bytes, left: int | None) -> int:
+    """The length of the body behind ``head``, where ``left`` bytes of the file follow the head (None: not known)."""
+    if len(head) < framing.head:
+        what = "8 bytes of the length" if framing.tail == 0 else f"{framing.head} bytes of the length and its CRC"
+        raise DataError(f"the file ends inside the {what}; it was cut short")
+    length = framing.length(head)
+    if left is not None and length + framing.tail > left:
+        raise DataError(f"the record has {length + framing.tail} bytes, the file only {left} more; it was cut short")
+    return length
+
+
+# ------------------------------------------------------------------ writing
 
 
 class RecordWriter:
     """Writes a part file: beside the target under another name, renamed when all is on disk.
 
-    Use it as a context manager. If the body raises, nothing appears at ``path`` and what was there stays.
+    Use it as a context manager. If the body raises, nothing appears at ``path`` and what was there stays. ``format`` is
+    "ofrecord" or "tfrecord"; ``compression`` is "gzip" for a TFRecord file that is to be packed.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: Address, format: str = "ofrecord", compression: str | None = None) -> None:
         self.path = os.fspath(path)
-        self._beside = f"{self.path}.{os.getpid()}.tmp"
-        self._file: BinaryIO | None = None
+        self.count = 0
+        self._format = named(format)
+        if compression not in (None, "gzip") or (compression and format != "tfrecord"):
+            raise ArgumentError(f"{self.path}: compression is None, or 'gzip' for a TFRecord file; got {compression!r} for {format}")
+        self._compression = compression
+        self._open: ExitStack | None = None
+        self._file: Any = None
 
     def __enter__(self) -> Self:
-        self._file = open(self._beside, "wb")
+        with ExitStack() as stack:
+            self._file = stack.enter_context(written_beside(self.path))
+            if self._compression:  # no name, no time: the same records make the same file
+                self._file = stack.enter_context(gzip.GzipFile(filename="", mode="wb", fileobj=self._file, mtime=0))
+            self._open = stack.pop_all()
         return self
 
     def write(self, message: Any) -> None:
-        """Appends one record: bytes, or a message with ``SerializeToString`` such as ``record_pb2.OFRecord``."""
-        body = message.SerializeToString() if hasattr(message, "SerializeToString") else bytes(message)
-        if not 0 < len(body) <= LARGEST_RECORD:
-            raise ArgumentError(f"{self.path}: a record has between 1 and {LARGEST_RECORD} bytes, this one {len(body)}")
-        if self._file is None:
+        """Appends one record: bytes, a mapping of feature names to ``FeatureValue``, or a message with ``SerializeToString``."""
+        body = self._body(message)
+        least = 0 if self._format.framing.tail else 1
+        largest = self._format.framing.largest
+        if not least <= len(body) <= largest:
+            raise ArgumentError(f"{self.path}: a record has between {least} and {largest} bytes, this one {len(body)}")
+        if self._open is None:
             raise ArgumentError(f"{self.path}: the writer is not open; use it in a with statement")
-        self._file.write(LENGTH.pack(len(body)))
-        self._file.write(body)
+        for piece in self._format.frame(body):
+            self._file.write(piece)
+        self.count += 1
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        assert self._file is not None
-        with self._file as file:
-            self._file = None
-            if kind is None:
-                file.flush()
-                os.fsync(file.fileno())
-        if kind is None:
-            os.replace(self._beside, self.path)
-        else:
-            os.unlink(self._beside)
+    def _body(self, message: Any) -> bytes:
+        if hasattr(message, "SerializeToString"):
+            return message.SerializeToString()
+        return self._format.encode(message) if isinstance(message, dict) else bytes(message)
+
+    def __exit__(self, *error: Any) -> None:
+        assert self._open is not None
+        stack, self._open, self._file = self._open, None, None
+        stack.__exit__(*error)
 
 
-def write_records(path: str | os.PathLike[str], messages: Iterable[Any]) -> None:
+def write_records(path: Address, messages: Iterable[Any], format: str = "ofrecord", compression: str | None = None) -> None:
     """Writes a whole part file, complete or not at all."""
-    with RecordWriter(path) as writer:
+    with RecordWriter(path, format, compression) as writer:
         for message in messages:
             writer.write(message)

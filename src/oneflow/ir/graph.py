@@ -20,11 +20,26 @@ from oneflow.core.spec import TensorSpec
 
 
 class Source(Protocol):
-    """Something that makes input tensors on the host, once a step: a record reader, a random batch."""
+    """Something that makes input tensors on the host, once a step: a record reader, a random batch.
 
+    ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``state`` is
+    what ``load_state`` needs to go on from the present step (None: nothing); sources of one ``name`` share it.
+    """
+
+    name: str
     specs: tuple[TensorSpec, ...]
 
+    def start(self) -> None: ...
+
     def next(self) -> tuple[torch.Tensor, ...]: ...
+
+    def drop(self) -> None: ...
+
+    def state(self) -> dict[str, Any] | None: ...
+
+    def load_state(self, state: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -97,6 +112,21 @@ class Graph:
     def named_nodes(self) -> set[fx.Node]:
         """Nodes that something outside the graph asks for by itself: results, losses, watched blobs."""
         return {*self.result_nodes(), *self.losses, *(watch.node for watch in self.watches)}
+
+    def drop_unused_sources(self) -> None:
+        """Takes out the sources that nothing reads, such as pictures that another op decodes together with its own work."""
+        named = self.named_nodes()
+        for source, nodes in list(self.sources):
+            if not any(node.users or node in named for node in nodes):
+                source.drop()
+                self.sources.remove((source, nodes))
+                for node in nodes:
+                    self.body.erase_node(node)
+
+    def close_sources(self) -> None:
+        """Ends what the sources have in work."""
+        for source, _ in self.sources:
+            source.close()
 
     def reached_by(self, nodes: list[fx.Node]) -> set[fx.Node]:
         """Every node that the given ones depend on, themselves included."""

@@ -32,7 +32,7 @@ def clear_default_session() -> None:
     old = _DEFAULT.session
     _DEFAULT.session = Session()
     _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num = old.gpu_num, old.cpu_num
-    old.closed = True
+    old.close()
 
 
 def sync_default_session() -> None:

@@ -26,6 +26,8 @@ class Runner:
         self._micro = job.settings.micro_batches
         self._device = job.device
         _tell_precision(job)
+        for source in self._sources:
+            source.start()  # reads while the job is compiled
         feeds = [_feed(t, node, self._micro) for t, node in zip(inputs, graph.inputs)]
         specs = [node.meta["spec"] for node in feed_nodes(graph)[len(feeds) :]]
         examples = feeds + [torch.empty(s.shape, dtype=s.dtype.torch, device=self._device) for s in specs]

@@ -60,6 +60,7 @@ class Job:
             returned = self.function(*blobs)
         graph = trace.graph
         graph.results = None if returned is None else tree_map(lambda value: self._result(value, graph), returned)
+        graph.drop_unused_sources()
         if self.has_return:
             check_results(returned, self.returns, self.name, self.line)
         graph.is_train = settings.is_train
@@ -87,6 +88,7 @@ class Job:
             self.graph = before
         else:
             self._runners.clear()
+            before.close_sources()
             self.session.store.materialise(self.device)
 
     def _settings(self) -> Settings:
@@ -272,6 +274,9 @@ class Session:
 
     def register(self, job: Job) -> None:
         """Makes a job known under its name; a later one of the same name takes its place."""
+        before = self.jobs.get(job.name)
+        if before is not None and before.graph is not None:
+            before.graph.close_sources()
         self.jobs[job.name] = job
         self._ready = False
 
@@ -295,6 +300,13 @@ class Session:
     def model_variables(self) -> list[str]:
         """The variables that job bodies name; not optimizer state, not counters."""
         return [name for name in self.store if any(job.graph is not None and name in job.graph.decls for job in self.jobs.values())]
+
+    def close(self) -> None:
+        """Ends what the jobs' sources have in work. None of the jobs can be called any more."""
+        self.closed = True
+        for job in self.jobs.values():
+            if job.graph is not None:
+                job.graph.close_sources()
 
     def require_jobs(self, what: str) -> None:
         """Starts the session for ``what``; without any job there is nothing to do it to."""

@@ -1,0 +1,18 @@
+"""Builds the optional C extension; everything else about the package is in pyproject.toml.
+
+Where there is no C compiler, or libjpeg-turbo has no headers, the package is installed without it.
+"""
+
+from setuptools import Extension, setup
+
+setup(
+    ext_modules=[
+        Extension(
+            "oneflow.data.image.native._jpeg",
+            sources=["src/oneflow/data/image/native/_jpeg.c"],
+            libraries=["jpeg"],
+            extra_compile_args=["-O3"],
+            optional=True,
+        )
+    ]
+)

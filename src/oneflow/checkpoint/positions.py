@@ -1,0 +1,56 @@
+"""Where the jobs' readers stand, as part of a checkpoint: one ``System-DataState-<job>`` a job, JSON as uint8 numbers."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from oneflow.core.errors import CheckpointError, DataError
+from oneflow.job.session import Job, Session
+
+PREFIX = "System-DataState-"
+
+
+def positions(session: Session) -> dict[str, np.ndarray]:
+    """The position of every job that reads data, as values to be saved."""
+    found = {PREFIX + name: _states(job) for name, job in session.jobs.items()}
+    return {name: np.frombuffer(json.dumps(states).encode(), np.uint8) for name, states in found.items() if states}
+
+
+def _states(job: Job) -> dict[str, Any]:
+    sources = {source.name: source for source, _ in job.graph.sources} if job.graph is not None else {}
+    states = {name: source.state() for name, source in sources.items()}
+    return {name: state for name, state in states.items() if state is not None}
+
+
+def read_positions(session: Session, values: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
+    """The saved positions of the session's jobs by job; those of other jobs are left out."""
+    return {name: _parse(PREFIX + name, values[PREFIX + name]) for name in session.jobs if PREFIX + name in values}
+
+
+def _parse(name: str, value: np.ndarray) -> dict[str, Any]:
+    try:
+        states = json.loads(value.tobytes())
+    except ValueError as error:
+        raise CheckpointError(f"{name!r} of the checkpoint is damaged: {error}") from None
+    if not isinstance(states, dict):
+        raise CheckpointError(f"{name!r} of the checkpoint is damaged: it holds a {type(states).__name__}, not positions by reader")
+    return states
+
+
+def restore(session: Session, saved: Mapping[str, dict[str, Any]]) -> None:
+    """Takes each reader to where it was. One that reads other data now begins at its start, with a warning:
+    a model is often loaded to go on with other data."""
+    for name, states in saved.items():
+        graph = session.jobs[name].graph
+        for source in {source.name: source for source, _ in graph.sources}.values() if graph is not None else ():
+            if source.name not in states:
+                continue
+            try:
+                source.load_state(states[source.name])
+            except DataError as error:
+                warnings.warn(f"reader {source.name!r} of job {name!r} begins at the start of its data: {error}", stacklevel=4)

@@ -1,0 +1,30 @@
+"""Checks of arguments that the ops of ``flow.data`` and ``flow.image`` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.core.dtype import as_dtype
+from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.spec import TensorSpec
+
+
+def row_spec(what: str, shape: Sequence[int], dtype: Any) -> TensorSpec:
+    """Shape without the batch, and dtype, of one record's part of a blob."""
+    spec = TensorSpec(row_shape(what, shape), as_dtype(dtype))
+    if spec.dtype.numpy is None:
+        raise UnsupportedError(f"{user_line()}: {what} cannot decode to {spec.dtype.name}; decode to float32 and cast")
+    return spec
+
+
+def row_shape(what: str, shape: Any) -> tuple[int, ...]:
+    if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n > 0 for n in shape):
+        raise ArgumentError(f"{user_line()}: {what} takes a shape without the batch, a list or tuple of ints > 0 or (); got {shape!r}")
+    return tuple(shape)
+
+
+def positive(what: str, **sizes: Any) -> None:
+    for name, value in sizes.items():
+        if type(value) is not int or value < 1:
+            raise ArgumentError(f"{user_line()}: {what}: {name} is an int of at least 1, got {value!r}")

@@ -1,0 +1,168 @@
+"""``ofrecord_reader`` and its decoders: records in a job, each reader moving on by one batch at every call."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.core.dtype import DType
+from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
+from oneflow.data.arguments import positive, row_spec
+from oneflow.data.decode import RandomCrop, RawDecoder
+from oneflow.data.image.decode import COLORS
+from oneflow.data.order import part_names
+from oneflow.data.pipeline import Buffers, Images, Reading, RecordPipeline, Records, decoded, take
+from oneflow.ir.blob import Blob
+from oneflow.ir.trace import Trace, require_trace
+from oneflow.ops.counter_random import stable_seed
+
+_READER = "what flow.data.ofrecord_reader gave"
+
+
+def ofrecord_reader(
+    ofrecord_dir: str | os.PathLike[str],
+    batch_size: int = 1,
+    data_part_num: int = 1,
+    part_name_prefix: str = "part-",
+    part_name_suffix_length: int = -1,
+    random_shuffle: bool = False,
+    shuffle_buffer_size: int = 1024,
+    shuffle_after_epoch: bool = False,
+    name: str | None = None,
+    seed: int = 0,
+    on_error: str = "raise",
+    max_errors: int = 100,
+) -> Records:
+    """A reader of OFRecord part files that every call of the job moves on by one batch.
+
+    The parts are ``<prefix><index>``, the index padded with zeros to ``part_name_suffix_length``. They are read one after
+    the other without end, a batch may straddle two rounds. ``random_shuffle`` mixes records in a buffer of
+    ``shuffle_buffer_size``; ``shuffle_after_epoch`` reads the parts in a new order in each round after the first. The order is
+    a function of ``seed`` and the files, and so are the crops and flips of the samples. Give the result to a decoder such as
+    ``OFRecordRawDecoder``. Threads read and decode ahead of the job.
+
+    A record that cannot be read is an error that names it; with ``on_error="skip"`` the next record takes its place, up to
+    ``max_errors`` times.
+    """
+    trace = require_trace("flow.data.ofrecord_reader")
+    full = trace.claim(name, "OFRecordReader")
+    positive("ofrecord_reader", shuffle_buffer_size=shuffle_buffer_size)
+    reading = Reading(batch_size, shuffle_buffer_size if random_shuffle else 0, bool(shuffle_after_epoch), seed, on_error, max_errors)
+    files = (ofrecord_dir, data_part_num, part_name_prefix, part_name_suffix_length)
+    return Records(open_pipeline("ofrecord_reader", full, files, reading), trace.graph, full)
+
+
+def ofrecord_loader(
+    ofrecord_dir: str | os.PathLike[str],
+    batch_size: int = 1,
+    data_part_num: int = 1,
+    part_name_prefix: str = "part-",
+    part_name_suffix_length: int = -1,
+    shuffle: bool = False,
+    shuffle_buffer_size: int = 1024,
+    name: str | None = None,
+) -> Records:
+    """``ofrecord_reader`` by its older name, with ``shuffle`` for ``random_shuffle``."""
+    return ofrecord_reader(
+        ofrecord_dir, batch_size, data_part_num, part_name_prefix, part_name_suffix_length, shuffle, shuffle_buffer_size, name=name
+    )
+
+
+def open_pipeline(what: str, name: str, files: tuple[Any, int, str, int], reading: Reading) -> RecordPipeline:
+    """The reader of the part files of a folder; errors name the user's line."""
+    folder, parts, prefix, suffix_length = files
+    positive(what, batch_size=reading.batch_size, data_part_num=parts)
+    if reading.on_error not in ("raise", "skip"):
+        raise ArgumentError(f"{user_line()}: {what}: on_error is 'raise' or 'skip', got {reading.on_error!r}")
+    paths: list[str] = []
+    try:
+        paths = [os.path.join(os.fspath(folder), part) for part in part_names(prefix, parts, suffix_length)]
+        return RecordPipeline(name, paths, reading)
+    except (ArgumentError, DataError) as error:
+        missing = not all(map(os.path.exists, paths))
+        hint = "; check the directory, data_part_num, part_name_prefix and part_name_suffix_length" if missing else ""
+        raise type(error)(f"{user_line()}: {what}: {error}{hint}") from None
+
+
+def ofrecord_raw_decoder(
+    input_blob: Records,
+    blob_name: str,
+    shape: Sequence[int],
+    dtype: DType,
+    dim1_varying_length: bool = False,
+    auto_zero_padding: bool = False,
+    name: str | None = None,
+) -> Blob:
+    """Feature ``blob_name`` of each record as numbers: a blob of shape ``(batch, *shape)``.
+
+    Number lists must have as many values as ``shape``; with ``auto_zero_padding`` fewer are filled up with zeros. A bytes
+    feature is one entry whose bytes are signed numbers, unsigned where ``dtype`` is uint8. A record without the feature, or
+    with numbers that ``dtype`` cannot hold, is a ``DataError`` naming file and record.
+    """
+    trace = take("OFRecordRawDecoder", input_blob, Records, _READER)
+    if dim1_varying_length:
+        raise UnsupportedError(f"{user_line()}: dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
+    row = row_spec("OFRecordRawDecoder", shape, dtype)
+    decoder = RawDecoder(blob_name, row.shape, row.dtype, bool(auto_zero_padding))
+    return decoded(trace, input_blob.pipeline, decoder, trace.claim(name, "OFRecordRawDecoder"))
+
+
+def ofrecord_image_decoder(input_blob: Records, blob_name: str, color_space: str = "BGR", name: str | None = None) -> Images:
+    """The picture in feature ``blob_name`` of each record, in its own size: for ``flow.image.Resize`` and ``CropMirrorNormalize``.
+
+    ``color_space`` is "BGR", "RGB" or "GRAY".
+    """
+    trace = take("OFRecordImageDecoder", input_blob, Records, _READER)
+    return Images(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordImageDecoder"), blob_name, color("OFRecordImageDecoder", color_space))
+
+
+def ofrecord_image_decoder_random_crop(
+    input_blob: Records,
+    blob_name: str,
+    color_space: str = "BGR",
+    num_attempts: int = 10,
+    seed: int | None = None,
+    random_area: Sequence[float] = (0.08, 1.0),
+    random_aspect_ratio: Sequence[float] = (0.75, 1.333333),
+    name: str | None = None,
+) -> Images:
+    """As ``OFRecordImageDecoder``, but a random part of each picture: a share ``random_area`` of it, width by height within
+    ``random_aspect_ratio``; after ``num_attempts`` that do not fit, the largest part that does.
+
+    The parts are a function of the reader's seed, ``seed`` and each sample's place in the data. Without ``seed`` it follows from
+    the job's random seed and the op's name.
+    """
+    what = "OFRecordImageDecoderRandomCrop"
+    trace = take(what, input_blob, Records, _READER)
+    full = trace.claim(name, what)
+    crop = random_crop(trace, what, full, num_attempts, seed, random_area, random_aspect_ratio)
+    return Images(input_blob.pipeline, trace.graph, full, blob_name, color(what, color_space), crop)
+
+
+def ofrecord_bytes_decoder(input_blob: Records, blob_name: str, name: str | None = None) -> Buffers:
+    """The bytes in feature ``blob_name`` of each record, undecoded: for ``flow.image.decode``."""
+    trace = take("OFRecordBytesDecoder", input_blob, Records, _READER)
+    return Buffers(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordBytesDecoder"), blob_name)
+
+
+def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | None, area: Sequence[float], ratio: Sequence[float]) -> RandomCrop:
+    """A checked random crop; without a seed one that follows from the job's seed and the op's name."""
+    positive(what, num_attempts=attempts)
+    for label, values, most in (("random_area", area, 1.0), ("random_aspect_ratio", ratio, float("inf"))):
+        if len(values) != 2 or not 0 < values[0] <= values[1] <= most:
+            raise ArgumentError(f"{user_line()}: {what}: {label} is two numbers, 0 < low <= high <= {most}; got {values!r}")
+    salt = stable_seed(getattr(trace.settings, "random_seed", 0), name) if seed is None else int(seed)
+    return RandomCrop((area[0], area[1]), (ratio[0], ratio[1]), attempts, salt)
+
+
+def color(what: str, color_space: str) -> str:
+    if color_space not in COLORS:
+        raise ArgumentError(f"{user_line()}: {what}: color_space is one of {', '.join(COLORS)}; got {color_space!r}")
+    return color_space
+
+
+OFRecordRawDecoder = ofrecord_raw_decoder
+OFRecordImageDecoder = ofrecord_image_decoder
+OFRecordImageDecoderRandomCrop = ofrecord_image_decoder_random_crop
+OFRecordBytesDecoder = ofrecord_bytes_decoder

@@ -1,0 +1,230 @@
+"""``flow.image``: pictures inside a job.
+
+Pictures that a reader decodes have sizes of their own, so they stay with the reader's threads until an op gives them one size.
+What follows them there - resizing, cropping, mirroring, normalising - is done by those threads too, ahead of the job.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from oneflow.array import cast
+from oneflow.core import dtype as dtypes
+from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.data.arguments import positive
+from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
+from oneflow.data.image import keep_aspect_size, shorter_side_size
+from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
+from oneflow.data.reader_ops import color
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import Trace, require_trace
+from oneflow.ops import image as rows
+
+__all__ = ["CropMirrorNormalize", "Resize", "crop_mirror_normalize", "decode", "resize"]
+
+_METHODS = {
+    "auto": "auto",
+    "bilinear": "linear",
+    "linear": "linear",
+    "nearest_neighbor": "nearest",
+    "nearest": "nearest",
+    "nn": "nearest",
+    "area": "area",
+}
+_IMAGES = "what flow.data.OFRecordImageDecoder or another image decoder gave"
+
+
+def decode(images_bytes_buffer: Buffers, dtype: DType = dtypes.uint8, color_space: str = "BGR", name: str | None = None) -> Images:
+    """The pictures in the buffers of ``flow.data.OFRecordBytesDecoder``, each in its own size."""
+    trace = take("flow.image.decode", images_bytes_buffer, Buffers, "what flow.data.OFRecordBytesDecoder gave")
+    if as_dtype(dtype) is not dtypes.uint8:
+        raise UnsupportedError(f"{user_line()}: flow.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized blob")
+    full = trace.claim(name, "ImageDecode")
+    return Images(images_bytes_buffer.pipeline, trace.graph, full, images_bytes_buffer.key, color("flow.image.decode", color_space))
+
+
+def resize(
+    image: Images | None = None,
+    target_size: int | Sequence[int] | None = None,
+    min_size: int | None = None,
+    max_size: int | None = None,
+    keep_aspect_ratio: bool = False,
+    resize_side: str = "shorter",
+    channels: int = 3,
+    dtype: DType | None = None,
+    interpolation_type: str = "auto",
+    name: str | None = None,
+    color_space: str | None = None,
+    interp_type: str | None = None,
+    resize_shorter: int = 0,
+    resize_x: int = 0,
+    resize_y: int = 0,
+    input_blob: Images | None = None,
+) -> Any:
+    """Pictures in another size.
+
+    ``target_size`` (width, height) gives ``(blob, scale, None)``: uint8 of (batch, height, width, channels), and new by old size as
+    float32 of (batch, 2), width first. With ``keep_aspect_ratio`` an int ``target_size`` is what ``resize_side`` becomes, limited by
+    ``min_size`` and ``max_size``; that gives ``(pictures, scale, new_size)``, the pictures still of their own sizes.
+
+    The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a blob, ``resize_shorter`` pictures.
+
+    ``interpolation_type`` "auto" is bilinear for enlarging and the mean of the covered area for shrinking; others are "bilinear",
+    "nearest_neighbor" and "area".
+    """
+    images = input_blob if image is None else image
+    trace = take("flow.image.Resize", images, Images, _IMAGES)
+    assert images is not None
+    if images.size is not None:
+        raise UnsupportedError(f"{user_line()}: flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
+    full = trace.claim(name, "ImageResize")
+    if color_space is not None or interp_type is not None or resize_shorter or resize_x or resize_y:
+        return _old_resize(trace, full, images, color_space, interp_type or "Linear", resize_shorter, resize_x, resize_y)
+    _check_channels("flow.image.Resize", images, channels)
+    method = _method(interpolation_type)
+    if keep_aspect_ratio:
+        positive("flow.image.Resize", target_size=target_size)
+        assert isinstance(target_size, int)
+        new = functools.partial(keep_aspect_size, target=target_size, side=resize_side, min_size=min_size, max_size=max_size)
+        sized = images.renamed(full, size=new, method=method)
+        return sized, _sizes(trace, sized, scale=True), _sizes(trace, sized, scale=False)
+    sized = images.renamed(full, size=_fixed(target_size), method=method)
+    pixels = _pixels(trace, sized)
+    return (pixels if dtype is None else cast(pixels, dtype)), _sizes(trace, sized, scale=True), None
+
+
+def _old_resize(
+    trace: Trace, name: str, images: Images, color_space: str | None, interpolation: str, shorter: int, x: int, y: int
+) -> Blob | Images:
+    if color_space is not None:
+        _check_channels("flow.image.Resize", images, 1 if color("flow.image.Resize", color_space) == "GRAY" else 3)
+    method = _method(interpolation)
+    if shorter:
+        if x or y:
+            raise ArgumentError(f"{user_line()}: flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
+        positive("flow.image.Resize", resize_shorter=shorter)
+        return images.renamed(name, size=functools.partial(shorter_side_size, shorter=shorter), method=method)
+    return _pixels(trace, images.renamed(name, size=_fixed((x, y)), method=method))
+
+
+def _fixed(size: Any) -> Size:
+    if not isinstance(size, (list, tuple)) or len(size) != 2:
+        raise ArgumentError(f"{user_line()}: flow.image.Resize: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True")
+    positive("flow.image.Resize", width=size[0], height=size[1])
+    return size[0], size[1]
+
+
+def _method(interpolation: str) -> str:
+    method = _METHODS.get(interpolation.lower())
+    if method is None:
+        raise UnsupportedError(f"{user_line()}: flow.image.Resize interpolates by one of {', '.join(_METHODS)}; got {interpolation!r}")
+    return method
+
+
+def _pixels(trace: Trace, images: Images) -> Blob:
+    """Pictures of one size as a blob; it remembers what it is made of, so that what follows can be done in the same go."""
+    assert isinstance(images.size, tuple)
+    decoder = PixelDecoder(images.key, images.size, images.crop, images.color, images.method)
+    blob = decoded(trace, images.pipeline, decoder, images.op_name)
+    blob.node.meta["images"] = images
+    return blob
+
+
+def _sizes(trace: Trace, images: Images, scale: bool) -> Blob:
+    assert images.size is not None
+    name = trace.claim(None, "ImageScale" if scale else "ImageSize")
+    return decoded(trace, images.pipeline, SizeDecoder(images.key, images.crop, images.size, scale), name)
+
+
+def crop_mirror_normalize(
+    input_blob: Images | Blob,
+    mirror_blob: Blob | None = None,
+    color_space: str = "BGR",
+    output_layout: str = "NCHW",
+    crop_h: int = 0,
+    crop_w: int = 0,
+    crop_pos_y: float = 0.5,
+    crop_pos_x: float = 0.5,
+    mean: Sequence[float] = (0.0,),
+    std: Sequence[float] = (1.0,),
+    output_dtype: DType = dtypes.float32,
+    name: str | None = None,
+) -> Blob:
+    """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror_blob`` is 1, and makes ``(x - mean) / std`` of it.
+
+    Takes pictures of any size, a resized blob, or any uint8 blob of (batch, height, width, channels); 0 for the crop is the
+    full size of a blob. The free space above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it.
+    ``mean`` and ``std`` are one number, or one a channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
+    """
+    trace = require_trace("flow.image.CropMirrorNormalize")
+    layout, channels = _layout(output_layout), 1 if color("flow.image.CropMirrorNormalize", color_space) == "GRAY" else 3
+    _check_numbers(mean, std, channels)
+    images = _pictures(trace, input_blob)
+    full = trace.claim(name, "CropMirrorNormalize")
+    if images is None:
+        assert isinstance(input_blob, Blob)
+        size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
+        blob = emit(
+            rows.crop_normalize, input_blob, size=size, position=(float(crop_pos_y), float(crop_pos_x)),
+            mean=tuple(map(float, mean)), std=tuple(map(float, std)), channels=channels, layout=layout,
+        )  # fmt: skip
+        coin = None
+    else:
+        _check_channels("flow.image.CropMirrorNormalize", images, channels)
+        coin = None if mirror_blob is None else coin_of(trace, images.pipeline, mirror_blob)
+        decoder = ImageDecoder(
+            images.key, _crop_size(images, crop_h, crop_w), images.crop, images.size or _unchanged, coin or 0.0,
+            mean, std, images.color, layout, images.method, (float(crop_pos_x), float(crop_pos_y)),
+        )  # fmt: skip
+        blob = decoded(trace, images.pipeline, decoder, full)
+    if mirror_blob is not None and coin is None:
+        blob = emit(rows.mirror, blob, mirror_blob, dim=3 if layout == "CHW" else 2)
+    return blob if as_dtype(output_dtype) is dtypes.float32 else cast(blob, output_dtype)
+
+
+def _pictures(trace: Trace, value: Any) -> Images | None:
+    """The pictures that are still with the reader's threads, also those behind a resized blob."""
+    if isinstance(value, Blob):
+        if value.node.graph is not trace.graph.body:
+            raise JobError(f"{user_line()}: flow.image.CropMirrorNormalize was given {value!r}, which belongs to another job")
+        return value.node.meta.get("images")
+    take("flow.image.CropMirrorNormalize", value, Images, f"{_IMAGES}, or a uint8 blob")
+    return value
+
+
+def _unchanged(width: int, height: int) -> Size:
+    return width, height
+
+
+def _crop_size(images: Images, height: int, width: int) -> Size:
+    if isinstance(images.size, tuple):
+        return width or images.size[0], height or images.size[1]
+    positive("flow.image.CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)
+    return width, height
+
+
+def _layout(output_layout: str) -> str:
+    if output_layout not in ("NCHW", "NHWC"):
+        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: output_layout is 'NCHW' or 'NHWC', got {output_layout!r}")
+    return output_layout[1:]
+
+
+def _check_numbers(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
+    for what, values in (("mean", mean), ("std", std)):
+        if len(values) not in (1, channels):
+            raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: {what} has 1 or {channels} numbers, got {values!r}")
+    if not all(value > 0 for value in std):
+        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: std is above 0, got {std!r}")
+
+
+def _check_channels(what: str, images: Images, channels: int) -> None:
+    have = 1 if images.color == "GRAY" else 3
+    if channels != have:
+        raise ArgumentError(f"{user_line()}: {what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
+
+
+Resize = resize
+CropMirrorNormalize = crop_mirror_normalize

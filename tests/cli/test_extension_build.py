@@ -1,0 +1,35 @@
+"""The C extension is built where it can be, and its absence is no error."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("setuptools")
+ROOT = Path(__file__).parents[2]
+
+
+def _build(folder: Path, **variables: str) -> list[Path]:
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(folder / "lib"), "--build-temp", str(folder / "temp")]
+    run = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
+    return list(folder.rglob("_jpeg.*.so"))
+
+
+def test_without_a_compiler_nothing_is_built_and_nothing_fails(tmp_path: Path) -> None:
+    assert _build(tmp_path, CC=str(tmp_path / "no-compiler")) == []
+
+
+def test_without_the_headers_nothing_is_built_and_nothing_fails(tmp_path: Path) -> None:
+    (tmp_path / "jpeglib.h").write_text('#error "no libjpeg-turbo"\n')
+    assert _build(tmp_path, CFLAGS=f"-I{tmp_path}") == []
+
+
+@pytest.mark.skipif(not (shutil.which("cc") and Path("/usr/include/jpeglib.h").exists()), reason="no compiler or no libjpeg headers")
+def test_with_both_it_is_built(tmp_path: Path) -> None:
+    assert len(_build(tmp_path)) == 1
