@@ -1,6 +1,6 @@
 # make quickstart   LeNet learns MNIST, is saved, evaluated, and recognises a picture
 # make test         checks the code and runs every test
-# make bench        the speed table
+# make bench        the speed tables
 # Everything happens in .venv, which is made on first use; PYTHON chooses another interpreter to make it with.
 
 SHELL := /bin/bash
@@ -45,6 +45,7 @@ check: $(VENV)/dev.stamp
 bench: $(VENV)/examples.stamp
 	$(RUN) benchmarks/train_step.py
 	$(RUN) benchmarks/dispatch.py
+	$(RUN) benchmarks/input_pipeline.py
 
 reference: $(VENV)/dev.stamp
 	$(RUN) docs/make_reference.py
@@ -53,8 +54,8 @@ clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp says that an extra is installed as pyproject.toml asks for it.
-$(VENV)/%.stamp: pyproject.toml | $(VENV)/bin/python
+# A stamp says that an extra is installed as pyproject.toml asks for it, and the C extension built where that can be done.
+$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet -e '.[$*]'
 	touch $@
 

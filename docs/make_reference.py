@@ -18,6 +18,8 @@ import oneflow
 from oneflow.core.dtype import DType
 
 TARGET = Path(__file__).parent / "reference.md"
+# Public namespaces that are imported by their full names and so are not offered by the one above them.
+BY_FULL_NAME = {"flow.data": ["image"]}
 HEAD = """# Reference
 
 Every public name. `import oneflow as flow`; the same names are under `oneflow.compatible.single_client`.
@@ -31,7 +33,7 @@ def namespaces() -> list[tuple[str, ModuleType]]:
 
     def visit(name: str, module: ModuleType) -> None:
         found.append((name, module))
-        for child in sorted(public(module)):
+        for child in sorted([*public(module), *BY_FULL_NAME.get(name, [])]):
             value = getattr(module, child)
             if isinstance(value, ModuleType):
                 visit(f"{name}.{child}", value)

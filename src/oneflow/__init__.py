@@ -104,6 +104,7 @@ from oneflow.job.function import (
     current_global_function_desc,
     eager_execution_enabled,
     enable_eager_execution,
+    function,
     global_function,
     sync_default_session,
 )
@@ -122,7 +123,6 @@ __version__ = "0.1.0"
 float = float32  # the spelling of every program of the job-function era
 double = float64
 half = float16
-function = global_function
 function_config = FunctionConfig
 
 __all__ = [

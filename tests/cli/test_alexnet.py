@@ -69,20 +69,20 @@ def test_pictures_of_ones_own(tmp_path):
 
 
 def test_as_published_the_loss_is_at_its_limit_and_finite(place):
-    found = losses(run("alexnet.py", "-i", "3", cwd=place))
-    assert [(i, kind) for i, kind, _ in found] == [(0, "train"), (1, "train"), (2, "train")]
+    found = losses(run("alexnet.py", "-i", "2", cwd=place))
+    assert [(i, kind) for i, kind, _ in found] == [(0, "train"), (1, "train")]
     assert found[0][2] == pytest.approx(-math.log(1e-20), abs=1e-3)
     assert all(0 <= loss < 46.06 for _, _, loss in found)
 
 
 def test_with_our_flags_it_learns(place):
-    found = losses(run("alexnet.py", "-i", "20", "--initializer", "he", "--learning_rate", "2e-4", cwd=place))
+    found = losses(run("alexnet.py", "-i", "10", "--initializer", "he", "--learning_rate", "2e-4", cwd=place))
     train = [loss for _, kind, loss in found if kind == "train"]
     evaluated = [(i, loss) for i, kind, loss in found if kind == "eval"]
-    assert len(train) == 20
-    assert [i for i, _ in evaluated] == [9, 19]
+    assert len(train) == 10
+    assert [i for i, _ in evaluated] == [9]
     assert train[0] == pytest.approx(math.log(1001), abs=0.5)
-    assert sum(train[-5:]) / 5 < math.log(1001) - 1.5
+    assert sum(train[-4:]) / 4 < math.log(1001) - 1.5
     assert evaluated[-1][1] < math.log(1001) - 1.5
 
 

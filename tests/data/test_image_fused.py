@@ -67,6 +67,26 @@ def test_a_window_without_resizing_has_exactly_the_pixels_of_a_full_decode(each_
         np.testing.assert_array_equal(out, (part[:, ::-1] if flip else part).transpose(2, 0, 1))
 
 
+@pytest.mark.parametrize("name", FILES)
+def test_a_narrow_window_has_exactly_the_pixels_of_a_full_decode(each_backend: str, name: str) -> None:
+    full = decode(FILES[name], "RGB")
+    for x, w in ((0, 1), (0, 2), (1, 1), (15, 3), (64, 2), (158, 3), (160, 1)):
+        out = np.full((3, 40, w), np.nan, np.float32)
+        decode_crop_resize_normalize(FILES[name], Window(x, 50, w, 40), None, False, (0,), (1,), out)
+        np.testing.assert_array_equal(out, full[50:90, x : x + w].transpose(2, 0, 1))
+
+
+def test_enlarging_by_area_takes_the_same_pixels_in_both_backends(each_backend: str) -> None:
+    """Where a pixel of the result begins exactly where one of the source ends, rounding decides which it is."""
+    image = decode(FILES["444"])
+    for old in range(1, 60, 2):
+        for new in (old + 1, 2 * old - 1, 7 * old, 110):
+            for method in ("area", "nearest"):
+                out = np.empty((3, 2, new), np.float32)
+                decode_crop_resize_normalize(FILES["444"], Window(0, 0, old, 2), None, False, (0,), (1,), out, method=method)
+                assert np.abs(out - resize(image[:2, :old], new, 2, method).transpose(2, 0, 1)).max() <= 0.501, (old, new, method)
+
+
 @pytest.mark.parametrize("method", ["antialias", "linear", "area", "nearest", "auto"])
 def test_every_method_is_resize_within_one_level(each_backend: str, method: str) -> None:
     rng = random.Random(method)

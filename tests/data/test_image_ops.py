@@ -167,9 +167,11 @@ def test_resize_to_a_blob(folder):
 def test_old_form_of_resize(folder):
     def body():
         images = fdata.ofrecord_image_decoder(reader(folder), "encoded")
-        return {"pixels": image.resize(images, resize_x=20, resize_y=24)}
+        new_size = image.resize(images, target_size=(20, 24), color_space="BGR")
+        return {"pixels": image.resize(images, resize_x=20, resize_y=24), "new size, old color": new_size}
 
     (found,) = run(body)
+    np.testing.assert_array_equal(found["new size, old color"], found["pixels"])
     np.testing.assert_array_equal(found["pixels"][3], resize(decode(PICTURES[3], "BGR"), 20, 24, "linear"))
 
 

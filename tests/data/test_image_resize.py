@@ -64,6 +64,14 @@ def test_nearest_takes_the_pixel_at_the_left_edge() -> None:
     np.testing.assert_array_equal(resize(image, 15, 1, "nearest")[0, :4, 0], [0, 0, 1, 2])
 
 
+def test_the_rounding_where_a_pixel_ends_is_opencvs() -> None:
+    """OpenCV multiplies by the inverse of new / old, which may lie a bit below old / new."""
+    image = np.arange(49, dtype=np.uint8).reshape(1, 49, 1)
+    for new in range(1, 300):
+        expected = [min(int(i * (1 / (new / 49))), 48) for i in range(new)]
+        np.testing.assert_array_equal(resize(image, new, 1, "nearest")[0, :, 0], expected)
+
+
 def test_auto_is_linear_where_the_result_has_more_pixels() -> None:
     image = photo(97, 61)
     np.testing.assert_array_equal(resize_auto(image, 200, 100), resize(image, 200, 100, "linear"))

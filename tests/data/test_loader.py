@@ -345,7 +345,30 @@ def test_an_error_of_a_users_function_comes_through():
     def bad(item, draws):
         raise KeyError("mine")
 
-    with Loader([1], 1, bad, on_error="skip") as loader, pytest.raises(KeyError, match="mine"):
+    with Loader([1], 1, bad, on_error="skip") as loader, pytest.raises(KeyError, match="mine") as error:
+        next(iter(loader))
+    assert error.value.__notes__ == ["sample 0 of [1]"]
+
+
+def test_a_record_that_a_users_function_cannot_decode_is_named(broken):
+    def image(record, draws):
+        return decode(record.features["encoded"].values[0])[:1, :1]
+
+    with Loader(broken, 5, image) as loader, pytest.raises(DataError, match=r"part-0: record 3 at byte \d+: broken JPEG"):
+        next(iter(loader))
+    with Loader(broken, 5, image, on_error="skip") as loader:
+        next(iter(loader))
+        assert loader.errors == 3
+
+
+@pytest.mark.parametrize("sample", ["abc", None, object(), torch.zeros(1, dtype=torch.bfloat16)])
+def test_samples_that_are_no_numbers(sample):
+    with Loader([1], 1, lambda item, draws: sample) as loader, pytest.raises(ArgumentError, match="a sample"):
+        next(iter(loader))
+
+
+def test_decoders_want_records():
+    with Loader([1], 1, LABEL) as loader, pytest.raises(ArgumentError, match="decoders take records, the source has 1"):
         next(iter(loader))
 
 
@@ -361,6 +384,10 @@ BAD_ARGUMENTS = [
     ({"shard": "parts", "world": 2}, "goes with order='oneflow'"),
     ({"shard": "parts", "world": 2, "order": "oneflow", "epochs": 1}, "epochs=None"),
     ({"decoders": 3}, "decoders is a dict or list"),
+    ({"seed": 1.5}, "seed is an int"),
+    ({"rank": "0"}, "rank is an int"),
+    ({"max_errors": -1}, "max_errors is an int of at least 0"),
+    ({"order": "oneflow", "shuffle_buffer_size": -1}, "shuffle_buffer_size"),
     ({"decoders": {}}, "decoders is a dict or list"),
     ({"source": 3}, "a source is a folder"),
 ]
@@ -370,6 +397,32 @@ BAD_ARGUMENTS = [
 def test_wrong_arguments(folder, arguments, match):
     with pytest.raises(ArgumentError, match=match):
         Loader(**{"source": folder, "batch_size": 2, "decoders": LABEL, **arguments})
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="memory can be pinned")
+def test_pinned_memory_needs_a_gpu(folder):
+    with pytest.raises(ArgumentError, match="pin_memory=True needs a GPU"):
+        Loader(folder, 2, LABEL, pin_memory=True)
+
+
+WRONG_DECODERS = [
+    (lambda: ImageDecoder(size=0), "size is at least 1"),
+    (lambda: ImageDecoder(anchor=(0.5, 1.5)), "anchor from 0 to 1"),
+    (lambda: ImageDecoder(flip=1.5), "a probability is from 0 to 1, got 1.5"),
+    (lambda: RawDecoder("label", dtype="bfloat16"), "cannot be decoded to bfloat16"),
+]
+
+
+@pytest.mark.parametrize(("make", "match"), WRONG_DECODERS)
+def test_wrong_arguments_of_decoders(make, match):
+    with pytest.raises(ArgumentError, match=match):
+        make()
+
+
+@pytest.mark.parametrize("state", [{}, "x", {"epoch": -1, "sample": 0, "errors": 0}, {"epoch": 0, "sample": "1", "errors": 0}])
+def test_what_is_no_state_is_refused(folder, state):
+    with Loader(folder, 2, LABEL) as loader, pytest.raises(DataError, match="is not a position of a loader"):
+        loader.load_state(state)
 
 
 # ------------------------------------------------------------------ threads
@@ -415,6 +468,10 @@ def test_a_forgotten_loader_leaves_no_thread(folder):
     next(iter(loader))
     del loader
     gc.collect()
+    ends = time.monotonic() + 10
+    while working() and time.monotonic() < ends:
+        time.sleep(0.01)
+    assert working() == 0
 
 
 def test_parts_are_a_source(folder):

@@ -98,6 +98,13 @@ def test_writer_takes_bytes_and_messages(tmp_path):
     assert os.listdir(tmp_path) == ["part-0"]
 
 
+@pytest.mark.parametrize("message", ["abc", 5, None, {"label": 3}, [1, 2]])
+def test_writer_refuses_what_is_no_record(tmp_path, message):
+    with pytest.raises(ArgumentError, match=r"part-0: a record is bytes, a mapping"):
+        write_records(tmp_path / "part-0", [message])
+    assert os.listdir(tmp_path) == []
+
+
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = write(tmp_path / "part-0", framed(b"old"))
     with pytest.raises(RuntimeError, match="half way"), RecordWriter(path) as writer:

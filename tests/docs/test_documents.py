@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import ast
 import importlib.util
 import inspect
@@ -16,6 +17,7 @@ from types import ModuleType
 import pytest
 
 import oneflow as flow
+from oneflow.data.cli import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
@@ -122,6 +124,27 @@ def test_links_lead_to_files(document):
     targets = [t.split("#")[0] for t in LINK.findall(document.read_text(encoding="utf-8")) if "://" not in t]
     missing = [target for target in targets if target and not (document.parent / target).exists()]
     assert not missing
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
+def test_links_within_a_document_lead_to_headings(document):
+    text = document.read_text(encoding="utf-8")
+    headings = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    missing = [target for target in LINK.findall(text) if target.startswith("#") and target[1:] not in headings]
+    assert not missing
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_flag_of_the_data_commands_is_told(verb):
+    """A row of the table of verbs names the verb, a row of the table of flags names the flag and, unless it is for all, the verb."""
+    rows = [line.split(" | ") for line in (ROOT / "docs" / "data.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert any(row[0].startswith(f"| `{verb} ") for row in rows)
+    parser = argparse.ArgumentParser()
+    VERBS[verb].arguments(parser)
+    for flag in [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--") and flag != "--help"]:
+        of = [row[1] for row in rows if re.search(rf"`{flag}\b(?!-)", row[0])]
+        told = any(verb in names.split(", ") or names == "all" or (names.startswith("all but") and verb not in names) for names in of)
+        assert told or f"{verb} SOURCE OUT {flag}" in "".join(row[0] for row in rows), f"{verb} {flag} is not in docs/data.md"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)

@@ -8,6 +8,8 @@ import pytest
 
 import oneflow as flow
 import oneflow.typing as tp
+from oneflow.job import config as process_config
+from oneflow.job.settings import frozen
 
 X = np.zeros(2, np.float32)
 
@@ -41,7 +43,7 @@ FUNCTION_MEMBERS = {
     "default_logical_view": flow.scope.mirrored_view(),
     "default_distribute_strategy": flow.distribute.consistent_strategy(),
     "enable_auto_mixed_precision": NO_VALUE,
-    "indexed_slices_optimizer_conf": {"enable": True, "include_op_names": {"op_name": ["emb"]}},
+    "indexed_slices_optimizer_conf": {"enable": True, "include_op_names": {"op_name": ["w"]}},
     "allow_cpu_return_op": False,
     "enable_inplace": NO_VALUE,
     "enable_reused_mem": NO_VALUE,
@@ -239,11 +241,62 @@ def test_queries_of_the_memory_allocator():
     ]
 
 
-def test_env_and_resources():
-    assert flow.env.init() is True
-    assert flow.config.legacy_model_io_enabled() is False
+@pytest.fixture
+def fresh_process(monkeypatch):
+    """As in a process in which nothing was called yet."""
+    monkeypatch.setattr(process_config, "_PROCESS", process_config._Process())
+
+
+def test_resources():
     flow.config.cpu_device_num(1)
     assert flow.env.current_resource()["cpu_device_num"] == 1
+
+
+def test_the_environment_starts_once(fresh_process):
+    assert flow.env.init() is True
+    assert flow.env.init() is False
+
+
+def test_the_first_job_starts_the_environment(fresh_process):
+    @flow.global_function()
+    def job(x=flow.FixedTensorDef((2,))):
+        return x
+
+    job(X)
+    assert flow.env.init() is False
+
+
+def test_legacy_model_io_is_what_was_chosen(fresh_process):
+    assert flow.config.legacy_model_io_enabled() is False
+    assert flow.config.enable_legacy_model_io() is True
+    assert flow.config.legacy_model_io_enabled() is True
+    flow.config.enable_legacy_model_io(False)
+    assert flow.config.legacy_model_io_enabled() is False
+
+
+def test_setters_take_one_keyword_of_any_name():
+    config = flow.function_config()
+    config.enable_inplace(value=True)
+    config.train.primary_lr(val=0.1)
+    assert config.touched == {"enable_inplace": True, "train.primary_lr": 0.1}
+    assert flow.config.cpu_device_num(val=1) is True
+    with pytest.raises(AssertionError, match="enable_inplace is True or False, got 'no'"):
+        config.enable_inplace(value="no")
+    with pytest.raises(AssertionError, match=r"enable_inplace takes one value, got \[True, False\]"):
+        config.enable_inplace(True, value=False)
+
+
+def test_numpy_numbers_are_numbers():
+    config = flow.function_config()
+    config.train.primary_lr(np.float32(0.5))
+    config.train.num_gradient_accumulation_steps(np.int64(2))
+    config.cudnn_buf_limit_mbyte(np.int32(100))
+    config.enable_auto_mixed_precision(np.bool_(False))
+    config.random_seed(np.int64(3))
+    settings = frozen(config.touched)
+    assert (settings.primary_lr, settings.micro_batches, settings.random_seed, settings.mixed_precision) == (0.5, 2, 3, False)
+    assert type(settings.primary_lr) is float and type(settings.micro_batches) is int and type(settings.random_seed) is int
+    assert flow.config.cpu_device_num(np.int64(1)) and type(flow.env.current_resource()["cpu_device_num"]) is int
 
 
 # ----------------------------------------------------------------------------------------------- unknown members
@@ -288,19 +341,32 @@ def test_assigning_to_a_member():
 @pytest.mark.parametrize(
     "member, value, pattern",
     [
-        ("train.primary_lr", "0.1", "primary_lr takes a number, got '0.1'"),
-        ("train.primary_lr", True, "primary_lr takes a number, got True"),
-        ("train.primary_lr", -0.1, "primary_lr is at least 0.0, got -0.1"),
-        ("train.num_gradient_accumulation_steps", 2.5, "takes a whole number, got 2.5"),
-        ("train.num_gradient_accumulation_steps", 0, "at least 1, got 0"),
-        ("train.loss_scale_factor", 0, "loss_scale_factor is at least"),
+        ("train.primary_lr", "0.1", "train.primary_lr is a number >= 0, got '0.1'"),
+        ("train.primary_lr", True, "train.primary_lr is a number >= 0, got True"),
+        ("train.primary_lr", -0.1, "train.primary_lr is a number >= 0, got -0.1"),
+        ("train.num_gradient_accumulation_steps", 2.5, "train.num_gradient_accumulation_steps is an int >= 1, got 2.5"),
+        ("train.num_gradient_accumulation_steps", True, "train.num_gradient_accumulation_steps is an int >= 1, got True"),
+        ("train.num_gradient_accumulation_steps", 0, "train.num_gradient_accumulation_steps is an int >= 1, got 0"),
+        ("train.loss_scale_factor", 0, "train.loss_scale_factor is a number > 0, got 0"),
+        ("train.weight_l2", "a", "train.weight_l2 is a number >= 0, got 'a'"),
+        ("random_seed", -1, "random_seed is an int >= 0, got -1"),
         ("train.model_update_conf", [("naive_conf", {})], "takes a dictionary"),
         ("train.model_update_conf", {"momentm_conf": {}}, "has no key 'momentm_conf'. Did you mean 'momentum_conf'?"),
         ("train.model_update_conf", {}, "names exactly one optimizer"),
         ("train.model_update_conf", {"naive_conf": {}, "adam_conf": {}}, "names exactly one optimizer"),
         ("default_placement_scope", "cpu", "takes flow.scope.placement"),
         ("default_logical_view", "mirrored", "consistent_view.. or mirrored_view"),
-        ("enable_auto_mixed_precision", "yes", "takes True or False, got 'yes'"),
+        ("enable_auto_mixed_precision", "yes", "enable_auto_mixed_precision is True or False, got 'yes'"),
+        ("enable_inplace", "yes", "enable_inplace is True or False, got 'yes'"),
+        ("enable_pseudo_chain_merge", 3, "enable_pseudo_chain_merge is True or False, got 3"),
+        ("tensorrt.use_fp16", None, "tensorrt.use_fp16 is True or False, got None"),
+        ("cudnn_buf_limit_mbyte", "abc", "cudnn_buf_limit_mbyte is an int, got 'abc'"),
+        ("concurrency_width", 1.5, "concurrency_width is an int, got 1.5"),
+        ("all_reduce_lazy_ratio", "a", "all_reduce_lazy_ratio is a number, got 'a'"),
+        ("qat.target_backend", 3, "qat.target_backend takes a str, got 3"),
+        ("exp_run_conf", 3, "exp_run_conf takes a dict, got 3"),
+        ("optimizer_placement_optimization_mode", "distributed_splt", "got 'distributed_splt'. Did you mean 'distributed_split'"),
+        ("static_mem_alloc_policy_white_list.add", "typo", "is one of 'use_mem_size_first_algo', .*, got 'typo'"),
     ],
 )
 def test_values_that_a_member_does_not_take(member, value, pattern):
@@ -318,13 +384,19 @@ def test_what_is_not_supported_says_so(member):
 @pytest.mark.parametrize(
     "setter, value, kind, pattern",
     [
-        (flow.config.gpu_device_num, 1.0, AssertionError, "takes a whole number, 0 or more; got 1.0"),
-        (flow.config.cpu_device_num, -1, AssertionError, "takes a whole number, 0 or more; got -1"),
+        (flow.config.gpu_device_num, 1.0, AssertionError, "flow.config.gpu_device_num is an int >= 0, got 1.0"),
+        (flow.config.cpu_device_num, -1, AssertionError, "flow.config.cpu_device_num is an int >= 0, got -1"),
         (flow.config.gpu_device_num, 4, NotImplementedError, "this version runs on one device"),
         (flow.env.machine, [{"addr": "a"}, {"addr": "a"}], AssertionError, "a machine is named twice"),
         (flow.env.machine, [{"address": "a"}], AssertionError, "machines are addresses or dicts"),
         (flow.env.machine, [], AssertionError, "machines are addresses or dicts"),
         (flow.env.machine, ["a", "b"], NotImplementedError, "this version runs on one machine"),
+        (flow.config.machine_num, 2, NotImplementedError, "2 machines were given; this version runs on one machine"),
+        (flow.config.machine_num, 0, AssertionError, "flow.config.machine_num is an int > 0, got 0"),
+        (flow.config.enable_legacy_model_io, "yes", AssertionError, "enable_legacy_model_io is True or False, got 'yes'"),
+        (flow.config.ctrl_port, "2017", AssertionError, "ctrl_port is an int, got '2017'"),
+        (flow.config.log_dir, 3, AssertionError, "log_dir takes a str, got 3"),
+        (flow.config.collective_boxing.enable_fusion, "on", AssertionError, "collective_boxing.enable_fusion is True or False, got 'on'"),
         (flow.config.load_library, "ops.so", NotImplementedError, "plug-ins cannot be loaded"),
     ],
 )

@@ -517,6 +517,33 @@ def test_variable_name_that_cannot_be_a_folder(error, name):
         job()
 
 
+@pytest.mark.parametrize("kind", ["predict", "train"])
+@pytest.mark.parametrize(
+    "more, pattern",
+    [
+        ({"regularizer": 0.1}, "0.1 is not a regularizer .variable 'w'.; use one of flow.regularizers"),
+        ({"trainable": "no"}, "trainable is True or False, got 'no'"),
+        ({"random_seed": 1.5}, "a seed is an int of 64 bits, got 1.5"),
+    ],
+)
+def test_variable_arguments(error, kind, more, pattern):
+    @flow.global_function(type=kind)
+    def job():
+        return flow.get_variable("w", (2,), initializer=flow.ones_initializer(), **more)  # here
+
+    with error(AssertionError, pattern):
+        job()
+
+
+def test_variable_laid_out_by_a_word(error):
+    @flow.global_function()
+    def job():
+        return flow.get_variable("w", (2,), initializer=flow.ones_initializer(), distribute="B")  # here
+
+    with error(TypeError, "distribute is flow.distribute.split/broadcast/auto, got 'B'"):
+        job()
+
+
 def test_variable_without_reuse(error):
     @flow.global_function()
     def job():
@@ -543,7 +570,7 @@ def test_variable_named_as_the_state_of_another(error):
         schedule = flow.optimizer.PiecewiseConstantScheduler([], [0.1])
         flow.optimizer.SGD(schedule, momentum=0.9).minimize(weight() * other)
 
-    with error(AssertionError, "'w-momentum' is the name of an optimizer's state in job 'job'"):
+    with error(AssertionError, "'w-momentum' is the name of an optimizer's state, a variable cannot have it"):
         job()
 
 
@@ -861,3 +888,68 @@ def test_a_smaller_input_that_an_op_does_not_take(error):
     assert job([np.zeros(4, np.float32)]).get().shape == (2, 2)
     with error(AssertionError, "reshape"):
         job([np.zeros(3, np.float32)])
+
+
+def test_a_variable_of_another_job_named_as_an_optimizers_state(error):
+    @flow.global_function()
+    def other():
+        return flow.get_variable("w-momentum", (1,), initializer=flow.ones_initializer())
+
+    @flow.global_function(type="train")
+    def job(x=flow.FixedTensorDef((2000,))):
+        loss = flow.get_variable("w", (2000,), initializer=flow.ones_initializer()) * x
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
+        return loss
+
+    for _ in range(2):  # the same error again, not a half-made job
+        with pytest.raises(AssertionError, match="'w-momentum' is the name of an optimizer's state"):
+            job(np.ones(2000, np.float32))
+
+
+def test_an_initializer_that_cannot_draw_a_variable_names_its_line_every_time():
+    @flow.global_function()
+    def bad():
+        return flow.get_variable("b", (3,), initializer=flow.glorot_uniform_initializer())
+
+    @flow.global_function()
+    def fine():
+        return flow.get_variable("c", (3,), initializer=flow.ones_initializer())
+
+    for _ in range(2):
+        with pytest.raises(AssertionError, match=r"test_job_errors.py:\d+: variable 'b'"):
+            fine()
+
+
+def test_the_session_is_not_asked_inside_a_body():
+    @flow.global_function()
+    def job(x=flow.FixedTensorDef((2,))):
+        flow.get_all_variables()
+        return x
+
+    with pytest.raises(AssertionError, match="inside the body of job 'job'"):
+        job(np.ones(2, np.float32))
+
+
+def test_a_gradient_that_no_loss_asks_for():
+    @flow.global_function(type="train")
+    def job(x=flow.FixedTensorDef((2,))):
+        loss = flow.get_variable("w", (2,), initializer=flow.ones_initializer()) * x
+        flow.watch_diff(x * 3)
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
+
+    with pytest.raises(AssertionError, match="no loss of job 'job' depends on 'Multiply_1'"):
+        job(np.ones(2, np.float32))
+
+
+def test_row_wise_names_must_exist():
+    config = flow.function_config()
+    config.train.primary_lr(0.1)
+    config.train.model_update_conf({"naive_conf": {}})
+    config.indexed_slices_optimizer_conf({"enable": True, "include_op_names": {"op_name": ["tabel"]}})
+
+    @flow.global_function(config)
+    def job(x=flow.FixedTensorDef((2,))):
+        flow.losses.add_loss(flow.get_variable("table", (2,), initializer=flow.ones_initializer()) * x)
+
+    with pytest.raises(AssertionError, match="has no variable 'tabel' for its optimizer. Did you mean 'table'"):
+        job(np.ones(2, np.float32))

@@ -15,10 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent / "samples"))
 from runner import trace
 from sample import Sample, ints, rand
 
-from oneflow import layers, losses, nn
+from oneflow import array, layers, losses, nn
 from oneflow.compat import compat
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OutsideJobError, UnsupportedError
 from oneflow.core.sbp import split
+from oneflow.core.tree import tree_map
+from oneflow.initializer import constant_initializer
+from oneflow.ir.variable import get_variable
 
 X, W = rand(2, 3, 8, 8), rand(4, 3, 3, 3)
 FLAT, LABELS = rand(4, 3), ints(4, high=3)
@@ -85,11 +88,24 @@ LAYERS: list[Case] = [
     (lambda x: layers.dense(x, 3, model_distribute=split(1)), (FLAT,), ArgumentError, "auto, broadcast or split"),
     (lambda x: layers.dense(x, 3, model_distribute=split(0)), (rand(2, 3, 4),), ArgumentError, "takes inputs of rank 2"),
     (lambda x: layers.dense(x, 3, kernel_initializer=0.1), (FLAT,), ArgumentError, "is not an initializer"),
+    (lambda x: layers.dense(x, True), (FLAT,), ArgumentError, "units is an int > 0, got True"),
+    (lambda x: layers.dense(x, 3, kernel_regularizer=0.1), (FLAT,), ArgumentError, "0.1 is not a regularizer .*-weight'.*flow.regularizers"),
+    (lambda x: layers.dense(x, 3, bias_regularizer="l2"), (FLAT,), ArgumentError, "'l2' is not a regularizer .*-bias'"),
+    (lambda x: layers.dense(x, 3, activation="relu"), (FLAT,), ArgumentError, "activation is a function .* flow.nn.relu; got 'relu'"),
+    (lambda x: layers.dense(x, 3, trainable="no"), (FLAT,), ArgumentError, "trainable is True or False, got 'no'"),
+    (lambda x: layers.dense(x, 3, use_bias="no"), (FLAT,), ArgumentError, "use_bias is True or False, got 'no'"),
+    (lambda x: layers.conv2d(x, 4, kernel_regularizer=0.1), (X,), ArgumentError, "0.1 is not a regularizer"),
+    (lambda x: layers.conv2d(x, 4, activation="relu"), (X,), ArgumentError, "activation is a function"),
+    (lambda x: layers.conv2d(x, 4, use_bias=3), (X,), ArgumentError, "use_bias is True or False, got 3"),
+    (lambda x: layers.batch_normalization(x, gamma_regularizer=0.1), (X,), ArgumentError, "0.1 is not a regularizer"),
+    (lambda x: layers.batch_normalization(x, training="no"), (X,), ArgumentError, "training is True or False, got 'no'"),
+    (lambda x: layers.batch_normalization(x, epsilon="a"), (X,), ArgumentError, "epsilon is a number >= 0, got 'a'"),
+    (lambda x: layers.layer_norm(x, center="no"), (X,), ArgumentError, "center is True or False, got 'no'"),
     (lambda x: layers.dense(layers.dense(x, 3, name="d"), 3, name="d"), (FLAT,), NameError_, "already exist"),
     (lambda x: layers.conv2d(x, 4, 3, groups=2), (X,), ArgumentError, "groups divides the 3 channels .* 4 filters, got 2"),
     (lambda x: layers.conv2d(x, "4"), (X,), ArgumentError, "filters is an int > 0"),
     (lambda x: layers.batch_normalization(x, axis=4), (X,), ArgumentError, "axis is an int from -4 to 3, got 4"),
-    (lambda x: layers.batch_normalization(x, momentum=2), (X,), ArgumentError, "momentum lies between 0 and 1"),
+    (lambda x: layers.batch_normalization(x, momentum=2), (X,), ArgumentError, "momentum is a number >= 0 and <= 1, got 2"),
     (lambda x: layers.batch_normalization(x), (rand(1, 3),), ArgumentError, "more than one value a channel"),
     (lambda x, m: nn.batch_normalization(x, m, m), (X, rand(2)), ArgumentError, r"3 channels, .* has shape \(2,\)"),
     (lambda x, g: nn.layer_norm(x, g), (X, rand(3)), ArgumentError, r"shape of the last dimensions, got \(3,\)"),
@@ -99,8 +115,9 @@ LAYERS: list[Case] = [
 ]
 
 OTHERS: list[Case] = [
-    (lambda x: nn.dropout(x), (FLAT,), ArgumentError, "dropout needs a rate.* got None"),
-    (lambda x: nn.dropout(x, 1.0), (FLAT,), ArgumentError, "below 1; got 1.0"),
+    (lambda x: nn.dropout(x), (FLAT,), ArgumentError, "dropout's rate is a number >= 0 and < 1, got None"),
+    (lambda x: nn.dropout(x, 1.0), (FLAT,), ArgumentError, "and < 1, got 1.0"),
+    (lambda x: nn.leaky_relu(x, "a"), (FLAT,), ArgumentError, "alpha is a number, got 'a'"),
     (lambda x: nn.dropout(x, 0.5, seed="a"), (FLAT,), ArgumentError, "a seed is an int"),
     (lambda x: nn.dropout(x, 0.5, noise_shape=(4, 1)), (FLAT,), UnsupportedError, "noise_shape is not supported"),
     (lambda x: nn.softmax(x), (rand(3),), ArgumentError, "rank 1, expected 2 or more"),
@@ -123,6 +140,43 @@ def test_refused(case: Case) -> None:
 def test_outside_a_job(call: Callable[..., Any]) -> None:
     with pytest.raises(OutsideJobError, match="outside a job function"):
         call(None, 1) if call is not losses.add_loss else call(None)
+
+
+THREE, HALF = np.int64(3), np.float32(0.5)
+NUMPY_NUMBERS: list[tuple[Callable[..., Any], tuple[int, ...]]] = [
+    (lambda x: array.reshape(x, (2, np.prod(x.shape[1:]))), (2, 192)),
+    (lambda x: array.pad(x, [(0, 0), (0, 0), (THREE, 0), (0, np.int32(1))]), (2, 3, 11, 9)),
+    (lambda x: array.reflection_pad2d(x, THREE), (2, 3, 14, 14)),
+    (lambda x: array.same_padding(x, "SAME", "NCHW", THREE, np.int64(1)), (2, 3, 10, 10)),
+    (lambda x: array.transpose(x, list(np.argsort([0, 3, 1, 2]))), (2, 8, 8, 3)),
+    (lambda x: array.slice_v2(x, [(None, None, None), (np.int64(0), np.int64(1), np.int64(1))]), (2, 1, 8, 8)),
+    (lambda x: array.slice(x, [None, np.int64(1), None, None], [None, np.int64(2), None, None]), (2, 2, 8, 8)),
+    (lambda x: array.expand_dims(x, np.int64(0)), (1, 2, 3, 8, 8)),
+    (lambda x: array.zeros([THREE, np.int32(2)]), (3, 2)),
+    (lambda x: array.range(THREE), (3,)),
+    (lambda x: array.elem_cnt(x, np.int64(1)), (1,)),
+    (lambda x: layers.dense(array.reshape(x, [2, -1]), THREE), (2, 3)),
+    (lambda x: layers.conv2d(x, THREE, np.int64(3), np.int64(2), groups=THREE), (2, 3, 3, 3)),
+    (lambda x: layers.conv2d(x, 4, 3, padding=[0, 0, THREE, (THREE, 0)]), (2, 4, 12, 9)),
+    (lambda x: layers.batch_normalization(x, np.int64(1), HALF, HALF, trainable=np.True_), (2, 3, 8, 8)),
+    (lambda x: layers.layer_norm(x, epsilon=HALF), (2, 3, 8, 8)),
+    (lambda x: nn.max_pool2d(x, (np.int64(2), np.int32(2)), np.int64(2), "VALID"), (2, 3, 4, 4)),
+    (lambda x: nn.GroupNorm(x, THREE), (2, 3, 8, 8)),
+    (lambda x: nn.dropout(x, rate=HALF, seed=THREE), (2, 3, 8, 8)),
+    (lambda x: nn.leaky_relu(x, HALF), (2, 3, 8, 8)),
+    (lambda x: nn.softmax(x, np.int64(1)), (2, 3, 8, 8)),
+    (lambda x: get_variable("w", [THREE, np.prod(x.shape)], initializer=constant_initializer(HALF), random_seed=THREE), (3, 384)),
+    (lambda x: x * HALF + np.float64(2), (2, 3, 8, 8)),
+]
+
+
+@pytest.mark.parametrize(("call", "shape"), NUMPY_NUMBERS)
+def test_numpy_numbers_are_numbers(call: Callable[..., Any], shape: tuple[int, ...]) -> None:
+    """Wherever Python's are taken; nothing of numpy's reaches the graph."""
+    state, blobs = trace(Sample("", lambda x: call(x), (X,), None, is_train=True))  # type: ignore[arg-type]
+    assert blobs[0].shape == shape and all(type(n) is int for n in blobs[0].shape)
+    for node in state.graph.body.nodes:
+        tree_map(lambda leaf: pytest.fail(f"{leaf!r}") if isinstance(leaf, np.generic) else leaf, (node.args, dict(node.kwargs)))
 
 
 def test_compat_takes_known_formats_only() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.number import as_whole, wholes
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
 from oneflow.ops.row import Op
@@ -29,10 +30,17 @@ def sequence_of(what: str, value: Any) -> tuple[Any, ...]:
 
 def shape_of(what: str, value: Any) -> tuple[int, ...]:
     """A shape: a list or tuple of ints > 0, at least one of them."""
-    shape = sequence_of(what, value)
-    if not shape or not all(type(n) is int and n > 0 for n in shape):
-        raise ArgumentError(f"{user_line()}: {what} holds ints > 0, got {value!r}")
+    shape = wholes(sequence_of(what, value))
+    if not shape or min(shape) < 1:
+        raise ArgumentError(f"{what} holds ints > 0, got {value!r}")
     return shape
+
+
+def places_of(value: Iterable[Any]) -> tuple[int | None, ...] | None:
+    """Whole numbers, each of which may be left open with None; None if anything else is among them."""
+    places = tuple((entry, as_whole(entry)) for entry in value)
+    fits = all(entry is None or place is not None for entry, place in places)
+    return tuple(place for _, place in places) if fits else None
 
 
 def ints_of(value: Any) -> tuple[Any, ...]:
@@ -67,8 +75,8 @@ def slices_of(value: Iterable[Any]) -> tuple[tuple[int | None, int | None, int |
 
 
 def _slice_of(entry: Any) -> tuple[int | None, int | None, int | None]:
-    parts = list(entry) if isinstance(entry, (list, tuple)) else None
-    if parts is None or not 1 <= len(parts) <= 3 or not all(p is None or type(p) is int for p in parts):
-        raise ArgumentError(f"{user_line()}: a slice is (start, stop, step), each an int or None; got {entry!r}")
-    start, stop, step = parts if len(parts) == 3 else parts + [None] * (3 - len(parts))
+    parts = places_of(entry) if isinstance(entry, (list, tuple)) else None
+    if parts is None or not 1 <= len(parts) <= 3:
+        raise ArgumentError(f"a slice is (start, stop, step), each an int or None; got {entry!r}")
+    start, stop, step = (*parts, None, None)[:3]
     return start, stop, step

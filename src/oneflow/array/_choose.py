@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.array._arguments import apply, blob_of, dtype_of, sequence_of, shape_of, slices_of
+from oneflow.array._arguments import apply, blob_of, dtype_of, places_of, sequence_of, shape_of, slices_of
 from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.number import whole
 from oneflow.ir.blob import Blob, emit
+from oneflow.nn._arguments import axis_in
 from oneflow.ops import array as array_rows
 from oneflow.ops import index as rows
 from oneflow.ops import scatter as scatter_rows
@@ -19,9 +21,9 @@ def slice(x: Blob, begin: Sequence[int | None], size: Sequence[int | None], name
 
 
 def _places(what: str, value: Any) -> tuple[int | None, ...]:
-    places = sequence_of(f"slice's {what}", value)
-    if not all(n is None or type(n) is int for n in places):
-        raise ArgumentError(f"{user_line()}: slice's {what} holds ints or None, got {value!r}")
+    places = places_of(sequence_of(f"slice's {what}", value))
+    if places is None:
+        raise ArgumentError(f"slice's {what} holds ints or None, got {value!r}")
     return places
 
 
@@ -45,9 +47,8 @@ def gather(
     """
     if validate_indices:
         raise UnsupportedError(f"{user_line()}: gather has no validate_indices: an index outside the axis is an error always")
-    if type(batch_dims) is not int or batch_dims < 0:
-        raise ArgumentError(f"{user_line()}: gather's batch_dims is an int of 0 or more, got {batch_dims!r}")
-    return apply(rows.gather, params, indices, axis=batch_dims if axis is None else axis, batch_dims=batch_dims, name=name)
+    outer = whole("gather's batch_dims", batch_dims, 0)
+    return apply(rows.gather, params, indices, axis=outer if axis is None else axis, batch_dims=outer, name=name)
 
 
 def gather_nd(params: Blob, indices: Blob, name: str | None = None) -> Blob:
@@ -73,10 +74,8 @@ def one_hot(
 
     ``dtype`` defaults to the job's default data type. An index outside 0 .. depth - 1 gives ``off_value`` everywhere.
     """
-    if type(depth) is not int or depth < 1:
-        raise ArgumentError(f"{user_line()}: one_hot's depth is an int > 0, got {depth!r}")
-    out = dtype_of(dtype, "one_hot").torch
-    return apply(rows.one_hot, indices, depth=depth, on_value=on_value, off_value=off_value, axis=axis, dtype=out, name=name)
+    size, out = whole("one_hot's depth", depth, above=0), dtype_of(dtype, "one_hot").torch
+    return apply(rows.one_hot, indices, depth=size, on_value=on_value, off_value=off_value, axis=axis, dtype=out, name=name)
 
 
 def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None) -> Blob:
@@ -108,7 +107,7 @@ def tensor_scatter_nd_add(params: Blob, indices: Blob, updates: Blob, name: str 
 
 def unsorted_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, axis: int = 0, name: str | None = None) -> Blob:
     """Sums of the slices of ``data`` that have the same id. The shape of ``segment_ids`` is that of ``data`` from ``axis`` on."""
-    count = _segments(num_segments)
+    count = whole("num_segments", num_segments, above=0)
     return apply(scatter_rows.unsorted_segment_sum, data, segment_ids, num_segments=count, axis=axis, name=name)
 
 
@@ -119,18 +118,10 @@ def unsorted_segment_sum_like(data: Blob, segment_ids: Blob, like: Blob, axis: i
 
 def unsorted_batch_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, name: str | None = None) -> Blob:
     """Sums of equal ids along the last axis of ``segment_ids``, for each position of the axes before it on its own."""
-    count = _segments(num_segments)
+    count = whole("num_segments", num_segments, above=0)
     return apply(scatter_rows.unsorted_batch_segment_sum, data, segment_ids, num_segments=count, name=name)
 
 
 def _extent(like: Blob, axis: int) -> int:
     shape = blob_of("unsorted_segment_sum_like", like).shape
-    if type(axis) is not int or not -len(shape) <= axis < len(shape):
-        raise ArgumentError(f"{user_line()}: unsorted_segment_sum_like: {axis!r} is no axis of {like!r}")
-    return shape[axis]
-
-
-def _segments(count: Any) -> int:
-    if type(count) is not int or count < 1:
-        raise ArgumentError(f"{user_line()}: num_segments is an int > 0, got {count!r}")
-    return count
+    return shape[axis_in("unsorted_segment_sum_like's axis", axis, len(shape))]

@@ -10,7 +10,9 @@ from oneflow.array._arguments import apply, blob_of, dtype_of, shape_of
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.number import real
 from oneflow.ir.blob import Blob
+from oneflow.nn._arguments import axis_in
 from oneflow.ops import create as rows
 
 
@@ -64,6 +66,7 @@ def range(start: float, limit: float | None = None, delta: float = 1, dtype: Any
     Without ``dtype``: int64 for ints, the job's default data type for floats.
     """
     start, limit = (0, start) if limit is None else (start, limit)
+    start, limit, delta = real("start", start), real("limit", limit), real("delta", delta)
     whole = all(isinstance(n, int) for n in (start, limit, delta))
     out = dtypes.int64 if dtype is None and whole else dtype_of(dtype, "range")
     return apply(rows.range_, start=start, limit=limit, delta=delta, dtype=out.torch, name=name)
@@ -75,7 +78,5 @@ def elem_cnt(x: Blob, axis: int | Sequence[int] | None = None, dtype: Any = None
     axes = tuple(builtins.range(rank)) if axis is None else tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
     count = 1
     for i in axes:
-        if type(i) is not int or not -rank <= i < rank:
-            raise ArgumentError(f"{user_line()}: elem_cnt: {i!r} is no axis of {x!r}")
-        count *= x.shape[i]
+        count *= x.shape[axis_in("elem_cnt's axis", i, rank)]
     return _filled(count, dtypes.int32 if dtype is None else as_dtype(dtype), (1,), name)

@@ -8,9 +8,12 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of, blobs_of, ints_of, sequence_of
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.number import as_whole
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
+from oneflow.nn import _arguments as arguments
 from oneflow.ops import array as rows
+from oneflow.ops import padding as padding_rows
 from oneflow.ops import sort as sort_rows
 from oneflow.ops.row import Op
 
@@ -119,7 +122,7 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 def reflection_pad2d(x: Blob, padding: int | Sequence[int], name: str | None = None) -> Blob:
     """x of shape (N, C, H, W) continued by its mirror image; ``padding`` is one int or (left, right, top, bottom)."""
-    sides = (padding,) * 4 if type(padding) is int else sequence_of("reflection_pad2d's padding", padding)
+    sides = sequence_of("reflection_pad2d's padding", (padding,) * 4 if as_whole(padding) is not None else padding)
     if len(sides) != 4:
         raise ArgumentError(f"{user_line()}: reflection_pad2d's padding is (left, right, top, bottom), got {padding!r}")
     return apply(rows.reflection_pad2d, x, padding=sides, name=name)
@@ -141,40 +144,18 @@ def same_padding(
     where = padding.upper() if isinstance(padding, str) else padding
     if where not in ("SAME", "SAME_LOWER", "SAME_UPPER"):
         raise ArgumentError(f"{user_line()}: same_padding's padding is 'SAME_LOWER' or 'SAME_UPPER', got {padding!r}")
-    first = _first_spatial(data_format, len(blob_of("same_padding", x).shape))
-    spatial = x.shape[first : first + len(x.shape) - 2]
-    sizes = [_each(what, value, len(spatial)) for what, value in _sizes(kernel_size, strides, dilation_rate)]
-    pairs = [_same_pair(*extent, upper=where == "SAME_UPPER") for extent in zip(spatial, *sizes, strict=True)]
-    whole = [(0, 0)] * len(x.shape)
-    whole[first : first + len(spatial)] = pairs
+    rank = len(blob_of("same_padding", x).shape)
+    if rank not in (3, 4, 5):
+        raise ArgumentError(f"same_padding takes blobs of rank 3, 4 or 5, got {x!r}")
+    last = arguments.channels_last(data_format, rank - 2)
+    sizes = arguments.spatial(x, last)
+    window = arguments.per_dim("kernel_size", kernel_size, len(sizes))
+    steps = arguments.per_dim("strides", strides, len(sizes))
+    spread = arguments.per_dim("dilation_rate", dilation_rate, len(sizes))
+    kernels = [padding_rows.extent(k, d) for k, d in zip(window, spread)]
+    around = padding_rows.explicit(where, sizes, kernels, steps, last)
+    whole = [(0, 0), *around, (0, 0)] if last else [(0, 0), (0, 0), *around]
     return pad(x, whole, name=name)
-
-
-def _sizes(kernel_size: Any, strides: Any, dilation_rate: Any) -> list[tuple[str, Any]]:
-    return [("kernel_size", kernel_size), ("strides", strides), ("dilation_rate", dilation_rate)]
-
-
-def _first_spatial(data_format: str, rank: int) -> int:
-    fits = len(data_format) == rank and rank > 2
-    if fits and data_format.startswith("NC"):
-        return 2
-    if fits and data_format.startswith("N") and data_format.endswith("C"):
-        return 1
-    raise ArgumentError(f"{user_line()}: same_padding of a blob of rank {rank}: data_format {data_format!r} is none like 'NCHW', 'NHWC'")
-
-
-def _each(what: str, value: int | Sequence[int], count: int) -> tuple[int, ...]:
-    each = (value,) * count if type(value) is int else sequence_of(what, value)
-    if len(each) != count or not all(type(n) is int and n > 0 for n in each):
-        raise ArgumentError(f"{user_line()}: same_padding's {what} is an int > 0 or {count} of them, got {value!r}")
-    return each
-
-
-def _same_pair(extent: int, kernel: int, stride: int, dilation: int, *, upper: bool) -> tuple[int, int]:
-    out = -(-extent // stride)
-    total = max(0, (out - 1) * stride + (kernel - 1) * dilation + 1 - extent)
-    small, large = total // 2, total - total // 2
-    return (small, large) if upper else (large, small)
 
 
 def broadcast_like(x: Blob, like: Blob, broadcast_axes: Sequence[int] | None = None, name: str | None = None) -> Blob:
@@ -211,7 +192,7 @@ def count_not_finite(x: Blob, name: str | None = None) -> Blob:
 
 
 def assign(ref: Blob, value: Blob, name: str | None = None) -> Blob:
-    """Writes ``value`` into the variable ``ref``, of the same shape and dtype, at every run of the job; gives what was written."""
+    """Writes ``value`` into the variable ``ref`` at the end of the step, and gives it. All of the step reads what was there before."""
     trace = require_trace("flow.assign")
     if not any(blob_of("assign", ref).node is node for node in trace.graph.variables.values()):
         raise ArgumentError(f"{user_line()}: assign writes into a variable, got {ref!r}; make one with flow.get_variable")

@@ -72,6 +72,8 @@ def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) 
     Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match. The positions of the
     jobs' readers, where a saved checkpoint has them, are restored too.
     """
+    if not isinstance(value_dict, Mapping):
+        raise ArgumentError(f"load_variables takes a dictionary of values by variable name, got {type(value_dict).__name__}")
     session = default_session()
     session.require_jobs("load_variables")
     store = session.store

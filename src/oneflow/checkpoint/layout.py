@@ -36,17 +36,17 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
     for name in values:
         if "/" in name or name in ("", ".", "..", DONE):
             raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with _beside(target) as folder:
-        for name, value in values.items():
-            _write_variable(folder / name, value)
-        _write(folder / DONE, b"")
-        _sync(folder)
-        try:
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with _beside(target) as folder:
+            for name, value in values.items():
+                _write_variable(folder / name, value)
+            _write(folder / DONE, b"")
+            _sync(folder)
             os.rename(folder, target)
-        except OSError as error:
-            raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
-    _sync(target.parent)
+        _sync(target.parent)
+    except OSError as error:
+        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
 
 
 def _check_free(target: Path) -> None:

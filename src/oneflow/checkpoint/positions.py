@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from oneflow.core.errors import CheckpointError, DataError
-from oneflow.job.session import Job, Session
+from oneflow.job.job import Job
+from oneflow.job.session import Session
 
 PREFIX = "System-DataState-"
 

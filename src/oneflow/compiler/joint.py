@@ -18,6 +18,7 @@ from oneflow.core.errors import JobError
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt, interpret
+from oneflow.ops.array import assign
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,15 @@ class _Step:
         diffs, gradients = self._backward(env, tensors[len(self.placeholders) :])
         watched_in_order = _weave(graph, watched, diffs)
         self.counts = (len(results), len(watched_in_order), len(rates))
-        return [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
+        outputs = [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
+        self._assign(env, dict(zip(self.placeholders, tensors)))
+        return outputs
+
+    def _assign(self, env: dict[fx.Node, Any], stored: dict[fx.Node, torch.Tensor]) -> None:
+        """Writes into variables come last: until then the whole step reads what they held when it began."""
+        for node in self.request.graph.body.nodes:
+            if node.target is assign:
+                stored[node.args[0]].copy_(env[node])
 
     def _differentiated(self) -> list[fx.Node]:
         graph = self.request.graph
@@ -167,8 +176,7 @@ def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 def _elements(graph: Graph, loss: torch.Tensor) -> int:
     """By how much gradients are divided: the elements of a loss; for a loss of dynamic shape its batch size."""
-    declared = graph.losses[0].meta["spec"].shape
-    return prod(loss.shape) if tuple(loss.shape) == declared else loss.shape[0]
+    return loss.shape[0] if graph.losses[0].meta["dynamic"] else prod(loss.shape)
 
 
 def _weave(graph: Graph, watched: list[torch.Tensor], diffs: list[torch.Tensor]) -> list[torch.Tensor]:

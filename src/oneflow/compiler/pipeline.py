@@ -12,7 +12,7 @@ from torch import fx
 from oneflow.compiler.cleanup import clean
 from oneflow.compiler.joint import Joint, Outputs, Request, build_joint
 from oneflow.compiler.precision import casting, half_dtype
-from oneflow.compiler.program import Program, Rate
+from oneflow.compiler.program import Program
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import Group, append_update, groups_of, state_decls, trained_by
@@ -170,7 +170,7 @@ def _program(
         variables=tuple(arguments.stored),
         uses_step=graph.step is not None,
         dynamic_scale=joint.loss_seed is not None,
-        rates=tuple(Rate(group.rate) for group in groups if id(group.optimizer) not in custom),
+        rates=tuple(group.rate for group in groups if id(group.optimizer) not in custom),
         update=second,
     )
 

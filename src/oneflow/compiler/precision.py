@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_map
 
+from oneflow.core.tree import tree_map
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
 

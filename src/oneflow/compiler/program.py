@@ -9,18 +9,11 @@ from torch import fx
 
 
 @dataclass(frozen=True)
-class Rate:
-    """A learning rate that the update of a group of variables reads each step."""
-
-    of: Callable[[int], float]
-
-
-@dataclass(frozen=True)
 class Program:
     """One step of one job on one device.
 
     Arguments of the graph, in order: the variables, the feeds (inputs, then sources), the step if ``uses_step``, the loss
-    scale if ``dynamic_scale``, the rates. Its output is (results, watched values). Where ``update`` is a second graph, the
+    scale if ``dynamic_scale``, the ``rates`` of the step. Its output is (results, watched values). Where ``update`` is a second graph, the
     first one has no rates and gives (results, watched values, gradients, whether they are finite or None); the second takes
     the variables, the gradients, the factor that unscales them, and the rates.
     """
@@ -30,5 +23,5 @@ class Program:
     variables: tuple[str, ...]
     uses_step: bool
     dynamic_scale: bool
-    rates: tuple[Rate, ...]
+    rates: tuple[Callable[[int], float], ...]
     update: fx.Graph | None

@@ -112,4 +112,6 @@ def _call_update(target: fx.Graph, graph: Graph, group: Group, variables: dict[s
     arguments: Any = (weights, [grads[name] for name in group.names], *states, rate)
     if group.row_wise:
         function, numbers = update.row_wise, {"function": function, **numbers}
-    target.call_function(function, arguments, numbers)
+    node = target.call_function(function, arguments, numbers)
+    names = ", ".join(group.names[:3]) + (" ..." if len(group.names) > 3 else "")
+    node.meta["what"] = f"the {type(group.optimizer).__name__} update of {names}"

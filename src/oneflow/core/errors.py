@@ -9,8 +9,11 @@ from __future__ import annotations
 import contextlib
 import difflib
 import os
+import re
 import sys
+import threading
 from collections.abc import Iterable
+from concurrent import futures
 
 import torch
 
@@ -18,12 +21,30 @@ import torch
 _NOT_THE_USERS = (
     os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
+    os.path.dirname(os.path.abspath(futures.__file__)) + os.sep,
     contextlib.__file__,
+    threading.__file__,
+    "<frozen ",
 )
+UNKNOWN_LINE = "<unknown>"
+_LINE = re.compile(r"[^\n:]+:\d+: ")
 
 
 class OneFlowError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose.
+
+    Its message begins with the user's ``file:line``: the one that the raiser gives, as for an op that failed later than it
+    was written, else that of the call that failed. ``reason`` is the message without it.
+    """
+
+    is_located = True
+
+    def __init__(self, message: str) -> None:
+        given = _LINE.match(message)
+        self.reason = message[given.end() :] if given else message
+        if given is None and self.is_located and (line := user_line()) != UNKNOWN_LINE:
+            message = f"{line}: {message}"
+        super().__init__(message)
 
 
 class ArgumentError(OneFlowError, AssertionError, ValueError):
@@ -53,13 +74,17 @@ class UnsupportedError(OneFlowError, NotImplementedError):
 class RunError(OneFlowError, RuntimeError):
     """A job that failed while it ran; names job, op and the user's line."""
 
+    is_located = False
+
 
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 
 
 class DataError(OneFlowError, ValueError):
-    """A data file that is missing, broken or does not hold what was asked for."""
+    """A data file that is missing, broken or does not hold what was asked for; names file, record and byte."""
+
+    is_located = False
 
 
 def user_line() -> str:
@@ -68,7 +93,7 @@ def user_line() -> str:
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
         frame = frame.f_back  # type: ignore[assignment]
     if frame is None:
-        return "<unknown>"
+        return UNKNOWN_LINE
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 

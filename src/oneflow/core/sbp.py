@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.number import whole
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,9 +24,11 @@ PARTIAL = Sbp("P")
 AUTO = Sbp("auto")
 
 
-@lru_cache(maxsize=None)
 def split(dim: int) -> Sbp:
     """The layout in which each rank holds a slice of dimension ``dim``."""
-    if type(dim) is not int or not 0 <= dim <= 10:
-        raise ArgumentError(f"split takes a dimension from 0 to 10, got {dim!r}")
+    return _split(whole("the dimension to split", dim, 0, 10))
+
+
+@lru_cache(maxsize=None)
+def _split(dim: int) -> Sbp:
     return Sbp("S", dim)

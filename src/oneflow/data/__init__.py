@@ -15,6 +15,7 @@ from oneflow.data.dataset import Parts
 from oneflow.data.decode import BytesDecoder, Coin, Decoder, ImageDecoder, PixelDecoder, RandomCrop, RawDecoder
 from oneflow.data.index import RecordFile
 from oneflow.data.loader import Loader
+from oneflow.data.messages import FeatureValue
 from oneflow.data.mnist_files import load_mnist
 from oneflow.data.order import Draws
 from oneflow.data.random_batch import decode_random
@@ -39,6 +40,7 @@ __all__ = [
     "Coin",
     "Decoder",
     "Draws",
+    "FeatureValue",
     "ImageCodec",
     "ImageCropPreprocessor",
     "ImageDecoder",

@@ -25,6 +25,16 @@ def row_shape(what: str, shape: Any) -> tuple[int, ...]:
 
 
 def positive(what: str, **sizes: Any) -> None:
-    for name, value in sizes.items():
-        if type(value) is not int or value < 1:
-            raise ArgumentError(f"{user_line()}: {what}: {name} is an int of at least 1, got {value!r}")
+    at_least(1, what, **sizes)
+
+
+def at_least(least: int, what: str, **counts: Any) -> None:
+    for name, value in counts.items():
+        if type(value) is not int or value < least:
+            raise ArgumentError(f"{user_line()}: {what}: {name} is an int of at least {least}, got {value!r}")
+
+
+def feature_name(what: str, key: Any) -> str:
+    if not isinstance(key, str):
+        raise ArgumentError(f"{user_line()}: {what}: the name of a feature is a str, got {key!r}")
+    return key

@@ -11,7 +11,7 @@ from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
 from oneflow.core.spec import TensorSpec
-from oneflow.data.arguments import positive, row_shape, row_spec
+from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
 from oneflow.data.decode import BytesDecoder, Cropped, Decoder, Normalised, RawDecoder, Resized, Step, SteppedDecoder, mirrored, swapped
 from oneflow.data.pipeline import Reading, RecordSource
 from oneflow.data.reader_ops import open_pipeline
@@ -124,7 +124,7 @@ class BlobConf:
     """
 
     def __init__(self, name: str, shape: Sequence[int], dtype: DType, codec: Any, preprocessors: Sequence[Any] | None = None) -> None:
-        self.name = name
+        self.name = feature_name("BlobConf", name)
         self.shape = row_shape("BlobConf", shape)
         self.dtype = as_dtype(dtype)
         self.codec = codec
@@ -183,5 +183,7 @@ def _codec_decoder(blob: BlobConf, row: TensorSpec) -> Decoder:
     if isinstance(codec, ImageCodec):
         if len(row.shape) != 3 or row.shape[-1] not in (1, 3):
             raise ArgumentError(f"{user_line()}: blob {blob.name!r}: ImageCodec decodes to (height, width, 1 or 3), got {row.shape}")
+        if row.dtype in (dtypes.int8, dtypes.char):
+            raise ArgumentError(f"{user_line()}: blob {blob.name!r}: {row.dtype.name} cannot hold the levels 0 to 255 of a picture; use uint8")
         return SteppedDecoder(blob.name, row.shape, row.dtype, [one.step() for one in codec.image_preprocessors])
     raise UnsupportedError(f"{user_line()}: blob {blob.name!r}: a codec is a flow.data.RawCodec, ImageCodec or BytesListCodec, got {codec!r}")

@@ -61,6 +61,8 @@ class DecodedBatch:
         self._arrays = [tensor.numpy() for tensor in self.tensors]
 
     def write(self, row: int, record: Any, draws: Draws) -> None:
+        if not hasattr(record, "pick"):
+            raise ArgumentError(f"decoders take records, the source has {record!r:.200}; give a function of (sample, draws) instead")
         features = record.pick(self._keys)
         try:
             for decoder, array in zip(self._decoders, self._arrays):
@@ -69,6 +71,17 @@ class DecodedBatch:
             raise DataError(f"{record.where}: {error}; the record has {sorted(record.features)}") from None
         except DataError as error:
             raise DataError(f"{record.where}: {error}") from None
+
+
+def _as_array(leaf: Any) -> np.ndarray:
+    if isinstance(leaf, torch.Tensor):
+        leaf = leaf.detach()
+        if leaf.dtype is torch.bfloat16:
+            raise ArgumentError("a sample of bfloat16 cannot be stacked; make it float32 and cast the batch")
+    array = np.asarray(leaf)
+    if array.dtype.kind not in "biufc":
+        raise ArgumentError(f"a sample is made of arrays of numbers, got {leaf!r:.200}")
+    return array
 
 
 class StackedBatch:
@@ -83,8 +96,14 @@ class StackedBatch:
         self.tensors: list[torch.Tensor] = []
 
     def write(self, row: int, sample: Any, draws: Draws) -> None:
-        leaves, structure = tree_flatten(self._function(sample, draws))
-        arrays = [np.asarray(leaf) for leaf in leaves]
+        try:
+            leaves, structure = tree_flatten(self._function(sample, draws))
+        except DataError as error:
+            place = getattr(sample, "where", None)
+            if place is None or str(error).startswith(place):
+                raise
+            raise DataError(f"{place}: {error}") from None
+        arrays = [_as_array(leaf) for leaf in leaves]
         with self._lock:
             if self._structure is None:
                 self._allocate(arrays, structure)

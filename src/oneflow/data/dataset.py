@@ -47,7 +47,7 @@ class Parts:
         self._sizes.append(file.size)
         if file.damage is not None:
             self.damages.append(file.damage)
-        if file.size == 0:
+        if file.size == 0 and file.damage is None:
             empty = DataError(f"{path}: record 0 at byte 0: the file is empty; make the data set again or leave the part out")
             if not self._tolerant:
                 file.close()

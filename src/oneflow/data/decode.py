@@ -73,6 +73,8 @@ class RawDecoder:
     def __init__(self, key: str, shape: Sequence[int] = (), dtype: Any = dtypes.float32, zero_padding: bool = False) -> None:
         self.keys = (key,)
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
+        if self.row.dtype.numpy is None:
+            raise ArgumentError(f"feature {key!r} cannot be decoded to {self.row.dtype.name}; decode to float32 and cast the batch")
         self._key = key
         self._padding = zero_padding
         self._count = self.row.elements
@@ -161,6 +163,10 @@ class Coin:
     probability: float = 0.5
     salt: int = 2
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise ArgumentError(f"a probability is from 0 to 1, got {self.probability!r}")
+
     def toss(self, draws: Draws) -> bool:
         return draws.stream(self.salt)() < self.probability
 
@@ -202,6 +208,8 @@ class ImageDecoder:
         anchor: tuple[float, float] = (0.5, 0.5),
     ) -> None:
         width, height = (size, size) if isinstance(size, int) else size
+        if not (width > 0 and height > 0 and all(0 <= share <= 1 for share in anchor)):
+            raise ArgumentError(f"size is at least 1 and anchor from 0 to 1 on both sides, got size={size!r} and anchor={anchor!r}")
         channels = 1 if color == "GRAY" else 3
         self.keys = (key,)
         self.row = TensorSpec((channels, height, width) if layout == "CHW" else (height, width, channels), dtypes.float32)

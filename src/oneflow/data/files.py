@@ -11,7 +11,6 @@ import gzip
 import hashlib
 import itertools
 import os
-import shutil
 import tempfile
 import threading
 import zlib
@@ -157,7 +156,7 @@ class GzipSource:
         return os.pread(self._unpacked(), count, offset)
 
     def stream(self) -> BinaryIO:
-        return _Inflated(self._inner.stream(), self.path)  # type: ignore[return-value]
+        return _Inflated(self._inner.stream())  # type: ignore[return-value]
 
     def close(self) -> None:
         self._inner.close()
@@ -180,7 +179,8 @@ class GzipSource:
         try:
             with self.stream() as packed:
                 try:
-                    shutil.copyfileobj(packed, file, _INFLATE)
+                    while piece := packed.read1(_INFLATE):  # type: ignore[attr-defined]
+                        file.write(piece)
                 except DataError as error:
                     self.damage = error
             file.flush()
@@ -191,21 +191,32 @@ class GzipSource:
 
 
 class _Inflated(gzip.GzipFile):
-    """A gzip stream that owns the file under it and says which file is broken."""
+    """A gzip stream that owns the file under it. Errors say what is wrong; the caller says where."""
 
-    def __init__(self, packed: BinaryIO, path: str) -> None:
+    def __init__(self, packed: BinaryIO) -> None:
         super().__init__(fileobj=packed, mode="rb")
-        self._packed, self._path = packed, path
+        self._packed = packed
 
     def read(self, size: int | None = -1) -> bytes:
-        try:
+        with _inflating():
             return super().read(size)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-            raise DataError(f"{self._path}: broken gzip file: {error}") from None
+
+    def read1(self, size: int = -1) -> bytes:
+        """What comes next, up to ``size``: all that lies before damage can be had."""
+        with _inflating():
+            return super().read1(size)
 
     def close(self) -> None:
         super().close()
         self._packed.close()
+
+
+@contextmanager
+def _inflating() -> Iterator[None]:
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise DataError(f"broken gzip file: {error}") from None
 
 
 # ------------------------------------------------------------------ writing

@@ -51,8 +51,9 @@ class RecordFile:
         offsets = _load(self._source, self._format)
         if offsets is None:
             offsets, self.damage = _hop(self._source, self._format.framing)
-            if isinstance(self._source, GzipSource):
-                self.damage = self._source.damage or self.damage
+            if isinstance(self._source, GzipSource) and self._source.damage is not None:
+                end = _end_of_last(self._source, self._format.framing, offsets)
+                self.damage = DataError(f"{where(self.path, len(offsets), end)}: {self._source.damage}")
             if self.damage is None:
                 _keep(self._source, self._format, offsets)
             elif not tolerant:

@@ -89,8 +89,11 @@ class Loader:
         if threads is None:
             threads = available_cores()
         _check_counts(threads=threads, **({} if epochs is None else {"epochs": epochs}))
-        if not 0 <= rank < world:
+        _check_counts(0, rank=rank, max_errors=max_errors, shuffle_buffer_size=shuffle_buffer_size)
+        if rank >= world:
             raise ArgumentError(f"rank is from 0 to world - 1, got rank {rank} of {world}")
+        if type(seed) is not int:
+            raise ArgumentError(f"seed is an int, got {seed!r}")
         self.batch_size = batch_size
         self.errors = 0
         self.last_error: DataError | None = None
@@ -109,7 +112,7 @@ class Loader:
         self._kind: dict[str, Any] = {"order": order, "shard": f"parts {rank}/{world}" if self._by_parts else "samples"}
         if order == "oneflow":
             self._kind |= {"shuffle_buffer_size": shuffle_buffer_size, "shuffle_after_epoch": shuffle_after_epoch}
-        self._layout = Layout(decoders, torch.cuda.is_available() if pin_memory is None else pin_memory, prefetch + 1)
+        self._layout = Layout(decoders, _pinned(pin_memory), prefetch + 1)
         self._threads, self._prefetch = threads, prefetch
         self._chunk = max(1, batch_size // (4 * threads))
         self._pool: ThreadPoolExecutor | None = None
@@ -178,6 +181,8 @@ class Loader:
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on where ``state`` was taken. Files, seed and order must be those of then; ranks and threads need not."""
         mine = self.state()
+        if not isinstance(state, dict) or not all(type(state.get(key)) is int and state[key] >= 0 for key in ("epoch", "sample", "errors")):
+            raise DataError(f"{state!r:.200} is not a position of a loader, as state() gives it")
         fixed = [key for key in mine if key not in ("epoch", "sample", "errors")]
         wrong = next((key for key in fixed if state.get(key) != mine[key]), None)
         if wrong is not None:
@@ -272,6 +277,9 @@ class Loader:
                 batch.failed.append((row, attempt, error))
                 if attempt >= self._max_errors:
                     return
+            except Exception as error:
+                error.add_note(f"sample {record} of {self._source!r}")
+                raise
         raise DataError("not one sample of the source can be read")
 
     # -------------------------------------------------------------- errors and the end
@@ -284,7 +292,7 @@ class Loader:
     def _count_error(self, error: DataError) -> None:
         self.errors += 1
         self.last_error = error
-        _LOG.warning("left out: %s", error)
+        _LOG.warning("left out (%d so far, %d at most): %s", self.errors, self._max_errors, error)
         if self.errors > self._max_errors:
             raise DataError(f"{self.errors} samples could not be read, more than max_errors={self._max_errors}; the last: {error}")
 
@@ -327,10 +335,16 @@ def _opened(source: Any, tolerant: bool) -> Any:
     raise ArgumentError(f"a source is a folder, files, or a sequence of samples; got {source!r}")
 
 
-def _check_counts(**counts: Any) -> None:
+def _pinned(asked: bool | None) -> bool:
+    if asked and not torch.cuda.is_available():
+        raise ArgumentError("pin_memory=True needs a GPU and there is none; leave it None to pin memory where a GPU is")
+    return torch.cuda.is_available() if asked is None else bool(asked)
+
+
+def _check_counts(least: int = 1, **counts: Any) -> None:
     for name, value in counts.items():
-        if type(value) is not int or value < 1:
-            raise ArgumentError(f"{name} is an int of at least 1, got {value!r}")
+        if type(value) is not int or value < least:
+            raise ArgumentError(f"{name} is an int of at least {least}, got {value!r}")
 
 
 def _check_choices(order: str, shard: str, on_error: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from oneflow.core.dtype import DType
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
-from oneflow.data.arguments import positive, row_spec
+from oneflow.data.arguments import at_least, feature_name, positive, row_spec
 from oneflow.data.decode import RandomCrop, RawDecoder
 from oneflow.data.image.decode import COLORS
 from oneflow.data.order import part_names
@@ -73,6 +73,9 @@ def open_pipeline(what: str, name: str, files: tuple[Any, int, str, int], readin
     """The reader of the part files of a folder; errors name the user's line."""
     folder, parts, prefix, suffix_length = files
     positive(what, batch_size=reading.batch_size, data_part_num=parts)
+    at_least(0, what, max_errors=reading.max_errors)
+    if type(reading.seed) is not int:
+        raise ArgumentError(f"{user_line()}: {what}: seed is an int, got {reading.seed!r}")
     if reading.on_error not in ("raise", "skip"):
         raise ArgumentError(f"{user_line()}: {what}: on_error is 'raise' or 'skip', got {reading.on_error!r}")
     paths: list[str] = []
@@ -104,7 +107,7 @@ def ofrecord_raw_decoder(
     if dim1_varying_length:
         raise UnsupportedError(f"{user_line()}: dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
     row = row_spec("OFRecordRawDecoder", shape, dtype)
-    decoder = RawDecoder(blob_name, row.shape, row.dtype, bool(auto_zero_padding))
+    decoder = RawDecoder(feature_name("OFRecordRawDecoder", blob_name), row.shape, row.dtype, bool(auto_zero_padding))
     return decoded(trace, input_blob.pipeline, decoder, trace.claim(name, "OFRecordRawDecoder"))
 
 
@@ -114,7 +117,9 @@ def ofrecord_image_decoder(input_blob: Records, blob_name: str, color_space: str
     ``color_space`` is "BGR", "RGB" or "GRAY".
     """
     trace = take("OFRecordImageDecoder", input_blob, Records, _READER)
-    return Images(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordImageDecoder"), blob_name, color("OFRecordImageDecoder", color_space))
+    what = "OFRecordImageDecoder"
+    key = feature_name(what, blob_name)
+    return Images(input_blob.pipeline, trace.graph, trace.claim(name, what), key, color(what, color_space))
 
 
 def ofrecord_image_decoder_random_crop(
@@ -137,13 +142,14 @@ def ofrecord_image_decoder_random_crop(
     trace = take(what, input_blob, Records, _READER)
     full = trace.claim(name, what)
     crop = random_crop(trace, what, full, num_attempts, seed, random_area, random_aspect_ratio)
-    return Images(input_blob.pipeline, trace.graph, full, blob_name, color(what, color_space), crop)
+    return Images(input_blob.pipeline, trace.graph, full, feature_name(what, blob_name), color(what, color_space), crop)
 
 
 def ofrecord_bytes_decoder(input_blob: Records, blob_name: str, name: str | None = None) -> Buffers:
     """The bytes in feature ``blob_name`` of each record, undecoded: for ``flow.image.decode``."""
     trace = take("OFRecordBytesDecoder", input_blob, Records, _READER)
-    return Buffers(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordBytesDecoder"), blob_name)
+    key = feature_name("OFRecordBytesDecoder", blob_name)
+    return Buffers(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordBytesDecoder"), key)
 
 
 def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | None, area: Sequence[float], ratio: Sequence[float]) -> RandomCrop:
@@ -152,7 +158,7 @@ def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | N
     for label, values, most in (("random_area", area, 1.0), ("random_aspect_ratio", ratio, float("inf"))):
         if len(values) != 2 or not 0 < values[0] <= values[1] <= most:
             raise ArgumentError(f"{user_line()}: {what}: {label} is two numbers, 0 < low <= high <= {most}; got {values!r}")
-    salt = stable_seed(getattr(trace.settings, "random_seed", 0), name) if seed is None else int(seed)
+    salt = stable_seed(trace.settings.random_seed, name) if seed is None else int(seed)
     return RandomCrop((area[0], area[1]), (ratio[0], ratio[1]), attempts, salt)
 
 

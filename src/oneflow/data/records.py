@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gzip
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, BinaryIO, Self
 
@@ -93,8 +93,11 @@ def read_records(path: Address, offset: int = 0, number: int = 0, format: str | 
 def _in_turn(file: BinaryIO, path: str, format: Format, offset: int, number: int, size: int | None) -> Iterator[Record]:
     framing = format.framing
     head_size, tail_size = framing.head, framing.tail
-    while head := file.read(head_size):
+    while True:
         try:
+            head = file.read(head_size)
+            if not head:
+                return
             length = body_length(framing, head, None if size is None else size - offset - head_size)
             body = file.read(length)
             tail = file.read(tail_size)
@@ -163,7 +166,13 @@ class RecordWriter:
     def _body(self, message: Any) -> bytes:
         if hasattr(message, "SerializeToString"):
             return message.SerializeToString()
-        return self._format.encode(message) if isinstance(message, dict) else bytes(message)
+        if isinstance(message, Mapping) and all(isinstance(value, FeatureValue) for value in message.values()):
+            return self._format.encode(message)
+        if isinstance(message, (bytes, bytearray, memoryview)):
+            return bytes(message)
+        raise ArgumentError(
+            f"{self.path}: a record is bytes, a mapping of names to oneflow.data.FeatureValue, or a message of record_pb2; got {message!r:.200}"
+        )
 
     def __exit__(self, *error: Any) -> None:
         assert self._open is not None

@@ -14,7 +14,7 @@ from oneflow.array import cast
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
-from oneflow.data.arguments import positive
+from oneflow.data.arguments import at_least, positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
 from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
@@ -82,12 +82,14 @@ def resize(
         raise UnsupportedError(f"{user_line()}: flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
     full = trace.claim(name, "ImageResize")
     if color_space is not None or interp_type is not None or resize_shorter or resize_x or resize_y:
-        return _old_resize(trace, full, images, color_space, interp_type or "Linear", resize_shorter, resize_x, resize_y)
+        size = (resize_x, resize_y) if resize_x or resize_y else None if resize_shorter else target_size
+        return _old_resize(trace, full, images, color_space, interp_type or "Linear", resize_shorter, size)
     _check_channels("flow.image.Resize", images, channels)
     method = _method(interpolation_type)
     if keep_aspect_ratio:
         positive("flow.image.Resize", target_size=target_size)
         assert isinstance(target_size, int)
+        _check_sides(resize_side, min_size, max_size)
         new = functools.partial(keep_aspect_size, target=target_size, side=resize_side, min_size=min_size, max_size=max_size)
         sized = images.renamed(full, size=new, method=method)
         return sized, _sizes(trace, sized, scale=True), _sizes(trace, sized, scale=False)
@@ -97,17 +99,23 @@ def resize(
 
 
 def _old_resize(
-    trace: Trace, name: str, images: Images, color_space: str | None, interpolation: str, shorter: int, x: int, y: int
+    trace: Trace, name: str, images: Images, color_space: str | None, interpolation: str, shorter: int, size: Any
 ) -> Blob | Images:
     if color_space is not None:
         _check_channels("flow.image.Resize", images, 1 if color("flow.image.Resize", color_space) == "GRAY" else 3)
     method = _method(interpolation)
     if shorter:
-        if x or y:
+        if size is not None:
             raise ArgumentError(f"{user_line()}: flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
         positive("flow.image.Resize", resize_shorter=shorter)
         return images.renamed(name, size=functools.partial(shorter_side_size, shorter=shorter), method=method)
-    return _pixels(trace, images.renamed(name, size=_fixed((x, y)), method=method))
+    return _pixels(trace, images.renamed(name, size=_fixed(size), method=method))
+
+
+def _check_sides(side: str, min_size: int | None, max_size: int | None) -> None:
+    if side not in ("shorter", "longer"):
+        raise ArgumentError(f"{user_line()}: flow.image.Resize: resize_side is 'shorter' or 'longer', got {side!r}")
+    at_least(0, "flow.image.Resize", min_size=min_size or 0, max_size=max_size or 0)  # 0 and None are no limit
 
 
 def _fixed(size: Any) -> Size:
@@ -162,10 +170,15 @@ def crop_mirror_normalize(
     trace = require_trace("flow.image.CropMirrorNormalize")
     layout, channels = _layout(output_layout), 1 if color("flow.image.CropMirrorNormalize", color_space) == "GRAY" else 3
     _check_numbers(mean, std, channels)
+    _check_crop(crop_h, crop_w, crop_pos_y, crop_pos_x)
     images = _pictures(trace, input_blob)
     full = trace.claim(name, "CropMirrorNormalize")
     if images is None:
         assert isinstance(input_blob, Blob)
+        if len(input_blob.shape) != 4:
+            raise ArgumentError(
+                f"{user_line()}: flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
+            )
         size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
         blob = emit(
             rows.crop_normalize, input_blob, size=size, position=(float(crop_pos_y), float(crop_pos_x)),
@@ -201,6 +214,10 @@ def _unchanged(width: int, height: int) -> Size:
 
 def _crop_size(images: Images, height: int, width: int) -> Size:
     if isinstance(images.size, tuple):
+        if width > images.size[0] or height > images.size[1]:
+            raise ArgumentError(
+                f"{user_line()}: flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of {images.size[0]} x {images.size[1]}"
+            )
         return width or images.size[0], height or images.size[1]
     positive("flow.image.CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)
     return width, height
@@ -214,10 +231,16 @@ def _layout(output_layout: str) -> str:
 
 def _check_numbers(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
     for what, values in (("mean", mean), ("std", std)):
-        if len(values) not in (1, channels):
-            raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: {what} has 1 or {channels} numbers, got {values!r}")
+        if not isinstance(values, (list, tuple)) or len(values) not in (1, channels) or not all(isinstance(v, (int, float)) for v in values):
+            raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: {what} is a list of 1 or {channels} numbers, got {values!r}")
     if not all(value > 0 for value in std):
         raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: std is above 0, got {std!r}")
+
+
+def _check_crop(height: int, width: int, pos_y: float, pos_x: float) -> None:
+    at_least(0, "flow.image.CropMirrorNormalize", crop_h=height, crop_w=width)
+    if not (0 <= pos_y <= 1 and 0 <= pos_x <= 1):
+        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: crop_pos_y and crop_pos_x are from 0 to 1, got {pos_y!r} and {pos_x!r}")
 
 
 def _check_channels(what: str, images: Images, channels: int) -> None:

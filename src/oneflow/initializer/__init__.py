@@ -18,6 +18,7 @@ from torch import Tensor
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
+from oneflow.core.number import number, real, wholes
 from oneflow.core.spec import TensorSpec
 
 __all__ = [
@@ -210,18 +211,6 @@ def _whole(value: float, dtype: DType) -> int:
     return int(value)
 
 
-def _number(what: str, value: Any) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise ArgumentError(f"{what} is a Python number, got {value!r}")
-    return value
-
-
-def _stddev(value: Any) -> float:
-    if _number("stddev", value) < 0:
-        raise ArgumentError(f"stddev is 0 or more, got {value}")
-    return float(value)
-
-
 def _one_of(what: str, value: Any, known: Sequence[str]) -> str:
     if value not in known:
         raise ArgumentError(f"{what} is one of {list(known)}, got {value!r}.{nearest(str(value), known)}")
@@ -231,7 +220,7 @@ def _one_of(what: str, value: Any, known: Sequence[str]) -> str:
 def constant_initializer(value: float = 0, dtype: Any = dtypes.float32) -> Constant:
     """``value`` everywhere; with an integer dtype a whole number."""
     dtype = as_dtype(dtype)
-    value = _number("value", value)
+    value = real("value", value)
     return Constant(float(value) if dtype.is_floating_point else _whole(value, dtype))
 
 
@@ -253,23 +242,24 @@ def random_uniform_initializer(
     The defaults give 0 to 1: all positive.
     """
     dtype = as_dtype(dtype)
-    if _number("minval", minval) > _number("maxval", maxval):
+    low, high = real("minval", minval), real("maxval", maxval)
+    if low > high:
         raise ArgumentError(f"minval {minval} is greater than maxval {maxval}")
     if dtype.is_floating_point:
-        return RandomUniform(float(minval), float(maxval))
-    return RandomUniformInt(_whole(minval, dtype), _whole(maxval, dtype))
+        return RandomUniform(float(low), float(high))
+    return RandomUniformInt(_whole(low, dtype), _whole(high, dtype))
 
 
 def random_normal_initializer(mean: float = 0.0, stddev: float = 1.0, seed: None = None, dtype: None = None) -> RandomNormal:
     """Normal. A seed belongs to the variable: ``get_variable(..., random_seed=...)``; so does the dtype."""
     if seed is not None or dtype is not None:
         raise UnsupportedError("random_normal_initializer takes neither seed nor dtype; give them to get_variable (random_seed=, dtype=)")
-    return RandomNormal(float(_number("mean", mean)), _stddev(stddev))
+    return RandomNormal(number("mean", mean), number("stddev", stddev, 0))
 
 
 def truncated_normal_initializer(mean: float = 0.0, stddev: float = 1.0) -> TruncatedNormal:
     """Normal without the values further than two ``stddev`` from ``mean``."""
-    return TruncatedNormal(float(_number("mean", mean)), _stddev(stddev))
+    return TruncatedNormal(number("mean", mean), number("stddev", stddev, 0))
 
 
 def truncated_normal(stddev: float = 1.0) -> TruncatedNormal:
@@ -281,11 +271,10 @@ def variance_scaling_initializer(
     scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", data_format: str = ""
 ) -> VarianceScaling:
     """Mean 0, variance ``scale / fan``. ``mode`` is fan_in, fan_out or fan_avg; ``data_format`` is that of a convolution's weight."""
-    if not _number("scale", scale) > 0:
-        raise ArgumentError(f"scale is greater than 0, got {scale}")
+    factor = number("scale", scale, above=0)
     if data_format:
         _channels_first(data_format)
-    return VarianceScaling(float(scale), _one_of("mode", mode, MODES), _one_of("distribution", distribution, DISTRIBUTIONS), data_format)
+    return VarianceScaling(factor, _one_of("mode", mode, MODES), _one_of("distribution", distribution, DISTRIBUTIONS), data_format)
 
 
 def glorot_uniform_initializer(data_format: str = "") -> VarianceScaling:
@@ -311,10 +300,11 @@ def kaiming_initializer(
     data_format: str = "NCHW",
 ) -> RandomNormal | RandomUniform:
     """Mean 0, standard deviation gain / sqrt(fan) of a weight of ``shape``; the gain is that of the activation that follows."""
-    if not isinstance(shape, (list, tuple)):
+    dims = wholes(shape)
+    if dims is None:
         raise ArgumentError(f"kaiming_initializer takes the weight's shape as a tuple, got {shape!r}")
     _one_of("distribution", distribution, ("random_normal", "random_uniform"))
-    stddev = _gain(nonlinearity, negative_slope) / math.sqrt(fan(shape, _one_of("mode", mode, MODES), data_format))
+    stddev = _gain(nonlinearity, number("negative_slope", negative_slope)) / math.sqrt(fan(dims, _one_of("mode", mode, MODES), data_format))
     return _centered(distribution, stddev)  # type: ignore[return-value]
 
 

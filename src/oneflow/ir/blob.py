@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import numpy as np
 from torch import fx
-from torch.utils._pytree import tree_map
 
 from oneflow.core.dtype import DType
 from oneflow.core.errors import DTypeError, JobError, user_line
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
+from oneflow.core.tree import tree_map
 from oneflow.ir.trace import record, require_trace
 from oneflow.ops import elementwise
 from oneflow.ops.row import Op
@@ -210,6 +211,8 @@ def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str
 
 
 def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
     if not isinstance(value, Blob):
         return value
     if value.node.graph is not graph:

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_leaves, tree_map
 
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec
+from oneflow.core.tree import tree_leaves, tree_map
 
 
 class Source(Protocol):

@@ -40,6 +40,6 @@ def _run(node: fx.Node, env: Mapping[fx.Node, Any], device: torch.device | str, 
     try:
         return node.target(*args, **attributes, **extra)  # type: ignore[operator]
     except OneFlowError as error:
-        raise type(error)(f"{node.meta['line']}: {node.target} ({node.meta['name']!r}): {error}") from None
+        raise type(error)(f"{node.meta['line']}: {node.target} ({node.meta['name']!r}): {error.reason}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         raise ArgumentError(f"{node.meta['line']}: {node.target} ({node.meta['name']!r}): {error}") from error

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import fx
-from torch.utils._pytree import tree_map
 
+from oneflow.core import dtype as dtypes
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, OutsideJobError, user_line
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec, spec_of
-from oneflow.core import dtype as dtypes
+from oneflow.core.tree import tree_map
 from oneflow.ir.graph import Graph, Source, VariableDecl, Watch
 from oneflow.ops.row import Op
 
@@ -64,14 +64,16 @@ class Trace:
 
     def placeholder(self, name: str, spec: TensorSpec) -> fx.Node:
         """A new graph input, placed before the first op."""
-        first_op = next((n for n in self.graph.body.nodes if n.op != "placeholder"), self.graph.body._root)
-        with self.graph.body.inserting_before(first_op):
-            node = self.graph.body.placeholder(f"in_{len(self.graph.body.nodes)}")
+        body = self.graph.body
+        first_op = next((n for n in body.nodes if n.op != "placeholder"), None)
+        with body.inserting_before(first_op) if first_op is not None else nullcontext():
+            node = body.placeholder(f"in_{len(body.nodes)}")
         self._describe(node, name, spec)
         return node
 
     def _describe(self, node: fx.Node, name: str, spec: Any, sbp: Sbp | None = None) -> None:
         node.meta = {"name": name, "spec": spec, "line": user_line(), "placement": self.placements[-1], "sbp": sbp}
+        node.meta["dynamic"] = any(n.meta["dynamic"] for n in node.all_input_nodes)
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
         node = self.placeholder(name, spec)
@@ -194,7 +196,7 @@ def _infer(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str)
             meta_args, meta_attributes = tree_map(_meta, (args, attributes))
             out = op.compute(*meta_args, **meta_attributes, **extra)
     except OneFlowError as error:
-        raise type(error)(f"{user_line()}: {op.name} ({name!r}): {error}{_inputs(args)}") from None
+        raise type(error)(f"{user_line()}: {op.name} ({name!r}): {error.reason}{_inputs(args)}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         reason = str(error).split("\n", 1)[0]
         raise ArgumentError(f"{user_line()}: {op.name} ({name!r}): {reason}{_inputs(args)}") from None

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, JobError, NameError_, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, UnsupportedError, user_line
+from oneflow.core.number import flag, seed, wholes
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import VariableDecl
 from oneflow.ir.trace import Trace, require_trace
+from oneflow.regularizers import Regularizer
 
 
 def get_variable(
@@ -44,11 +46,11 @@ def get_variable(
         name=full,
         spec=TensorSpec(_shape(full, shape), as_dtype(dtype) if dtype is not None else trace.settings.default_data_type),
         initializer=_initializer(trace, full, initializer, have),
-        regularizer=regularizer,
-        trainable=True if trainable is None else bool(trainable),
+        regularizer=_regularizer(full, regularizer),
+        trainable=True if trainable is None else flag("trainable", trainable),
         model_name=model_name or "weight",
-        seed=random_seed,
-        distribute=distribute,
+        seed=None if random_seed is None else seed(random_seed),
+        distribute=_distribute(full, distribute),
         line=user_line(),
     )
     if decl.spec.dtype.numpy is None:
@@ -67,9 +69,22 @@ def _name(name: Any) -> str:
 
 
 def _shape(name: str, shape: Sequence[int] | None) -> tuple[int, ...]:
-    if not isinstance(shape, (list, tuple)) or not all(isinstance(n, int) and n > 0 for n in shape):
-        raise ArgumentError(f"{user_line()}: variable {name!r} needs a shape, a list or tuple of ints > 0; got {shape!r}")
-    return tuple(shape)
+    found = wholes(shape)
+    if found is None or not all(n > 0 for n in found):
+        raise ArgumentError(f"variable {name!r} needs a shape, a list or tuple of ints > 0; got {shape!r}")
+    return found
+
+
+def _regularizer(name: str, regularizer: Any) -> Regularizer | None:
+    if regularizer is not None and not isinstance(regularizer, Regularizer):
+        raise ArgumentError(f"{regularizer!r} is not a regularizer (variable {name!r}); use one of flow.regularizers, such as l2(0.01)")
+    return regularizer
+
+
+def _distribute(name: str, distribute: Any) -> Sbp | None:
+    if distribute is not None and not isinstance(distribute, Sbp):
+        raise DTypeError(f"distribute is flow.distribute.split/broadcast/auto, got {distribute!r} (variable {name!r})")
+    return distribute
 
 
 def _initializer(trace: Trace, name: str, initializer: Any, have: VariableDecl | None) -> Any:

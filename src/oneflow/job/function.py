@@ -9,7 +9,8 @@ from typing import Any
 
 from oneflow.core.errors import ArgumentError, JobError, user_line
 from oneflow.ir.trace import current, require_trace
-from oneflow.job.session import Job, Session
+from oneflow.job.job import Job
+from oneflow.job.session import Session
 from oneflow.job.settings import FunctionConfig, Settings
 
 
@@ -45,10 +46,19 @@ def global_function(type: Any = None, function_config: FunctionConfig | None = N
     Written bare, with a config, or with ``type="train" | "predict"`` and ``function_config=``. Without a type, a job is a
     train job if its config (or its body, through ``flow.config.train``) sets any ``train.*``.
     """
+    return _decorator(type, function_config, is_early=False)
+
+
+def function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
+    """``global_function`` under its name until June 2020. In such a job a cross entropy at its largest value gives no gradient."""
+    return _decorator(type, function_config, is_early=True)
+
+
+def _decorator(type: Any, config: Any, is_early: bool) -> Any:
     if callable(type) and not isinstance(type, FunctionConfig):
-        return _decorate(type, None, None)
-    kind, config = _read_arguments(type, function_config)
-    return lambda function: _decorate(function, kind, config)
+        return _decorate(type, None, None, is_early)
+    kind, config = _read_arguments(type, config)
+    return lambda function: _decorate(function, kind, config, is_early)
 
 
 def _read_arguments(type: Any, config: Any) -> tuple[str | None, FunctionConfig | None]:
@@ -63,11 +73,13 @@ def _read_arguments(type: Any, config: Any) -> tuple[str | None, FunctionConfig 
     return type, config
 
 
-def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionConfig | None) -> Callable[..., Any]:
+def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool) -> Callable[..., Any]:
     if not callable(function) or not hasattr(function, "__code__"):
         raise ArgumentError(f"{user_line()}: a job is a Python function, got {function!r}")
+    if current() is not None:
+        return function  # a job defined in the body of another is part of it
     session = default_session()
-    job = Job(session, function, kind, config)
+    job = Job(session, function, kind, config, is_early)
     session.register(job)
 
     @functools.wraps(function)
@@ -110,11 +122,3 @@ def current_global_function_desc() -> FunctionDesc:
     """A description of the job whose body is running."""
     trace = require_trace("flow.current_global_function_desc")
     return FunctionDesc(trace.graph.job, trace.settings)
-
-
-def job_of(function: Any) -> Job:
-    """The job behind a decorated function."""
-    job = getattr(function, "job", None)
-    if not isinstance(job, Job):
-        raise ArgumentError(f"{user_line()}: {function!r} is not a job function; decorate it with @flow.global_function")
-    return job

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, get_args, get_origin
 
 import numpy as np
-from torch.utils._pytree import tree_map
 
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
 from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
@@ -39,6 +38,9 @@ class ResultArray(np.ndarray):
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else super().__format__(spec)
 
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
         """What numpy computes from a result is an ordinary array or scalar."""
@@ -124,7 +126,7 @@ def deliver(job: str, results: Any, annotation: Any, has_annotation: bool) -> An
 def _shaped(results: Any, annotation: Any) -> Any:
     """Results as the plain arrays and lists that an annotation asks for."""
     if annotation is Numpy:
-        return results.numpy()
+        return results
     if annotation is ListNumpy:
         return results.numpy_list()
     if annotation is ListListNumpy:
@@ -134,4 +136,4 @@ def _shaped(results: Any, annotation: Any) -> Any:
         return tuple(_shaped(r, a) for r, a in zip(results, args))
     if isinstance(results, dict) and args:
         return {key: _shaped(value, args[1]) for key, value in results.items()}
-    return tree_map(lambda r: r.numpy(), results)
+    return results

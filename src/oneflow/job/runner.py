@@ -12,7 +12,7 @@ from oneflow.core.errors import ArgumentError, user_line
 from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results
 
 if TYPE_CHECKING:
-    from oneflow.job.session import Job
+    from oneflow.job.job import Job
 
 
 class Runner:
@@ -37,13 +37,13 @@ class Runner:
         target = Target(store, [e.to(self._device) for e in examples], self._device, job.settings.mixed_precision)
         program = compile_job(graph, target)
         variables = [store[name] for name in program.variables]
-        counter = Counter(store[job.counter_name] if job.counter_name else torch.zeros(1, dtype=torch.int64))
+        counter = Counter(store[job.counter_name] if graph.is_train else job.calls)
         if program.update is None:
             self.executor = Executor(program, variables, self._device, counter)
         else:
             scale = graph.training.loss_scale
-            prefix = f"System-Train-DynamicLossScale-{job.name}"
-            state = (store[f"{prefix}-LossScale"], store[f"{prefix}-GoodStepCounter"]) if scale.is_dynamic else None
+            name, counter_name = job.loss_scale_names
+            state = (store[name], store[counter_name]) if scale.is_dynamic else None
             self.executor = AccumulatingExecutor(program, variables, self._device, counter, scale, state)
 
     def step(self, inputs: list[torch.Tensor]) -> Results:

@@ -9,9 +9,9 @@ from typing import Any, get_args, get_origin
 import numpy as np
 import torch
 
+from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError, user_line
-from oneflow.core import dtype as dtypes
 from oneflow.core.spec import TensorSpec
 
 
@@ -21,8 +21,9 @@ class TensorDef:
     kind = "array"
 
     def __init__(self, shape: tuple[int, ...], dtype: DType = dtypes.float32, batch_axis: int | None = 0, name: str | None = None) -> None:
-        if not isinstance(shape, tuple) or not all(isinstance(n, int) and n > 0 for n in shape):
-            raise ArgumentError(f"{user_line()}: an input's shape is a tuple of ints > 0, got {shape!r}")
+        if not isinstance(shape, tuple) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in shape):
+            raise ArgumentError(f"an input's shape is a tuple of ints > 0, got {shape!r}")
+        shape = tuple(map(int, shape))
         self.spec = TensorSpec(shape, as_dtype(dtype))
         self.batch_axis = _axis(batch_axis, len(shape))
         self.name = name
@@ -78,6 +79,17 @@ def input_blob_def(
     return made
 
 
+def annotations_of(function: Callable[..., Any], line: str) -> dict[str, Any]:
+    """A function's annotations as values, also where they are written as strings."""
+    try:
+        return inspect.get_annotations(function, eval_str=True)
+    except NameError as error:
+        raise JobError(
+            f"{line}: the annotations of job {function.__name__!r} cannot be read: {error}. With 'from __future__ import annotations' "
+            "they may use global names only; make the name global, or remove the import"
+        ) from None
+
+
 class Signature:
     """The declared inputs of a job function, as a tree of definitions, one entry a parameter."""
 
@@ -87,7 +99,7 @@ class Signature:
         annotated = [p for p in parameters if p.annotation is not inspect.Parameter.empty]
         if annotated and len(annotated) != len(parameters):
             raise UnsupportedError(f"{line}: job {self.job!r}: either every parameter has an annotation or none has")
-        hints = inspect.get_annotations(function, eval_str=True) if annotated else {}
+        hints = annotations_of(function, line) if annotated else {}
         self.names = [p.name for p in parameters]
         self.defs = [self._def(p, hints, line) for p in parameters]
         self.flat = _leaves(self.defs)
@@ -198,7 +210,7 @@ def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int) 
             f"{user_line()}: input {name!r} of job {job!r} has dtype {spec.dtype.name}, got {value.dtype}; "
             f"nothing is cast silently, write .astype(np.{spec.dtype.name})"
         )
-    expected = spec.shape if scale == 1 else _scaled(definition, scale, name, job)
+    expected = spec.shape if scale == 1 else _scaled(definition, scale)
     if value.shape != expected and not (definition.dynamic and _fits(value.shape, expected)):
         more = " or less of it" if definition.dynamic else ""
         raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} has shape {expected}{more}, got {value.shape}")
@@ -206,7 +218,7 @@ def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int) 
     return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
 
 
-def _scaled(definition: TensorDef, scale: int, name: str, job: str) -> tuple[int, ...]:
+def _scaled(definition: TensorDef, scale: int) -> tuple[int, ...]:
     """The shape that one call gives when it is cut into ``scale`` micro-batches."""
     axis = definition.batch_axis
     if axis is None:

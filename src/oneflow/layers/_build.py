@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oneflow.core.dtype import DType
+from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import Sbp
 from oneflow.initializer import zeros_initializer
 from oneflow.ir.blob import Blob
@@ -56,6 +57,8 @@ def activate(out: Blob, activation: Activation | None, name: str) -> Blob:
     """``activation`` of a layer's result, given a name of its own if it takes one."""
     if activation is None:
         return out
+    if not callable(activation):
+        raise ArgumentError(f"activation is a function of a blob, such as flow.nn.relu; got {activation!r}")
     return activation(out, name=f"{name}_activation") if _takes_name(activation) else activation(out)
 
 

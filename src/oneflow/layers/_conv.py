@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
+from oneflow.core.number import as_whole, flag, whole
 from oneflow.ir.blob import Blob
 from oneflow.layers import _build as build
 from oneflow.layers._build import Activation
@@ -39,7 +40,7 @@ def conv1d(
     """``conv2d`` with one spatial dimension."""
     window = _Window(1, kernel_size, strides, padding, data_format, dilation_rate, groups)
     kernel = _Initial(kernel_initializer, kernel_regularizer, weight_name)
-    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if use_bias else None
+    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if flag("use_bias", use_bias) else None
     return _layer("Conv1d", nn.conv1d, inputs, filters, window, kernel, bias, trainable, activation, name)
 
 
@@ -71,7 +72,7 @@ def conv2d(
     """
     window = _Window(2, kernel_size, strides, padding, data_format, dilation_rate, groups)
     kernel = _Initial(kernel_initializer, kernel_regularizer, weight_name)
-    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if use_bias else None
+    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if flag("use_bias", use_bias) else None
     return _layer("Conv2d", nn.conv2d, inputs, filters, window, kernel, bias, trainable, activation, name)
 
 
@@ -98,7 +99,7 @@ def conv3d(
     """``conv2d`` with three spatial dimensions."""
     window = _Window(3, kernel_size, strides, padding, data_format, dilation_rate, groups)
     kernel = _Initial(kernel_initializer, kernel_regularizer, weight_name)
-    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if use_bias else None
+    bias = _Initial(bias_initializer, bias_regularizer, bias_name) if flag("use_bias", use_bias) else None
     return _layer("Conv3d", nn.conv3d, inputs, filters, window, kernel, bias, trainable, activation, name)
 
 
@@ -137,21 +138,20 @@ def _layer(
     name: str | None,
 ) -> Blob:
     name = build.layer_name(kind, name)
-    x, shape = arguments.blob("inputs", inputs, window.dims + 2), _kernel_shape(inputs, filters, window)
+    x = arguments.blob("inputs", inputs, window.dims + 2)
+    shape = _kernel_shape(x, whole("filters", filters, above=0), window)
     weight = build.weight(kernel.name or f"{name}-weight", shape, x.dtype, kernel.initializer, kernel.regularizer, trainable)
     offset = None
     if bias is not None:
-        offset = build.bias(bias.name or f"{name}-bias", filters, x.dtype, bias.initializer, bias.regularizer, trainable)
+        offset = build.bias(bias.name or f"{name}-bias", shape[0], x.dtype, bias.initializer, bias.regularizer, trainable)
     out = convolve(x, weight, window.strides, window.padding, window.data_format, window.dilations, window.groups, bias=offset, name=name)
     return build.activate(out, activation, name)
 
 
-def _kernel_shape(inputs: Blob, filters: Any, window: _Window) -> tuple[int, ...]:
+def _kernel_shape(inputs: Blob, filters: int, window: _Window) -> tuple[int, ...]:
     last = arguments.channels_last(window.data_format, window.dims)
-    channels, groups = arguments.channels(inputs, last), window.groups
+    channels, groups = arguments.channels(inputs, last), as_whole(window.groups)
     extents = arguments.per_dim("kernel_size", window.kernel_size, window.dims)
-    if type(filters) is not int or filters < 1:
-        raise ArgumentError(f"{user_line()}: filters is an int > 0, got {filters!r}")
-    if type(groups) is not int or groups < 1 or channels % groups or filters % groups:
-        raise ArgumentError(f"{user_line()}: groups divides the {channels} channels of the input and the {filters} filters, got {groups!r}")
+    if groups is None or groups < 1 or channels % groups or filters % groups:
+        raise ArgumentError(f"groups divides the {channels} channels of the input and the {filters} filters, got {window.groups!r}")
     return (filters, *extents, channels // groups) if last else (filters, channels // groups, *extents)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.number import flag, whole
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.ir.blob import Blob, emit
 from oneflow.layers import _build as build
@@ -41,18 +42,12 @@ def dense(
     if rank < 2:
         raise ArgumentError(f"{user_line()}: dense takes inputs of rank 2 or more, got {inputs!r}")
     _check_distribute(model_distribute, rank)
-    shape = (_units(units), inputs.shape[-1])
-    weight = build.weight(f"{name}-weight", shape, inputs.dtype, kernel_initializer, kernel_regularizer, trainable, model_distribute)
+    width = whole("units", units, above=0)
+    weight = build.weight(f"{name}-weight", (width, inputs.shape[-1]), inputs.dtype, kernel_initializer, kernel_regularizer, trainable, model_distribute)
     terms = [weight]
-    if use_bias:
-        terms.append(build.bias(f"{name}-bias", units, inputs.dtype, bias_initializer, bias_regularizer, trainable, model_distribute))
+    if flag("use_bias", use_bias):
+        terms.append(build.bias(f"{name}-bias", width, inputs.dtype, bias_initializer, bias_regularizer, trainable, model_distribute))
     return build.activate(emit(rows.dense, inputs, *terms, name=name), activation, name)
-
-
-def _units(units: Any) -> int:
-    if type(units) is not int or units < 1:
-        raise ArgumentError(f"{user_line()}: units is an int > 0, got {units!r}")
-    return units
 
 
 def _check_distribute(distribute: Sbp | None, rank: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.number import flag, number
 from oneflow.initializer import ones_initializer, zeros_initializer
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
@@ -46,17 +46,16 @@ def batch_normalization(
     name = build.layer_name("BatchNorm", name)
     rank = len(arguments.blob("inputs", inputs).shape)
     dim = arguments.axis_in("axis", axis, rank)
-    if not 0 <= momentum <= 1:
-        raise ArgumentError(f"{user_line()}: momentum lies between 0 and 1, got {momentum!r}")
+    rate, tiny = number("momentum", momentum, 0, 1), number("epsilon", epsilon, 0)
     make = _Parameters(name, (inputs.shape[dim],), _parameter_dtype(inputs))
-    gamma = make.trained("gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if scale else None
-    beta = make.trained("beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if center else None
+    gamma = make.trained("gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if flag("scale", scale) else None
+    beta = make.trained("beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if flag("center", center) else None
     mean = make.moving("moving_mean", moving_mean_initializer or zeros_initializer())
     variance = make.moving("moving_variance", moving_variance_initializer or ones_initializer())
     operands = (inputs, mean, variance, gamma, beta)
-    if training and trainable and require_trace("flow.layers.batch_normalization").is_train:
-        return emit(rows.batch_norm_train, *operands, name=name, axis=dim, momentum=float(momentum), epsilon=float(epsilon))
-    return emit(rows.batch_norm_infer, *operands, name=name, axis=dim, epsilon=float(epsilon))
+    if flag("training", training) and flag("trainable", trainable) and require_trace("flow.layers.batch_normalization").is_train:
+        return emit(rows.batch_norm_train, *operands, name=name, axis=dim, momentum=rate, epsilon=tiny)
+    return emit(rows.batch_norm_infer, *operands, name=name, axis=dim, epsilon=tiny)
 
 
 def batch_normalization_add_relu(
@@ -158,8 +157,8 @@ def layer_norm(
     rank = len(arguments.blob("inputs", inputs).shape)
     shape = inputs.shape[arguments.axis_in("begin_params_axis", begin_params_axis, rank) :]
     make = _Parameters(name, shape, inputs.dtype)
-    gamma = make.trained("gamma", ones_initializer(), None, trainable) if scale else None
-    beta = make.trained("beta", zeros_initializer(), None, trainable) if center else None
+    gamma = make.trained("gamma", ones_initializer(), None, trainable) if flag("scale", scale) else None
+    beta = make.trained("beta", zeros_initializer(), None, trainable) if flag("center", center) else None
     return normalise_layer(inputs, gamma, beta, begin_norm_axis, begin_params_axis, epsilon, name)
 
 

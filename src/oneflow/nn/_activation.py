@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oneflow.core.number import number
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import activation as rows
 
@@ -13,12 +14,12 @@ def relu6(x: Blob, name: str | None = None) -> Blob:
 
 def leaky_relu(x: Blob, alpha: float = 0.2, name: str | None = None) -> Blob:
     """x where it is positive, ``alpha`` · x elsewhere."""
-    return emit(rows.leaky_relu, x, name=name, alpha=float(alpha))
+    return emit(rows.leaky_relu, x, name=name, alpha=number("alpha", alpha))
 
 
 def elu(x: Blob, alpha: float = 1.0, name: str | None = None) -> Blob:
     """x where it is positive, ``alpha`` · (exp(x) - 1) elsewhere."""
-    return emit(rows.elu, x, name=name, alpha=float(alpha))
+    return emit(rows.elu, x, name=name, alpha=number("alpha", alpha))
 
 
 def hardswish(x: Blob, name: str | None = None) -> Blob:
@@ -33,7 +34,7 @@ def hardsigmoid(x: Blob, name: str | None = None) -> Blob:
 
 def hardtanh(x: Blob, min_val: float = -1.0, max_val: float = 1.0, name: str | None = None) -> Blob:
     """x held between ``min_val`` and ``max_val``."""
-    return emit(rows.hardtanh, x, name=name, low=float(min_val), high=float(max_val))
+    return emit(rows.hardtanh, x, name=name, low=number("min_val", min_val), high=number("max_val", max_val))
 
 
 def mish(x: Blob, name: str | None = None) -> Blob:
@@ -43,7 +44,7 @@ def mish(x: Blob, name: str | None = None) -> Blob:
 
 def swish(x: Blob, beta: float = 1.0, name: str | None = None) -> Blob:
     """x · sigmoid(``beta`` · x)."""
-    return emit(rows.swish, x, name=name, beta=float(beta))
+    return emit(rows.swish, x, name=name, beta=number("beta", beta))
 
 
 def softmax(logits: Blob, axis: int | None = None, name: str | None = None) -> Blob:

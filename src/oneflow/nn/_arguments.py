@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.number import as_whole, wholes
 from oneflow.ir.blob import Blob
 
 Size = int | list[int] | tuple[int, ...]
@@ -41,14 +42,15 @@ def blob(what: str, value: Any, rank: int | None = None) -> Blob:
 
 def per_dim(what: str, value: Any, dims: int) -> tuple[int, ...]:
     """One int > 0 a spatial dimension, from an int or a list of one or ``dims`` ints."""
-    items = list(value) if isinstance(value, (list, tuple)) else [value]
-    if len(items) not in (1, dims) or any(type(n) is not int or n < 1 for n in items):
-        raise ArgumentError(f"{user_line()}: {what} is an int > 0 or a list of {dims} of them, got {value!r}")
-    return tuple(items * dims if len(items) == 1 else items)
+    items = wholes(value if isinstance(value, (list, tuple)) else [value])
+    if items is None or len(items) not in (1, dims) or min(items) < 1:
+        raise ArgumentError(f"{what} is an int > 0 or a list of {dims} of them, got {value!r}")
+    return items * dims if len(items) == 1 else items
 
 
 def axis_in(what: str, axis: Any, rank: int) -> int:
     """The axis counted from the front."""
-    if type(axis) is not int or not -rank <= axis < rank:
-        raise ArgumentError(f"{user_line()}: {what} is an int from {-rank} to {rank - 1}, got {axis!r}")
-    return axis % rank
+    found = as_whole(axis)
+    if found is None or not -rank <= found < rank:
+        raise ArgumentError(f"{what} is an int from {-rank} to {rank - 1}, got {axis!r}")
+    return found % rank

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.number import whole, wholes
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
 from oneflow.nn import _arguments as arguments
@@ -103,14 +104,13 @@ def _convolution(
     x, w = arguments.blob("input", input, dims + 2), arguments.blob("filters", filters, dims + 2)
     steps = arguments.per_dim("strides", strides, dims)
     spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, dims)
-    if type(groups) is not int or groups < 1:
-        raise ArgumentError(f"{user_line()}: groups is an int > 0, got {groups!r}")
+    parts = whole("groups", groups, above=0)
     if dims == 2 and not last:
         trace.mark_channels_last(w.node)
     kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
     around = pads.explicit(padding, arguments.spatial(x, last), kernels, steps, last, same_is_upper)
     blobs = [x, w] if bias is None else [x, w, bias]
-    return emit(op, *blobs, name=name, strides=steps, pads=around, dilations=spread, groups=groups, channels_last=last)
+    return emit(op, *blobs, name=name, strides=steps, pads=around, dilations=spread, groups=parts, channels_last=last)
 
 
 def conv2d_transpose(
@@ -142,11 +142,11 @@ def conv2d_transpose(
 
 
 def _output_size(output_shape: Any, x: Blob, w: Blob, last: bool) -> tuple[int, ...]:
-    shape = tuple(output_shape) if isinstance(output_shape, (list, tuple)) else ()
+    shape = wholes(output_shape) or ()
     size = shape[1:-1] if last else shape[2:]
     out = arguments.channels(w, last)
     expected = (x.shape[0], *size, out) if last else (x.shape[0], out, *size)
-    if len(shape) != 4 or shape != expected or any(type(n) is not int or n < 1 for n in size):
+    if len(shape) != 4 or shape != expected or min(size) < 1:
         raise ArgumentError(
             f"{user_line()}: output_shape has four ints > 0, with batch {x.shape[0]} and {out} channels here; got {output_shape!r}"
         )

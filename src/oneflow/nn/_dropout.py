@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.errors import UnsupportedError
+from oneflow.core.number import number
+from oneflow.core.number import seed as checked_seed
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
 from oneflow.nn import _arguments as arguments
@@ -21,7 +23,7 @@ def dropout(x: Blob, rate: float | None = None, noise_shape: None = None, seed: 
     """
     trace = require_trace("flow.nn.dropout")
     arguments.blob("x", x)
-    probability = _rate(rate)
+    probability = number("dropout's rate", rate, 0, below=1)
     _refuse_noise_shape(noise_shape)
     if not trace.is_train or probability == 0:
         return x
@@ -31,25 +33,16 @@ def dropout(x: Blob, rate: float | None = None, noise_shape: None = None, seed: 
 def random_mask_like(like: Blob, rate: float, seed: int | None = None, noise_shape: None = None, name: str | None = None) -> Blob:
     """Int8 of the shape of ``like``: 0 with probability ``rate``, else 1; in every job, and drawn anew at every step."""
     _refuse_noise_shape(noise_shape)
-    return _masked(rows.random_mask_like, like, _rate(rate), seed, name)
+    return _masked(rows.random_mask_like, like, number("rate", rate, 0, below=1), seed, name)
 
 
 def _masked(op: Op, x: Blob, rate: float, seed: Any, name: str | None) -> Blob:
     trace = require_trace(f"flow.{op.name}")
     name = trace.auto_name(op.label) if name is None else name
-    if seed is None:
-        seed = stable_seed(getattr(trace.settings, "random_seed", 0), trace.full_name(name))
-    elif type(seed) is not int or not -(2**63) <= seed < 2**63:
-        raise ArgumentError(f"{user_line()}: a seed is an int of 64 bits, got {seed!r}")
-    return emit(op, x, name=name, rate=rate, seed=seed, step=Blob(trace.step()))
-
-
-def _rate(rate: Any) -> float:
-    if isinstance(rate, bool) or not isinstance(rate, (int, float)) or not 0 <= rate < 1:
-        raise ArgumentError(f"{user_line()}: dropout needs a rate, a number from 0 to below 1; got {rate!r}")
-    return float(rate)
+    start = stable_seed(trace.settings.random_seed, trace.full_name(name)) if seed is None else checked_seed(seed)
+    return emit(op, x, name=name, rate=rate, seed=start, step=Blob(trace.step()))
 
 
 def _refuse_noise_shape(noise_shape: Any) -> None:
     if noise_shape is not None:
-        raise UnsupportedError(f"{user_line()}: noise_shape is not supported, every element is dropped on its own; got {noise_shape!r}")
+        raise UnsupportedError(f"noise_shape is not supported, every element is dropped on its own; got {noise_shape!r}")

@@ -5,7 +5,9 @@ The functions named like classes (``L1Loss`` ...) take ``reduction`` "mean", "su
 
 from __future__ import annotations
 
+from oneflow.core.number import flag, number
 from oneflow.ir.blob import Blob, emit
+from oneflow.ir.trace import require_trace
 from oneflow.ops import loss as rows
 
 
@@ -13,9 +15,12 @@ def sparse_softmax_cross_entropy_with_logits(labels: Blob, logits: Blob, name: s
     """-log of the softmax probability of each sample's label, at most 46.0517. Labels come first.
 
     ``labels`` are int8, int32 or int64 of shape logits.shape[:-1], which is also the result's; a last dimension of 1 is
-    allowed. A label outside [0, logits.shape[-1]) fails when the job runs. The gradient is softmax - one_hot(label).
+    allowed. A label outside [0, logits.shape[-1]) fails when the job runs. The gradient is softmax - one_hot(label);
+    in a job made by ``flow.function`` it is 0 where the loss is at its largest, as it was when that was the decorator's name.
     """
-    return emit(rows.sparse_softmax_cross_entropy_with_logits, labels, logits, name=name)
+    trace = require_trace("flow.nn.sparse_softmax_cross_entropy_with_logits")
+    stops = trace.settings.gradient_stops_at_cap
+    return emit(rows.sparse_softmax_cross_entropy_with_logits, labels, logits, stops_at_cap=stops, name=name)
 
 
 distributed_sparse_softmax_cross_entropy_with_logits = sparse_softmax_cross_entropy_with_logits
@@ -41,7 +46,7 @@ def sigmoid_cross_entropy_with_logits(labels: Blob, logits: Blob, name: str | No
 
 def smooth_l1_loss(prediction: Blob, label: Blob, beta: float = 1.0, name: str | None = None) -> Blob:
     """d² / (2 · beta) where |d| < beta, else |d| - beta / 2, for d = prediction - label; not reduced."""
-    return emit(rows.smooth_l1_loss, prediction, label, name=name, beta=float(beta))
+    return emit(rows.smooth_l1_loss, prediction, label, name=name, beta=number("beta", beta))
 
 
 def L1Loss(input: Blob, target: Blob, reduction: str = "mean", name: str | None = None) -> Blob:
@@ -73,14 +78,14 @@ def BCEWithLogitsLoss(
 
 def KLDivLoss(input: Blob, target: Blob, log_target: bool = False, reduction: str = "mean", name: str | None = None) -> Blob:
     """target · (log(target) - input): ``input`` holds log probabilities, with ``log_target`` ``target`` too."""
-    return emit(rows.kl_div_loss, input, target, name=name, log_target=bool(log_target), reduction=reduction)
+    return emit(rows.kl_div_loss, input, target, name=name, log_target=flag("log_target", log_target), reduction=reduction)
 
 
 def MarginRankingLoss(
     input1: Blob, input2: Blob, target: Blob, margin: float = 0.0, reduction: str = "mean", name: str | None = None
 ) -> Blob:
     """max(0, -target · (input1 - input2) + margin), target 1 or -1."""
-    return emit(rows.margin_ranking_loss, input1, input2, target, name=name, margin=float(margin), reduction=reduction)
+    return emit(rows.margin_ranking_loss, input1, input2, target, name=name, margin=number("margin", margin), reduction=reduction)
 
 
 def TripletMarginLoss(
@@ -104,9 +109,9 @@ def TripletMarginLoss(
         positive,
         negative,
         name=name,
-        margin=float(margin),
-        p=float(p),
-        epsilon=float(eps),
-        swap=bool(swap),
+        margin=number("margin", margin),
+        p=number("p", p),
+        epsilon=number("eps", eps),
+        swap=flag("swap", swap),
         reduction=reduction,
     )

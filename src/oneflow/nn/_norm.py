@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from oneflow.core.number import flag, number, whole
 from oneflow.initializer import ones_initializer, zeros_initializer
 from oneflow.ir.blob import Blob, emit, emit_many
 from oneflow.ir.trace import require_trace
@@ -24,7 +25,7 @@ def batch_normalization(
 ) -> Blob:
     """(x - mean) / sqrt(variance + variance_epsilon) · scale + offset, with statistics of shape (channels,) that are given."""
     dim = arguments.axis_in("axis", axis, len(arguments.blob("x", x).shape))
-    return emit(rows.batch_normalization, x, mean, variance, offset, scale, name=name, axis=dim, epsilon=float(variance_epsilon))
+    return emit(rows.batch_normalization, x, mean, variance, offset, scale, name=name, axis=dim, epsilon=number("variance_epsilon", variance_epsilon, 0))
 
 
 def layer_norm(
@@ -43,7 +44,7 @@ def layer_norm(
     rank = len(arguments.blob("inputs", inputs).shape)
     arguments.axis_in("begin_params_axis", begin_params_axis, rank)
     norm_dims = rank - arguments.axis_in("begin_norm_axis", begin_norm_axis, rank)
-    return emit(rows.layer_norm, inputs, gamma, beta, name=name, norm_dims=norm_dims, epsilon=float(epsilon))
+    return emit(rows.layer_norm, inputs, gamma, beta, name=name, norm_dims=norm_dims, epsilon=number("epsilon", epsilon, 0))
 
 
 def moments(x: Blob, axes: int | Sequence[int], keepdims: bool = False, name: str | None = None) -> tuple[Blob, Blob]:
@@ -51,7 +52,7 @@ def moments(x: Blob, axes: int | Sequence[int], keepdims: bool = False, name: st
     rank = len(arguments.blob("x", x).shape)
     given = list(axes) if isinstance(axes, (list, tuple)) else [axes]
     dims = tuple(arguments.axis_in("axes", a, rank) for a in given)
-    mean, variance = emit_many(rows.moments, x, name=name, dims=dims, keepdims=bool(keepdims))
+    mean, variance = emit_many(rows.moments, x, name=name, dims=dims, keepdims=flag("keepdims", keepdims))
     return mean, variance
 
 
@@ -84,4 +85,4 @@ def _group_norm(kind: str, x: Blob, groups: int, eps: float, affine: bool, name:
     channels = (arguments.channels(arguments.blob("x", x), last=False),)
     gamma = get_variable(f"{name}-gamma", channels, x.dtype, ones_initializer()) if affine else None
     beta = get_variable(f"{name}-beta", channels, x.dtype, zeros_initializer()) if affine else None
-    return emit(rows.group_norm, x, gamma, beta, name=name, groups=groups, epsilon=float(eps))
+    return emit(rows.group_norm, x, gamma, beta, name=name, groups=whole("num_groups", groups, above=0), epsilon=number("eps", eps, 0))

@@ -193,9 +193,9 @@ def count_not_finite(x: Tensor) -> Tensor:
     return torch.logical_not(torch.isfinite(x)).sum().reshape(1)
 
 
-@ROWS.op("assign", effect=True)
+@ROWS.op("assign")
 def assign(ref: Tensor, value: Tensor) -> Tensor:
-    """Writes ``value`` into a variable and gives what is now there."""
+    """What the variable ``ref`` holds from the end of the step on; the compiler adds the write itself."""
     same_dtype([ref, value])
     require(ref.shape == value.shape, "assign takes a value of the variable's shape")
-    return ref.detach().copy_(value.detach())
+    return value.detach()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -36,8 +35,6 @@ def require_float(x: Any) -> Tensor:
 
 def number_like(number: Any, dtype: torch.dtype) -> Any:
     """A number in the kind of the tensor beside it; one that an integer tensor cannot hold is refused."""
-    if isinstance(number, np.number):
-        number = number.item()
     if isinstance(number, bool) or not isinstance(number, (int, float)):
         raise DTypeError(f"expected a blob or a Python number, got {type(number).__name__} {number!r}")
     if dtype.is_floating_point:

@@ -63,11 +63,13 @@ def _class_numbers(labels: Tensor, scores: Tensor) -> Tensor:
 
 
 @ROWS.op("nn.sparse_softmax_cross_entropy_with_logits")
-def sparse_softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
-    """-log(max(softmax(logits)[label], 1e-20)) a sample; the gradient is softmax - one_hot(label) everywhere."""
+def sparse_softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor, *, stops_at_cap: bool = False) -> Tensor:
+    """-log(max(softmax(logits)[label], 1e-20)) a sample; the gradient is softmax - one_hot(label), where the loss is capped too
+    unless ``stops_at_cap``."""
     classes = _class_numbers(labels, logits)
     loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), classes.reshape(-1), reduction="none", ignore_index=_NO_LABEL)
-    return _Capped.apply(loss).reshape(classes.shape)
+    capped = loss.clamp(max=LARGEST_LOSS) if stops_at_cap else _Capped.apply(loss)
+    return capped.reshape(classes.shape)
 
 
 @ROWS.op("nn.sparse_cross_entropy")

@@ -24,7 +24,7 @@ def _require_channels(x: Tensor, axis: int, *statistics: Tensor | None) -> None:
         require(found == (x.shape[axis],), f"axis {axis} has {x.shape[axis]} channels, a statistic or parameter has shape {found}")
 
 
-@ROWS.op("layers.batch_norm_train", effect=True, precision="gray")
+@ROWS.op("layers.batch_norm_train", precision="gray")
 def batch_norm_train(
     x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None, beta: Tensor | None, *, axis: int, momentum: float, epsilon: float
 ) -> Tensor:

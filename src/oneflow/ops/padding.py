@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.number import wholes
 from oneflow.ops.row import require
 
 Pads = tuple[tuple[int, int], ...]
@@ -66,9 +67,9 @@ def _listed(padding: Any, dims: int, channels_last: bool) -> Pads:
 
 
 def _pair(entry: Any) -> tuple[int, int]:
-    pair = (entry, entry) if type(entry) is int else entry
-    if not isinstance(pair, (list, tuple)) or len(pair) != 2 or any(type(n) is not int or n < 0 for n in pair):
-        raise ArgumentError(f"{user_line()}: a padding entry is an int or a pair (before, after) of ints, 0 or more; got {entry!r}")
+    pair = wholes(entry if isinstance(entry, (list, tuple)) else (entry, entry))
+    if pair is None or len(pair) != 2 or min(pair) < 0:
+        raise ArgumentError(f"a padding entry is an int or a pair (before, after) of ints, 0 or more; got {entry!r}")
     return pair[0], pair[1]
 
 

@@ -16,7 +16,6 @@ class Op:
     ``compute(*tensors, **attributes)`` returns a tensor or a tuple of tensors.
     ``creates``: it makes a tensor out of nothing and takes ``device=``.
     ``random``: it takes ``seed=`` and ``step=`` (an int64 tensor of shape (1,)).
-    ``effect``: it writes into a variable, so it is kept even when nothing reads its result.
     ``precision``: its list in automatic mixed precision: "white", "gray", "clear" or None (always float32).
     """
 
@@ -24,7 +23,6 @@ class Op:
     compute: Callable[..., Any]
     creates: bool = False
     random: bool = False
-    effect: bool = False
     precision: str | None = None
 
     @property

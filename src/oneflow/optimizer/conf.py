@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, nearest
+from oneflow.core.number import each, number, whole
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, by_global_norm
 from oneflow.optimizer.optimizers import LAMB, LARS, SGD, Adam, LazyAdam, Optimizer, RMSProp, WeightDecay
 from oneflow.optimizer import schedule, warmup
@@ -38,6 +39,8 @@ _WARMUPS: dict[str, dict[str, Any]] = {
     "linear_conf": {"warmup_batches": _REQUIRED, "start_multiplier": _REQUIRED},
 }
 _EXTRAS = ("learning_rate_decay", "warmup_conf", "clip_conf", "weight_decay_conf")
+# Keys that count steps and have another name in the classes, with the least they may be.
+_STEPS = {"decay_batches": 1, "warmup_batches": 0}
 _WITHOUT_DECAY = ("rmsprop_conf", "lazy_adam_conf")
 
 
@@ -59,7 +62,7 @@ def optimizer_from_conf(conf: Mapping[str, Any], primary_lr: float, secondary_lr
 
 _BUILD: dict[str, Callable[..., Optimizer]] = {
     "naive_conf": lambda s: SGD(s, momentum=0.0),
-    "momentum_conf": lambda s, beta: SGD(s, momentum=beta),
+    "momentum_conf": lambda s, beta: SGD(s, momentum=number("beta", beta, 0, 1)),
     "rmsprop_conf": RMSProp,
     "lars_conf": LARS,
     "adam_conf": Adam,
@@ -102,10 +105,12 @@ def _piecewise_constant(n: Mapping[str, Any], base: float, start: WarmUp | None)
 
 def _piecewise_scaling(n: Mapping[str, Any], base: float, start: WarmUp | None) -> LrScheduler:
     """The dictionary form gives the first scale too; the class form takes it as 1."""
-    if len(n["scales"]) != len(n["boundaries"]) + 1:
-        raise ArgumentError(f"{len(n['boundaries'])} boundaries need {len(n['boundaries']) + 1} scales, got {len(n['scales'])}")
-    result = schedule.PiecewiseScalingScheduler(base, n["boundaries"], n["scales"][1:], start)
-    result.scales = tuple(n["scales"])
+    scales = each("scales", n["scales"], lambda what, value: number(what, value, 0))
+    boundaries = each("boundaries", n["boundaries"], whole)
+    if len(scales) != len(boundaries) + 1:
+        raise ArgumentError(f"{len(boundaries)} boundaries need {len(boundaries) + 1} scales, got {len(scales)}")
+    result = schedule.PiecewiseScalingScheduler(base, boundaries, scales[1:], start)
+    result.scales = scales
     return result
 
 
@@ -129,14 +134,15 @@ def _weight_decay(conf: Any) -> WeightDecay:
     if conf is None:
         return WeightDecay()
     n = _numbers("weight_decay_conf", conf, {"weight_decay_rate": _REQUIRED, "includes": None, "excludes": None})
-    return WeightDecay(n["weight_decay_rate"], _pattern_list(n["includes"]), _pattern_list(n["excludes"]))
+    rate = number("weight_decay_rate", n["weight_decay_rate"], 0)
+    return WeightDecay(rate, _pattern_list(n["includes"]), _pattern_list(n["excludes"]))
 
 
 def _pattern_list(conf: Any) -> list[str] | None:
     if conf is None:
         return None
     pattern = _numbers("includes/excludes", conf, {"pattern": _REQUIRED})["pattern"]
-    return [pattern] if isinstance(pattern, str) else list(pattern)
+    return [pattern] if isinstance(pattern, str) else pattern
 
 
 def _one_of(where: str, conf: Any, table: Mapping[str, Mapping[str, Any]]) -> tuple[str, dict[str, Any]]:
@@ -154,7 +160,8 @@ def _numbers(where: str, conf: Any, table: Mapping[str, Any]) -> dict[str, Any]:
     missing = [key for key, default in table.items() if default is _REQUIRED and key not in conf]
     if missing:
         raise ArgumentError(f"{where} needs {missing}")
-    return {**table, **conf}
+    steps = {key: whole(key, conf[key], least) for key, least in _STEPS.items() if key in conf}
+    return {**table, **conf, **steps}
 
 
 def _known(where: str, conf: Any, keys: Any) -> None:

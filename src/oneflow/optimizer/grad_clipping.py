@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.number import flag, number
 
 __all__ = ["by_global_norm"]
 
@@ -19,6 +19,4 @@ class ClipByGlobalNorm:
 
 def by_global_norm(clip_norm: float, historical: bool = False) -> ClipByGlobalNorm:
     """Scales all gradients of the optimizer together so that their norm is at most ``clip_norm``."""
-    if not clip_norm > 0:
-        raise ArgumentError(f"clip_norm is a number above 0, got {clip_norm!r}")
-    return ClipByGlobalNorm(float(clip_norm), historical)
+    return ClipByGlobalNorm(number("clip_norm", clip_norm, above=0), flag("historical", historical))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.number import number, whole
 
 __all__ = ["dynamic_loss_scale", "static_loss_scale"]
 
@@ -32,16 +32,13 @@ class LossScale:
 
 def static_loss_scale(loss_scale_factor: float) -> LossScale:
     """A fixed factor; neutral in float32."""
-    if not loss_scale_factor > 0:
-        raise ArgumentError(f"a loss scale is a number above 0, got {loss_scale_factor!r}")
-    return LossScale(float(loss_scale_factor))
+    return LossScale(number("loss_scale_factor", loss_scale_factor, above=0))
 
 
 def dynamic_loss_scale(initial_loss_scale: float = 2**30, increment_period: int = 2000, multiplier: float = 2.0) -> LossScale:
     """A factor that falls when gradients overflow (that update is skipped) and grows after ``increment_period`` good steps."""
-    if not initial_loss_scale >= 1 or increment_period < 1 or not multiplier > 1:
-        raise ArgumentError(
-            "dynamic_loss_scale needs initial_loss_scale >= 1, increment_period >= 1 and multiplier > 1, "
-            f"got {initial_loss_scale!r}, {increment_period!r}, {multiplier!r}"
-        )
-    return LossScale(float(initial_loss_scale), int(increment_period), float(multiplier))
+    return LossScale(
+        number("initial_loss_scale", initial_loss_scale, 1),
+        whole("increment_period", increment_period, above=0),
+        number("multiplier", multiplier, above=1),
+    )

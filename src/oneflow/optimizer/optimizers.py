@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
 from oneflow.initializer import Initializer, constant_initializer, zeros_initializer
 from oneflow.core import dtype as dtypes
+from oneflow.core.number import flag, number
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import VariableDecl
@@ -19,7 +20,7 @@ from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
 from oneflow.optimizer.schedule import CustomScheduler, LrScheduler
 
-Variables = Sequence[str] | Callable[[], Sequence[str]] | None
+Variables = str | Sequence[str] | Callable[[], Sequence[str]] | None
 Patterns = str | Sequence[str] | None
 
 
@@ -47,11 +48,17 @@ class Optimizer:
             raise ArgumentError(f"{user_line()}: give loss_scale_factor or loss_scale_policy, not both")
         if train_step_lbn is not None:
             raise UnsupportedError(f"{user_line()}: train_step_lbn is not supported: the step is counted by the job itself")
+        if grad_clipping is not None and not isinstance(grad_clipping, ClipByGlobalNorm):
+            raise ArgumentError(f"grad_clipping is flow.optimizer.grad_clipping.by_global_norm(...), got {grad_clipping!r}")
+        if loss_scale_policy is not None and not isinstance(loss_scale_policy, LossScale):
+            raise ArgumentError(
+                f"loss_scale_policy is one of flow.optimizer.loss_scale, such as static_loss_scale(128); got {loss_scale_policy!r}"
+            )
         self.lr_scheduler = lr_scheduler
         self.secondary_lr: float | None = None
         self.grad_clipping = grad_clipping
         self.loss_scale = static_loss_scale(loss_scale_factor) if loss_scale_factor is not None else loss_scale_policy
-        self.variables = variables
+        self.variables = variables if variables is None or callable(variables) else _names(variables)
         self.weight_decay = WeightDecay()
 
     def minimize(self, loss: Blob | Sequence[Blob]) -> None:
@@ -72,7 +79,7 @@ class Optimizer:
 
     def named(self) -> Sequence[str] | None:
         """The variables that ``variables=`` names; None for all."""
-        return self.variables() if callable(self.variables) else self.variables
+        return _names(self.variables()) if callable(self.variables) else self.variables
 
     def selects(self, name: str) -> bool:
         names = self.named()
@@ -98,13 +105,21 @@ def state_variable(name: str, spec: TensorSpec, initializer: Initializer, line: 
     return VariableDecl(name, spec, initializer, trainable=False, line=line, channels_last=channels_last)
 
 
+def _names(variables: Any) -> list[str]:
+    """Names of variables; one that is not in a list is a list of one."""
+    names: list[Any] = [variables] if isinstance(variables, str) else list(variables) if isinstance(variables, Iterable) else [None]
+    if not all(isinstance(name, str) for name in names):
+        raise ArgumentError(f"variables is a list of variable names, or a function that gives one; got {variables!r}")
+    return names
+
+
 class WeightDecay:
     """A rate, and which variables it applies to: regular expressions searched for in the full variable name."""
 
     def __init__(self, rate: float | None = None, includes: Patterns = None, excludes: Patterns = None) -> None:
         if includes is not None and excludes is not None:
             raise ArgumentError(f"{user_line()}: weight decay takes includes or excludes, not both")
-        self._rate = float(rate or 0.0)
+        self._rate = 0.0 if rate is None else number("weight_decay", rate, 0)
         self._includes = _patterns(includes)
         self._excludes = _patterns(excludes)
 
@@ -123,8 +138,11 @@ class WeightDecay:
 def _patterns(patterns: Patterns) -> list[re.Pattern[str]] | None:
     if patterns is None:
         return None
+    texts = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(text, str) for text in texts):
+        raise ArgumentError(f"weight decay includes or excludes a list of regular expressions, got {patterns!r}")
     try:
-        return [re.compile(p) for p in ([patterns] if isinstance(patterns, str) else patterns)]
+        return [re.compile(text) for text in texts]
     except re.error as error:
         raise ArgumentError(f"{user_line()}: {patterns!r} is not a regular expression: {error}") from None
 
@@ -134,7 +152,7 @@ class SGD(Optimizer):
 
     def __init__(self, lr_scheduler: LrScheduler, loss_scale_factor: float | None = None, momentum: float | None = 0.9, **common: Any) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
-        self.momentum = float(momentum or 0.0)
+        self.momentum = 0.0 if momentum is None else number("momentum", momentum, 0, 1)
         self.states = ("momentum",) if self.momentum else ()
 
     def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
@@ -178,7 +196,8 @@ class Adam(Optimizer):
         super().__init__(lr_scheduler, loss_scale_factor, **common)
         if do_bias_correction and isinstance(lr_scheduler, CustomScheduler):
             raise UnsupportedError(f"{user_line()}: CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
-        self.beta1, self.beta2, self.epsilon, self.do_bias_correction = beta1, beta2, epsilon, do_bias_correction
+        self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
+        self.epsilon, self.do_bias_correction = number("epsilon", epsilon, 0), flag("do_bias_correction", do_bias_correction)
 
     def rate(self, t: int, base_lr: float | None = None) -> float:
         rate = super().rate(t, base_lr)
@@ -239,8 +258,9 @@ class RMSProp(Optimizer):
         **common: Any,
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
-        self.decay_rate, self.epsilon, self.centered = decay_rate, epsilon, centered
-        self.states = ("mean_square", "mean_gradient") if centered else ("mean_square",)
+        self.decay_rate, self.epsilon = number("decay_rate", decay_rate, 0, 1), number("epsilon", epsilon, 0)
+        self.centered = flag("centered", centered)
+        self.states = ("mean_square", "mean_gradient") if self.centered else ("mean_square",)
 
     def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
         function = update.rmsprop_centered if self.centered else update.rmsprop
@@ -265,7 +285,8 @@ class LARS(Optimizer):
         **common: Any,
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
-        self.momentum_beta, self.epsilon, self.lars_coefficient = momentum_beta, epsilon, lars_coefficient
+        self.momentum_beta, self.epsilon = number("momentum_beta", momentum_beta, 0, 1), number("epsilon", epsilon, 0)
+        self.lars_coefficient = number("lars_coefficient", lars_coefficient, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
     def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
@@ -291,7 +312,8 @@ class LAMB(Optimizer):
         **common: Any,
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
+        self.epsilon = number("epsilon", epsilon, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
     def _state(self, decl: VariableDecl, suffix: str) -> VariableDecl:
@@ -315,6 +337,8 @@ class CombinedOptimizer(Optimizer):
         loss_scale_policy: LossScale | None = None,
         train_step_lbn: str | None = None,
     ) -> None:
+        if not isinstance(optimizers, (list, tuple)) or not all(isinstance(o, Optimizer) for o in optimizers):
+            raise ArgumentError(f"CombinedOptimizer takes a list of optimizers, got {optimizers!r}")
         if not optimizers or any(o.variables is None for o in optimizers):
             raise ArgumentError(f"{user_line()}: CombinedOptimizer takes optimizers that each name their variables=")
         if any(o.loss_scale is not None for o in optimizers):

@@ -7,21 +7,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Real
 
 import numpy as np
 
 from oneflow.core.errors import ArgumentError
+from oneflow.core.number import each, flag, number, whole
 
 
+@dataclass(frozen=True)
 class WarmUp:
     """A start phase of ``steps`` steps; ``factor(t)`` multiplies the base rate."""
 
-    def __init__(self, steps: int, start: float, linear: bool) -> None:
-        if not isinstance(steps, int) or steps < 0:
-            raise ArgumentError(f"a warm-up lasts a whole number of steps, 0 or more; got {steps!r}")
-        if not 0.0 <= start < 1.0:
-            raise ArgumentError(f"a warm-up starts at a multiplier from 0 up to 1, got {start!r}")
-        self.steps, self.start, self.linear = steps, float(start), linear
+    steps: int
+    start: float
+    linear: bool
 
     def factor(self, t: int) -> float:
         return self.start + (1.0 - self.start) * t / self.steps if self.linear else self.start
@@ -30,23 +31,18 @@ class WarmUp:
 class LrScheduler:
     """Base of all schedules: ``lr(t)`` is the rate of step ``t``, rounded to float32."""
 
-    def __init__(self, base_lr: float | None = None, warmup: WarmUp | None = None) -> None:
+    def __init__(self, base_lr: float, warmup: WarmUp | None = None) -> None:
         if warmup is not None and not isinstance(warmup, WarmUp):
             raise ArgumentError(f"warmup is flow.optimizer.warmup.linear(...) or .constant(...), got {warmup!r}")
-        self.base_lr = base_lr
+        self.base_lr = number("base_lr", base_lr, 0)
         self.warmup = warmup
 
     def lr(self, t: int, base_lr: float | None = None) -> float:
         """The rate of step ``t``; another ``base_lr`` may stand in for the schedule's own."""
-        base = self._base(base_lr)
+        base = self.base_lr if base_lr is None else base_lr
         if self.warmup is not None and t < self.warmup.steps:
             return float(np.float32(base * self.warmup.factor(t)))
         return float(np.float32(self.decay(base, t)))
-
-    def _base(self, base_lr: float | None) -> float:
-        base = self.base_lr if base_lr is None else base_lr
-        assert base is not None
-        return base
 
     def decay(self, base: float, t: int) -> float:
         """The rate without warm-up."""
@@ -65,7 +61,7 @@ class CosineScheduler(LrScheduler):
 
     def __init__(self, base_lr: float, steps: int, alpha: float = 0.0, warmup: WarmUp | None = None) -> None:
         super().__init__(base_lr, warmup)
-        self.steps, self.alpha = _positive("steps", steps), alpha
+        self.steps, self.alpha = whole("steps", steps, above=0), number("alpha", alpha)
 
     def decay(self, base: float, t: int) -> float:
         t = min(t, self.steps)
@@ -79,7 +75,8 @@ class LinearCosineScheduler(LrScheduler):
         self, base_lr: float, steps: int, num_periods: float = 0.5, alpha: float = 0.0, beta: float = 0.001, warmup: WarmUp | None = None
     ) -> None:
         super().__init__(base_lr, warmup)
-        self.steps, self.num_periods, self.alpha, self.beta = _positive("steps", steps), num_periods, alpha, beta
+        self.steps, self.num_periods = whole("steps", steps, above=0), number("num_periods", num_periods)
+        self.alpha, self.beta = number("alpha", alpha), number("beta", beta)
 
     def decay(self, base: float, t: int) -> float:
         t = min(t, self.steps)
@@ -91,10 +88,10 @@ class PiecewiseConstantScheduler(LrScheduler):
     """``values[i]`` up to and including step ``boundaries[i]``, the last value beyond."""
 
     def __init__(self, boundaries: Sequence[int], values: Sequence[float], warmup: WarmUp | None = None) -> None:
-        if len(values) != len(boundaries) + 1:
-            raise ArgumentError(f"{len(boundaries)} boundaries need {len(boundaries) + 1} values, got {len(values)}")
-        super().__init__(values[0], warmup)
-        self.boundaries, self.values = _increasing(boundaries), tuple(values)
+        self.boundaries, self.values = _increasing(boundaries), each("values", values, _not_negative)
+        if len(self.values) != len(self.boundaries) + 1:
+            raise ArgumentError(f"{len(self.boundaries)} boundaries need {len(self.boundaries) + 1} values, got {len(self.values)}")
+        super().__init__(self.values[0], warmup)
 
     def decay(self, base: float, t: int) -> float:
         return self.values[_piece(self.boundaries, t)]
@@ -107,10 +104,11 @@ class PiecewiseScalingScheduler(LrScheduler):
         self, base_lr: float, boundaries: Sequence[int], scale: float | Sequence[float], warmup: WarmUp | None = None
     ) -> None:
         super().__init__(base_lr, warmup)
-        scales = [scale] * len(boundaries) if isinstance(scale, (int, float)) else list(scale)
-        if len(scales) != len(boundaries):
-            raise ArgumentError(f"{len(boundaries)} boundaries need as many scales, got {len(scales)}")
-        self.boundaries, self.scales = _increasing(boundaries), (1.0, *scales)
+        self.boundaries = _increasing(boundaries)
+        scales = each("scale", [scale] * len(self.boundaries) if isinstance(scale, Real) else scale, _not_negative)
+        if len(scales) != len(self.boundaries):
+            raise ArgumentError(f"{len(self.boundaries)} boundaries need as many scales, got {len(scales)}")
+        self.scales = (1.0, *scales)
 
     def decay(self, base: float, t: int) -> float:
         return base * self.scales[_piece(self.boundaries, t)]
@@ -129,7 +127,8 @@ class PolynomialScheduler(LrScheduler):
         warmup: WarmUp | None = None,
     ) -> None:
         super().__init__(base_lr, warmup)
-        self.steps, self.end, self.power, self.cycle = _positive("steps", steps), end_learning_rate, power, cycle
+        self.steps, self.end = whole("steps", steps, above=0), number("end_learning_rate", end_learning_rate, 0)
+        self.power, self.cycle = number("power", power, 0), flag("cycle", cycle)
 
     def decay(self, base: float, t: int) -> float:
         steps = self.steps
@@ -145,7 +144,8 @@ class _Decaying(LrScheduler):
         self, base_lr: float, steps: int, decay_rate: float, staircase: bool = False, warmup: WarmUp | None = None
     ) -> None:
         super().__init__(base_lr, warmup)
-        self.steps, self.decay_rate, self.staircase = _positive("steps", steps), decay_rate, staircase
+        self.steps, self.decay_rate = whole("steps", steps, above=0), number("decay_rate", decay_rate, 0)
+        self.staircase = flag("staircase", staircase)
 
     def _periods(self, t: int) -> float:
         return t // self.steps if self.staircase else t / self.steps
@@ -176,20 +176,21 @@ class CustomScheduler(LrScheduler):
     """The rate is a float blob that the job computes, given by its logical blob name."""
 
     def __init__(self, lbn: str) -> None:
-        super().__init__()
+        if not isinstance(lbn, str):
+            raise ArgumentError(f"CustomScheduler takes a blob's logical_blob_name, such as 'Lr_0/out'; got {lbn!r}")
+        super().__init__(0.0)  # the blob gives the rate, no base is asked for
         self.lbn = lbn
 
 
-def _positive(what: str, value: int) -> int:
-    if not isinstance(value, (int, np.integer)) or value <= 0:
-        raise ArgumentError(f"{what} is a whole number above 0, got {value!r}")
-    return int(value)
+def _not_negative(what: str, value: float) -> float:
+    return number(what, value, 0)
 
 
 def _increasing(boundaries: Sequence[int]) -> tuple[int, ...]:
-    if any(b <= a for a, b in zip(boundaries, boundaries[1:])):
-        raise ArgumentError(f"boundaries must increase, got {list(boundaries)}")
-    return tuple(boundaries)
+    steps = each("boundaries", boundaries, whole)
+    if any(b <= a for a, b in zip(steps, steps[1:])):
+        raise ArgumentError(f"boundaries must increase, got {list(steps)}")
+    return steps
 
 
 def _piece(boundaries: tuple[int, ...], t: int) -> int:

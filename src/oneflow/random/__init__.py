@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.number import number, whole
+from oneflow.core.number import seed as checked_seed
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import sample as rows
@@ -36,11 +37,10 @@ def generate_random_batch_permutation_indices(value: Blob, seed: int | None = No
 
 def coin_flip(batch_size: int = 1, seed: int | None = None, probability: float = 0.5, name: str | None = None) -> Blob:
     """1 with ``probability``, 0 otherwise: int8 of shape (batch_size,). Unnamed flips are "CoinFlip", "CoinFlip_1" ..."""
-    if type(batch_size) is not int or batch_size < 1:
-        raise ArgumentError(f"{user_line()}: coin_flip's batch_size is an int > 0, got {batch_size!r}")
+    size, chance = whole("coin_flip's batch_size", batch_size, above=0), number("probability", probability, 0, 1)
     trace = require_trace("flow.random.coin_flip")
     name = trace.auto_name("CoinFlip", first_plain=True) if name is None else name
-    return _draw(rows.coin_flip, batch_size=batch_size, probability=float(probability), seed=seed, name=name)
+    return _draw(rows.coin_flip, batch_size=size, probability=chance, seed=seed, name=name)
 
 
 CoinFlip = coin_flip
@@ -49,7 +49,7 @@ CoinFlip = coin_flip
 def gen_seed(seed: int | None = None) -> tuple[int, bool]:
     """(seed, whether it was given). One that was not given is the job's own, another at each call."""
     if seed is not None:
-        return _checked(seed), True
+        return checked_seed(seed), True
     trace = require_trace("flow.random.gen_seed")
     return _seed_of(trace, trace.auto_name("gen_seed")), False
 
@@ -57,15 +57,9 @@ def gen_seed(seed: int | None = None) -> tuple[int, bool]:
 def _draw(op: Op, *args: Any, seed: int | None, name: str | None, **attributes: Any) -> Blob:
     trace = require_trace(f"flow.{op.name}")
     name = trace.auto_name(op.label) if name is None else name
-    seed = _seed_of(trace, name) if seed is None else _checked(seed)
+    seed = _seed_of(trace, name) if seed is None else checked_seed(seed)
     return emit(op, *args, name=name, seed=seed, step=Blob(trace.step()), **attributes)
 
 
 def _seed_of(trace: Trace, name: str) -> int:
-    return stable_seed(getattr(trace.settings, "random_seed", 0), trace.full_name(name))
-
-
-def _checked(seed: Any) -> int:
-    if type(seed) is not int or not -(2**63) <= seed < 2**63:
-        raise ArgumentError(f"{user_line()}: a seed is an int of 64 bits, got {seed!r}")
-    return seed
+    return stable_seed(trace.settings.random_seed, trace.full_name(name))

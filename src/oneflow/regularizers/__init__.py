@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.number import number
 
 __all__ = ["Regularizer", "l1", "l1_l2", "l2"]
 
@@ -20,20 +19,14 @@ class Regularizer:
 
 def l1(l: float = 0.01) -> Regularizer:  # noqa: E741 - the name users write
     """Adds ``l * sign(w)`` to the gradient; sign(0) is 0."""
-    return Regularizer(l1=_factor("l", l))
+    return Regularizer(l1=number("l", l, 0))
 
 
 def l2(l: float = 0.01) -> Regularizer:  # noqa: E741 - the name users write
     """Adds ``l * w`` to the gradient: no factor 2."""
-    return Regularizer(l2=_factor("l", l))
+    return Regularizer(l2=number("l", l, 0))
 
 
 def l1_l2(l1: float = 0.01, l2: float = 0.01) -> Regularizer:
     """Adds ``l1 * sign(w) + l2 * w`` to the gradient."""
-    return Regularizer(_factor("l1", l1), _factor("l2", l2))
-
-
-def _factor(what: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value < 0:
-        raise ArgumentError(f"a regularizer's {what} is a Python number of 0 or more, got {value!r}")
-    return float(value)
+    return Regularizer(number("l1", l1, 0), number("l2", l2, 0))

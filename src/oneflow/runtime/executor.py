@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import fx
 
 from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.program import Program
@@ -49,7 +50,7 @@ class Executor:
         """One step: forward, and for a train job backward and update."""
         t = self._counter.value()
         with torch.inference_mode():
-            outputs = self._call(self._code, [*self._arguments(feeds), *[rate.of(t) for rate in self._program.rates]])
+            outputs = self._call(self._code, [*self._arguments(feeds), *[rate(t) for rate in self._program.rates]])
         self._counter.advance()
         return outputs
 
@@ -73,10 +74,17 @@ class Executor:
                 line = trace.tb_lineno
             trace = trace.tb_next
         node = code.node_at.get(line)
-        origin = node.meta.get("origin") if node is not None else None
         step = self._counter.value()
-        where = f"op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}" if origin is not None else f"{node and node.target}"
+        where = _what(node) if node is not None else "the program"
         return f"job {self._program.job!r} failed at step {step} in {where}: {error}"
+
+
+def _what(node: fx.Node) -> str:
+    """What a node of a program is to the user: an op and its line, an update, or what autograd made."""
+    origin = node.meta.get("origin")
+    if origin is not None:
+        return f"op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
+    return node.meta.get("what") or f"the backward pass ({node.target})"
 
 
 class AccumulatingExecutor(Executor):
@@ -100,7 +108,7 @@ class AccumulatingExecutor(Executor):
         with torch.inference_mode():
             parts, gradients, finite = self._gradients(list(micro_feeds) or [feeds])
             if finite:
-                rates = [rate.of(t) for rate in self._program.rates]
+                rates = [rate(t) for rate in self._program.rates]
                 assert self._update is not None
                 self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale(), *rates])
             self._adjust_scale(finite)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 import torch
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.errors import ArgumentError, NameError_, OneFlowError
 from oneflow.ir.graph import VariableDecl
 
 
@@ -23,11 +23,29 @@ class VariableStore:
         self.decls: dict[str, VariableDecl] = {}
         self.tensors: dict[str, torch.Tensor] = {}
         self._host: set[str] = set()
+        self._state: set[str] = set()
         self._draws = 0
 
-    def declare(self, decl: VariableDecl, host: bool = False) -> None:
-        """Makes a variable known. ``host`` keeps it in main memory whatever the device: counters and scales."""
+    def check_declarations(self, variables: Mapping[str, VariableDecl], state: Iterable[VariableDecl]) -> None:
+        """Refuses new declarations that do not fit those there are: another spec, or a name that is both variable and state."""
+        states = {decl.name: decl for decl in state}
+        for name in {**variables, **states}:
+            declared = variables.get(name) or (self.decls.get(name) if name not in self._state else None)
+            if declared is not None and (name in states or name in self._state):
+                raise NameError_(f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose another")
+        for decl in (*variables.values(), *states.values()):
+            self._check_spec(decl)
+
+    def _check_spec(self, decl: VariableDecl) -> None:
+        other = self.decls.get(decl.name)
+        if other is not None and other.spec != decl.spec:
+            raise ArgumentError(f"{decl.line}: variable {decl.name!r} was made as {other.spec} at {other.line}, it cannot be {decl.spec} here")
+
+    def declare(self, decl: VariableDecl, state: bool = False, host: bool = False) -> None:
+        """Makes a checked variable known. ``state`` is kept by training; ``host`` stays in main memory whatever the device."""
         self.decls.setdefault(decl.name, decl)
+        if state:
+            self._state.add(decl.name)
         if host:
             self._host.add(decl.name)
 
@@ -48,7 +66,10 @@ class VariableStore:
         key = f"{self.seed}/{self._draws}" if decl.seed is None else f"{decl.seed}"
         digest = hashlib.blake2b(f"{key}/{decl.name}".encode(), digest_size=8).digest()
         generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-        value = decl.initializer.draw(decl.spec, generator)
+        try:
+            value = decl.initializer.draw(decl.spec, generator)
+        except OneFlowError as error:
+            raise type(error)(f"{decl.line}: variable {decl.name!r} {decl.spec}: {error.reason}") from None
         if decl.channels_last and value.dim() == 4:
             value = value.to(memory_format=torch.channels_last)
         return value

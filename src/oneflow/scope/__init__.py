@@ -27,10 +27,7 @@ class PlacementScope:
     """``with flow.scope.placement("gpu", "0:0-3"):`` the ops inside run there; the innermost scope wins."""
 
     def __init__(self, device_type: str, devices: str | Sequence[str], hierarchy: tuple[int, ...] | None = None) -> None:
-        try:
-            self.placement: Placement = parse_placement(device_type, devices, hierarchy)
-        except ArgumentError as error:
-            raise ArgumentError(f"{user_line()}: {error}") from None
+        self.placement: Placement = parse_placement(device_type, devices, hierarchy)
 
     def __enter__(self) -> PlacementScope:
         require_trace("with flow.scope.placement").placements.append(self.placement)

@@ -2,6 +2,7 @@
 
 Every function works outside a job on numbers and arrays, at once, and inside a job body on blobs, after each step. A step
 that is not given is the number of times the tag was written before. Tags and texts are strings, or int8 blobs of their bytes.
+``name=``, which programs give here as to ops, has no effect: there is one writer. It names the op of a flush inside a job.
 """
 
 from __future__ import annotations

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,13 +13,14 @@ from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
 from oneflow.ir.interpret import interpret
 from oneflow.ir.trace import Trace, tracing
+from oneflow.job.settings import Settings
 
 from sample import Sample
 
 
 def trace(sample: Sample) -> tuple[Trace, list[Blob]]:
     """The trace of ``sample.call`` on blobs of its inputs' specs, and the blobs it returned."""
-    settings = SimpleNamespace(is_train=sample.is_train, default_data_type=dtypes.float32, default_initializer=None)
+    settings = Settings(is_train=sample.is_train)
     state = Trace("sample", settings, {}, parse_placement("cpu", "0:0"))
     with tracing(state):
         blobs = [Blob(state.add_input(f"x{i}", TensorSpec(a.shape, dtypes.from_numpy(a.dtype)))) for i, a in enumerate(sample.inputs)]

@@ -78,7 +78,7 @@ def _verify(arguments: argparse.Namespace, path: str, pool: ThreadPoolExecutor, 
             done(found.records)
     if file.damage is not None:
         problems.append(str(file.damage))
-    if file.size == 0:
+    elif file.size == 0:
         problems.append(f"{path}: record 0 at byte 0: the file is empty")
     return problems
 

@@ -67,13 +67,13 @@ def _by_torch(image: np.ndarray, width: int, height: int, antialias: bool) -> np
 
 
 def nearest_indices(old: int, new: int) -> np.ndarray:
-    return np.minimum((np.arange(new) * (old / new)).astype(np.int64), old - 1)
+    """Rounded as OpenCV rounds: where a pixel ends, the last bit decides which one is taken."""
+    return np.minimum((np.arange(new) * (1 / (new / old))).astype(np.int64), old - 1)
 
 
 def _area_enlarging(old: int, new: int) -> Taps:
-    place = np.arange(new)
-    first = np.minimum((place * (old / new)).astype(np.int64), old - 1)
-    share = place + 1 - (first + 1) * (new / old)
+    first = nearest_indices(old, new)
+    share = (np.arange(1, new + 1) - (first + 1) * (new / old)).astype(np.float32)
     share = np.where(share <= 0, 0.0, share - np.floor(share))
     indices = np.stack([first, np.minimum(first + 1, old - 1)], 1)
     return Taps(indices, np.stack([1 - share, share], 1).astype(np.float32))

@@ -47,7 +47,8 @@ typedef struct {
 typedef struct { int first, count; } span_t;
 
 /* The share of every source pixel in result number i, unnormalised, into weights. */
-static span_t antialias_weights(int old, double scale, int i, double *weights) {
+static span_t antialias_weights(int old, int new, int i, double *weights) {
+  double scale = (double)old / new;
   double support = scale > 1 ? scale : 1, center = (i + 0.5) * scale;
   int low = (int)(center - support + 0.5), high = (int)(center + support + 0.5);
   if (center - support + 0.5 < 0) low = 0;
@@ -65,22 +66,28 @@ static span_t two_neighbours(int old, int first, double share, double *weights) 
   return (span_t){first, first + 1 < old && share > 0 ? 2 : 1};
 }
 
-static span_t linear_weights(int old, double scale, int i, double *weights) {
-  double at = (i + 0.5) * scale - 0.5;
+static span_t linear_weights(int old, int new, int i, double *weights) {
+  double at = (i + 0.5) * ((double)old / new) - 0.5;
   if (at < 0) at = 0;
   if (at > old - 1) at = old - 1;
   return two_neighbours(old, (int)at, at - floor(at), weights);
 }
 
-/* OpenCV's INTER_AREA where a side grows. */
-static span_t enlarging_weights(int old, double scale, int i, double *weights) {
-  int first = (int)(i * scale);
-  if (first > old - 1) first = old - 1;
-  double share = i + 1 - (first + 1) / scale;
-  return two_neighbours(old, first, share <= 0 ? 0 : share - floor(share), weights);
+/* The pixel of result i by OpenCV's rule, rounded as it rounds: where a pixel ends, the last bit decides which one is taken. */
+static int pixel_below(int old, int new, int i) {
+  int first = (int)(i * (1 / ((double)new / old)));
+  return first < old ? first : old - 1;
 }
 
-static span_t area_weights(int old, double scale, int i, double *weights) {
+/* OpenCV's INTER_AREA where a side grows. */
+static span_t enlarging_weights(int old, int new, int i, double *weights) {
+  int first = pixel_below(old, new, i);
+  float share = (float)(i + 1 - (first + 1) * ((double)new / old));
+  return two_neighbours(old, first, share <= 0 ? 0 : share - floorf(share), weights);
+}
+
+static span_t area_weights(int old, int new, int i, double *weights) {
+  double scale = (double)old / new;
   double low = i * scale, high = (i + 1) * scale;
   int first = (int)low, end = (int)ceil(high);
   if (end > old) end = old;
@@ -91,13 +98,12 @@ static span_t area_weights(int old, double scale, int i, double *weights) {
   return (span_t){first, end - first};
 }
 
-static span_t nearest_weights(int old, double scale, int i, double *weights) {
-  int first = (int)(i * scale);
+static span_t nearest_weights(int old, int new, int i, double *weights) {
   weights[0] = 1;
-  return (span_t){first < old ? first : old - 1, 1};
+  return (span_t){pixel_below(old, new, i), 1};
 }
 
-typedef span_t (*weigh_t)(int old, double scale, int i, double *weights);
+typedef span_t (*weigh_t)(int old, int new, int i, double *weights);
 
 static weigh_t filter_of(int method, int shrinking) {
   switch (method) {
@@ -127,7 +133,7 @@ static int make_taps(taps_t *taps, weigh_t weigh, int old, int new, int origin, 
   if (!all || !spans || !taps->first) goto end;
   for (int i = 0; i < count; i++) {
     double *weights = all + (size_t)i * most;
-    span_t span = weigh(old, scale, from + (mirror ? count - 1 - i : i), weights);
+    span_t span = weigh(old, new, from + (mirror ? count - 1 - i : i), weights);
     while (span.count > 1 && weights[span.count - 1] == 0) span.count--;
     spans[i] = span;
     if (span.count > taps->width) taps->width = span.count;
@@ -370,11 +376,16 @@ static void read_row(load_t *job, const kernels_t *kernels, struct jpeg_decompre
   kernels->across(job->row, &job->columns, planes, job->room);
 }
 
+/* Of a strip with fewer columns of colour than it interpolates between, libjpeg repeats colours instead. */
+enum { LEAST_COLUMNS = 16 };
+
 /* Moves the decoder to the part that the taps touch, with a margin of one pixel. */
 static int enter_window(load_t *job, struct jpeg_decompress_struct *info) {
   span_t across = touched(&job->columns), down = touched(&job->rows);
   int left = across.first > 0 ? across.first - 1 : 0, right = across.first + across.count + 1;
+  if (right < left + LEAST_COLUMNS) right = left + LEAST_COLUMNS;
   if (right > (int)info->output_width) right = info->output_width;
+  if (left > right - LEAST_COLUMNS) left = right > LEAST_COLUMNS ? right - LEAST_COLUMNS : 0;
   JDIMENSION x = left, width = right - left;
   jpeg_crop_scanline(info, &x, &width);
   for (int i = 0; i < job->columns.count; i++) job->columns.first[i] -= x;

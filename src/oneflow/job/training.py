@@ -1,0 +1,63 @@
+"""What a train job does with its losses: settled when its trace ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from oneflow.compiler.training import Training
+from oneflow.compiler.update import trained_by
+from oneflow.core.errors import ArgumentError, JobError, nearest
+from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.job.settings import Settings
+from oneflow.optimizer.conf import optimizer_from_conf
+from oneflow.optimizer.loss_scale import static_loss_scale
+from oneflow.optimizer.optimizers import Optimizer
+
+
+def settle_training(graph: Graph, settings: Settings, line: str) -> Training:
+    """How the job of ``graph`` is trained; refuses one that has nothing to lower or nothing to change."""
+    if not graph.losses:
+        raise JobError(
+            f"{line}: Loss blob not found. Train job {graph.job!r} adds no loss: call flow.losses.add_loss(blob) or optimizer.minimize(blob)"
+        )
+    optimizer = _optimizer(graph, settings, line)
+    named = [name for member in optimizer.members() for name in member.named() or ()]
+    for name in [*named, *sorted(settings.row_wise)]:
+        if name not in graph.decls:
+            raise ArgumentError(f"{line}: job {graph.job!r} has no variable {name!r} for its optimizer.{nearest(name, graph.decls)}")
+    if not trained_by(graph, optimizer):
+        raise JobError(f"{line}: the losses of train job {graph.job!r} depend on no trainable variable, there is nothing to update")
+    _check_watched_gradients(graph)
+    scale = optimizer.loss_scale or static_loss_scale(settings.loss_scale_factor)
+    return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise)
+
+
+def _optimizer(graph: Graph, settings: Settings, line: str) -> Optimizer:
+    if settings.optimizer is not None:
+        return settings.optimizer
+    if settings.primary_lr is None or settings.model_update_conf is None:
+        missing = "train.primary_lr" if settings.primary_lr is None else "train.model_update_conf"
+        raise JobError(
+            f"{line}: train job {graph.job!r} has no optimizer: {missing} is not set. Set train.primary_lr and "
+            "train.model_update_conf, or call flow.optimizer.SGD(...).minimize(loss) in the body"
+        )
+    return optimizer_from_conf(settings.model_update_conf, settings.primary_lr, settings.secondary_lr)
+
+
+def _check_watched_gradients(graph: Graph) -> None:
+    reached = graph.reached_by(graph.losses)
+    for watch in graph.watches:
+        if watch.diff and watch.node not in reached:
+            raise JobError(f"{watch.line}: flow.watch_diff: no loss of job {graph.job!r} depends on {watch.node.meta['name']!r}, it has no gradient")
+
+
+def _coupled(settings: Settings) -> Callable[[VariableDecl], tuple[float, float]]:
+    """L1 and L2 that are added to a variable's gradient: its regularizer's, and the job's for weights or biases."""
+
+    def numbers(decl: VariableDecl) -> tuple[float, float]:
+        bias = decl.model_name == "bias"
+        l1, l2 = (settings.bias_l1, settings.bias_l2) if bias else (settings.weight_l1, settings.weight_l2)
+        regularizer = decl.regularizer
+        return (l1, l2) if regularizer is None else (l1 + regularizer.l1, l2 + regularizer.l2)
+
+    return numbers
