@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 
 __all__ = ["Compat", "compat"]
 
@@ -23,7 +23,7 @@ class Compat:
     @pool_default.setter
     def pool_default(self, data_format: str) -> None:
         if data_format not in ("NCHW", "NHWC"):
-            raise ArgumentError(f"{user_line()}: compat.pool_default is 'NCHW' or 'NHWC', got {data_format!r}")
+            raise ArgumentError(f"compat.pool_default is 'NCHW' or 'NHWC', got {data_format!r}")
         self._pool_default = data_format
 
 

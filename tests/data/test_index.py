@@ -1,6 +1,7 @@
 """RecordFile: random access, the kept index, damage."""
 
 import os
+import re
 import struct
 import threading
 import tracemalloc
@@ -10,7 +11,7 @@ import pytest
 from oneflow.core.errors import DataError
 from oneflow.data import index
 from oneflow.data.index import RecordFile
-from oneflow.data.records import write_records
+from oneflow.data.records import read_records, write_records
 
 FORMATS = [("ofrecord", None), ("tfrecord", None), ("tfrecord", "gzip")]
 BODIES = [bytes([n % 256]) * (n % 50 + 1) for n in range(300)]

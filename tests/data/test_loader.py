@@ -6,6 +6,7 @@ import gc
 import io
 import json
 import threading
+import time
 from itertools import islice
 
 import numpy as np
@@ -15,6 +16,7 @@ from PIL import Image
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import BytesDecoder, ImageDecoder, Loader, Parts, PixelDecoder, RandomCrop, RawDecoder, write_records
+from oneflow.data.image import decode
 from oneflow.data.messages import FeatureValue, encode_record
 
 N = 37

@@ -226,6 +226,14 @@ def _images(folder):
     return fdata.OFRecordImageDecoder(_reader(folder), "encoded")
 
 
+def _resized(folder):
+    return image.Resize(_images(folder), resize_x=3, resize_y=3)
+
+
+def _pixels(dtype):
+    return fdata.BlobConf("encoded", shape=(2, 2, 3), dtype=dtype, codec=fdata.ImageCodec())
+
+
 def _random_crop(folder, **more):
     return fdata.OFRecordImageDecoderRandomCrop(_reader(folder), "encoded", **more)
 

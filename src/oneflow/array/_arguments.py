@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.number import as_whole, wholes
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
@@ -24,7 +24,7 @@ def apply(op: Op, *blobs: Any, name: str | None, **attributes: Any) -> Blob:
 def sequence_of(what: str, value: Any) -> tuple[Any, ...]:
     """``value`` as a tuple; only a list or tuple is one."""
     if not isinstance(value, (list, tuple)):
-        raise ArgumentError(f"{user_line()}: {what} is a list or tuple, got {value!r}")
+        raise ArgumentError(f"{what} is a list or tuple, got {value!r}")
     return tuple(value)
 
 
@@ -54,13 +54,13 @@ def blobs_of(what: str, value: Any) -> list[Blob]:
     for blob in blobs:
         blob_of(what, blob)
     if not blobs:
-        raise ArgumentError(f"{user_line()}: {what} holds at least one blob, got none")
+        raise ArgumentError(f"{what} holds at least one blob, got none")
     return blobs
 
 
 def blob_of(what: str, value: Any) -> Blob:
     if not isinstance(value, Blob):
-        raise DTypeError(f"{user_line()}: {what} takes blobs, got {type(value).__name__} {value!r}")
+        raise DTypeError(f"{what} takes blobs, got {type(value).__name__} {value!r}")
     return value
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, dtype_of, places_of, sequence_of, shape_of, slices_of
-from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.ir.blob import Blob, emit
 from oneflow.nn._arguments import axis_in
@@ -46,7 +46,7 @@ def gather(
     ``batch_dims``. An index outside the axis ends the run with an error.
     """
     if validate_indices:
-        raise UnsupportedError(f"{user_line()}: gather has no validate_indices: an index outside the axis is an error always")
+        raise UnsupportedError("gather has no validate_indices: an index outside the axis is an error always")
     outer = whole("gather's batch_dims", batch_dims, 0)
     return apply(rows.gather, params, indices, axis=outer if axis is None else axis, batch_dims=outer, name=name)
 
@@ -81,7 +81,7 @@ def one_hot(
 def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None) -> Blob:
     """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number."""
     if x is None or y is None:
-        raise UnsupportedError(f"{user_line()}: where takes x and y; the positions that are not 0 have no static shape")
+        raise UnsupportedError("where takes x and y; the positions that are not 0 have no static shape")
     return emit(array_rows.where, blob_of("where", condition), x, y, name=name)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of, dtype_of, shape_of
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import real
 from oneflow.ir.blob import Blob
 from oneflow.nn._arguments import axis_in
@@ -19,9 +19,9 @@ from oneflow.ops import create as rows
 def constant(value: float, dtype: Any = None, shape: Sequence[int] | None = None, name: str | None = None) -> Blob:
     """``value`` everywhere, in ``dtype``, which must be given; shape (1,) if none is given."""
     if isinstance(value, (list, tuple)):
-        raise UnsupportedError(f"{user_line()}: constant takes one Python number, got {value!r}; feed arrays as inputs of the job")
+        raise UnsupportedError(f"constant takes one Python number, got {value!r}; feed arrays as inputs of the job")
     if dtype is None:
-        raise ArgumentError(f"{user_line()}: constant needs a dtype, such as dtype=flow.float")
+        raise ArgumentError("constant needs a dtype, such as dtype=flow.float")
     return _filled(value, as_dtype(dtype), (1,) if shape is None else shape, name)
 
 

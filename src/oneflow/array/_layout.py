@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, sequence_of
-from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
 from oneflow.ir.blob import Blob
 from oneflow.ops import array as rows
@@ -28,7 +28,7 @@ def _set(blob: Blob, key: str, what: str, value: Any) -> None:
     if value is None:
         return
     if not isinstance(value, Sbp):
-        raise DTypeError(f"{user_line()}: parallel_cast's {what} is flow.distribute.split/broadcast/auto, got {value!r}")
+        raise DTypeError(f"parallel_cast's {what} is flow.distribute.split/broadcast/auto, got {value!r}")
     blob.node.meta[key] = value
 
 
@@ -44,13 +44,13 @@ def hierarchical_parallel_cast(
     Over more than one device only placements of one axis are laid out.
     """
     if grad_mode not in (None, "identity", "restore", "manual", "auto"):
-        raise ArgumentError(f"{user_line()}: grad_mode is 'identity', 'restore', 'manual' or 'auto', got {grad_mode!r}")
+        raise ArgumentError(f"grad_mode is 'identity', 'restore', 'manual' or 'auto', got {grad_mode!r}")
     forward = _layouts("parallel_distribution", parallel_distribution)
     backward = _layouts("grad_parallel_distribution", grad_parallel_distribution)
     if blob_of("hierarchical_parallel_cast", x).parallel_size == 1:
         return apply(rows.identity, x, name=name)
     if max(len(forward), len(backward)) > 1:
-        raise UnsupportedError(f"{user_line()}: a blob on {x.placement} is laid out along one axis, got {parallel_distribution}")
+        raise UnsupportedError(f"a blob on {x.placement} is laid out along one axis, got {parallel_distribution}")
     return parallel_cast(x, forward[0] if forward else None, backward[0] if backward else None, name)
 
 
@@ -63,7 +63,7 @@ def _layout(what: str, text: Any) -> Sbp:
         return BROADCAST if text == "B" else PARTIAL
     match = _SPLIT.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise ArgumentError(f"{user_line()}: an entry of {what} is 'S(0)', 'S(1)' ..., 'B' or 'P', got {text!r}")
+        raise ArgumentError(f"an entry of {what} is 'S(0)', 'S(1)' ..., 'B' or 'P', got {text!r}")
     return split(int(match[1]))
 
 

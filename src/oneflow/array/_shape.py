@@ -7,7 +7,7 @@ from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, blobs_of, ints_of, sequence_of
 from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import as_whole
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
@@ -70,7 +70,7 @@ def squeeze(x: Blob, axis: int | Sequence[int] | None = None, name: str | None =
 def transpose(a: Blob, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None) -> Blob:
     """``a`` with its axes in the order ``perm``; in reverse order if none is given."""
     if conjugate:
-        raise UnsupportedError(f"{user_line()}: transpose with conjugate=True: there are no complex blobs")
+        raise UnsupportedError("transpose with conjugate=True: there are no complex blobs")
     order = tuple(reversed(range(len(blob_of("transpose", a).shape)))) if perm is None else sequence_of("transpose's perm", perm)
     return apply(rows.transpose, a, perm=order, name=name)
 
@@ -92,13 +92,13 @@ def concat(
     ``values`` is another name of ``inputs``. ``max_dim_size`` is what the joined axis may have at most.
     """
     if (inputs is None) == (values is None):
-        raise ArgumentError(f"{user_line()}: concat takes either inputs or values, which mean the same")
+        raise ArgumentError("concat takes either inputs or values, which mean the same")
     blobs = blobs_of("concat", inputs if values is None else values)
     if len(blobs) == 1:
         return blobs[0]
     out = emit(rows.concat, blobs, axis=axis, name=name)
     if max_dim_size is not None and out.shape[axis] > max_dim_size:
-        raise ArgumentError(f"{user_line()}: concat gives {out.shape[axis]} elements on axis {axis}, max_dim_size is {max_dim_size}")
+        raise ArgumentError(f"concat gives {out.shape[axis]} elements on axis {axis}, max_dim_size is {max_dim_size}")
     return out
 
 
@@ -116,7 +116,7 @@ def pad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float = 0, n
 def _pair(entry: Any) -> tuple[int, int]:
     pair = sequence_of("an entry of paddings", entry)
     if len(pair) != 2:
-        raise ArgumentError(f"{user_line()}: an entry of paddings is (before, after), got {entry!r}")
+        raise ArgumentError(f"an entry of paddings is (before, after), got {entry!r}")
     return pair[0], pair[1]
 
 
@@ -124,7 +124,7 @@ def reflection_pad2d(x: Blob, padding: int | Sequence[int], name: str | None = N
     """x of shape (N, C, H, W) continued by its mirror image; ``padding`` is one int or (left, right, top, bottom)."""
     sides = sequence_of("reflection_pad2d's padding", (padding,) * 4 if as_whole(padding) is not None else padding)
     if len(sides) != 4:
-        raise ArgumentError(f"{user_line()}: reflection_pad2d's padding is (left, right, top, bottom), got {padding!r}")
+        raise ArgumentError(f"reflection_pad2d's padding is (left, right, top, bottom), got {padding!r}")
     return apply(rows.reflection_pad2d, x, padding=sides, name=name)
 
 
@@ -143,7 +143,7 @@ def same_padding(
     """
     where = padding.upper() if isinstance(padding, str) else padding
     if where not in ("SAME", "SAME_LOWER", "SAME_UPPER"):
-        raise ArgumentError(f"{user_line()}: same_padding's padding is 'SAME_LOWER' or 'SAME_UPPER', got {padding!r}")
+        raise ArgumentError(f"same_padding's padding is 'SAME_LOWER' or 'SAME_UPPER', got {padding!r}")
     rank = len(blob_of("same_padding", x).shape)
     if rank not in (3, 4, 5):
         raise ArgumentError(f"same_padding takes blobs of rank 3, 4 or 5, got {x!r}")
@@ -182,7 +182,7 @@ def argsort(x: Blob, axis: int = -1, direction: str = "ASCENDING", name: str | N
 
 def _ordered(op: Op, x: Blob, axis: int, direction: str, name: str | None) -> Blob:
     if direction not in ("ASCENDING", "DESCENDING"):
-        raise ArgumentError(f"{user_line()}: {op.name}'s direction is 'ASCENDING' or 'DESCENDING', got {direction!r}")
+        raise ArgumentError(f"{op.name}'s direction is 'ASCENDING' or 'DESCENDING', got {direction!r}")
     return apply(op, x, axis=axis, descending=direction == "DESCENDING", name=name)
 
 
@@ -195,5 +195,5 @@ def assign(ref: Blob, value: Blob, name: str | None = None) -> Blob:
     """Writes ``value`` into the variable ``ref`` at the end of the step, and gives it. All of the step reads what was there before."""
     trace = require_trace("flow.assign")
     if not any(blob_of("assign", ref).node is node for node in trace.graph.variables.values()):
-        raise ArgumentError(f"{user_line()}: assign writes into a variable, got {ref!r}; make one with flow.get_variable")
+        raise ArgumentError(f"assign writes into a variable, got {ref!r}; make one with flow.get_variable")
     return apply(rows.assign, ref, value, name=name)

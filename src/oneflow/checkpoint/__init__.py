@@ -13,7 +13,7 @@ import numpy as np
 from oneflow.checkpoint import positions
 from oneflow.checkpoint.layout import FileValue, read_checkpoint, write_checkpoint
 from oneflow.core.dtype import DType
-from oneflow.core.errors import ArgumentError, CheckpointError, user_line
+from oneflow.core.errors import ArgumentError, CheckpointError
 from oneflow.job.function import default_session
 from oneflow.job.session import Session
 
@@ -81,7 +81,7 @@ def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) 
     value_dict = {name: value for name, value in value_dict.items() if not name.startswith(positions.PREFIX)}
     unknown = [name for name in value_dict if name not in store.decls]
     if unknown and not ignore_mismatch:
-        raise UnknownVariableError(f"{user_line()}: no job has a variable {unknown[0]!r} ({len(unknown)} unknown names)")
+        raise UnknownVariableError(f"no job has a variable {unknown[0]!r} ({len(unknown)} unknown names)")
     wanted = {name: value for name, value in value_dict.items() if name in store.decls}
     store.write({name: _for_variable(session, name, value) for name, value in wanted.items()})
     positions.restore(session, readers)
@@ -100,4 +100,4 @@ def _array(name: str, value: Any) -> np.ndarray:
         return value
     if hasattr(value, "numpy"):
         return value.numpy()
-    raise ArgumentError(f"{user_line()}: variable {name!r} takes an array or a saved value, got {type(value).__name__}")
+    raise ArgumentError(f"variable {name!r} takes an array or a saved value, got {type(value).__name__}")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp
 from oneflow.core.sbp import split as _split
 from oneflow.scope import View, consistent_view, consistent_view_enabled, mirrored_view, mirrored_view_enabled
@@ -39,7 +39,7 @@ def auto() -> Sbp:
 def assert_is_valid_distribute(distribute: Any) -> None:
     """Refuses anything that is not made by ``split``, ``broadcast`` or ``auto``."""
     if not isinstance(distribute, Sbp):
-        raise ArgumentError(f"{user_line()}: not a distribute: {distribute!r}; use flow.distribute.split(axis), broadcast() or auto()")
+        raise ArgumentError(f"not a distribute: {distribute!r}; use flow.distribute.split(axis), broadcast() or auto()")
 
 
 def mirrored_strategy() -> View:

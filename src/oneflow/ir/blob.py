@@ -8,7 +8,7 @@ import numpy as np
 from torch import fx
 
 from oneflow.core.dtype import DType
-from oneflow.core.errors import DTypeError, JobError, user_line
+from oneflow.core.errors import DTypeError, JobError
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
@@ -94,7 +94,7 @@ class Blob:
     def with_distribute(self, distribute: Sbp) -> Blob:
         """The same value, to be laid out as ``distribute`` says where it is used."""
         if not isinstance(distribute, Sbp):
-            raise DTypeError(f"{user_line()}: with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
+            raise DTypeError(f"with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
         blob = emit(layout, self)
         blob.node.meta["sbp"] = distribute
         return blob
@@ -116,7 +116,7 @@ class Blob:
 
     def _no_value(self, what: str) -> NoReturn:
         raise JobError(
-            f"{user_line()}: {what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "
+            f"{what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "
             "A job's body runs once; use flow.where or return the blob and decide outside"
         )
 
@@ -216,5 +216,5 @@ def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
     if not isinstance(value, Blob):
         return value
     if value.node.graph is not graph:
-        raise JobError(f"{user_line()}: {op.name} was given {value!r}, which belongs to another job or another trace of this one")
+        raise JobError(f"{op.name} was given {value!r}, which belongs to another job or another trace of this one")
     return value.node

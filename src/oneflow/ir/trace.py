@@ -58,7 +58,7 @@ class Trace:
         """The op's full name; a name that the job used before is an error."""
         full = self.full_name(name if name is not None else self.auto_name(prefix))
         if full in self._names:
-            raise NameError_(f"{user_line()}: op_name: {full} already exist in job: {self.graph.job}; give each op its own name")
+            raise NameError_(f"op_name: {full} already exist in job: {self.graph.job}; give each op its own name")
         self._names.add(full)
         return full
 
@@ -109,11 +109,11 @@ class Trace:
     def add_loss(self, node: fx.Node) -> None:
         if not self.is_train:
             raise JobError(
-                f"{user_line()}: job {self.graph.job!r} has no TrainConf when adding loss logical blob name {node.meta['name']!r}: "
+                f"job {self.graph.job!r} has no TrainConf when adding loss logical blob name {node.meta['name']!r}: "
                 "it is a predict job. Make it a train job with type='train' or a config that sets train.*"
             )
         if node in self.graph.losses:
-            raise JobError(f"{user_line()}: the loss {node.meta['name']!r} was added to job {self.graph.job!r} before")
+            raise JobError(f"the loss {node.meta['name']!r} was added to job {self.graph.job!r} before")
         self._check_own(node)
         self._check_loss(node)
         self.graph.losses.append(node)
@@ -121,28 +121,28 @@ class Trace:
     def _check_loss(self, node: fx.Node) -> None:
         spec: TensorSpec = node.meta["spec"]
         if not spec.dtype.is_floating_point:
-            raise DTypeError(f"{user_line()}: a loss is a float blob, {node.meta['name']!r} is {spec}")
+            raise DTypeError(f"a loss is a float blob, {node.meta['name']!r} is {spec}")
         for other in self.graph.losses:
             if other.meta["spec"] != spec:
                 raise JobError(
-                    f"{user_line()}: losses of one job have one shape and dtype: "
+                    f"losses of one job have one shape and dtype: "
                     f"{other.meta['name']!r} is {other.meta['spec']}, {node.meta['name']!r} is {spec}"
                 )
             if other in self.graph.reached_by([node]) or node in self.graph.reached_by([other]):
                 raise JobError(
-                    f"{user_line()}: of the losses {other.meta['name']!r} and {node.meta['name']!r} one is computed "
+                    f"of the losses {other.meta['name']!r} and {node.meta['name']!r} one is computed "
                     "from the other; add only one of them"
                 )
 
     def _check_own(self, node: fx.Node) -> None:
         if node.graph is not self.graph.body:
-            raise JobError(f"{user_line()}: blob {node.meta['name']!r} belongs to another job or another trace of {self.graph.job!r}")
+            raise JobError(f"blob {node.meta['name']!r} belongs to another job or another trace of {self.graph.job!r}")
 
     def watch(self, node: fx.Node, handler: Any, diff: bool) -> None:
         self._check_own(node)
         if node.meta["spec"].dtype.numpy is None:
             name, spec = node.meta["name"], node.meta["spec"]
-            raise ArgumentError(f"{user_line()}: blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
+            raise ArgumentError(f"blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
         self.graph.watches.append(Watch(node, handler, diff, user_line()))
 
 
@@ -163,7 +163,7 @@ def require_trace(what: str) -> Trace:
     trace = _CURRENT.get()
     if trace is None:
         raise OutsideJobError(
-            f"{user_line()}: {what} was called outside a job function. Blobs exist only while a job is traced: "
+            f"{what} was called outside a job function. Blobs exist only while a job is traced: "
             "put the call into a function decorated with @flow.global_function"
         )
     return trace
@@ -196,10 +196,10 @@ def _infer(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str)
             meta_args, meta_attributes = tree_map(_meta, (args, attributes))
             out = op.compute(*meta_args, **meta_attributes, **extra)
     except OneFlowError as error:
-        raise type(error)(f"{user_line()}: {op.name} ({name!r}): {error.reason}{_inputs(args)}") from None
+        raise type(error)(f"{op.name} ({name!r}): {error.reason}{_inputs(args)}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
         reason = str(error).split("\n", 1)[0]
-        raise ArgumentError(f"{user_line()}: {op.name} ({name!r}): {reason}{_inputs(args)}") from None
+        raise ArgumentError(f"{op.name} ({name!r}): {reason}{_inputs(args)}") from None
     return tuple(map(spec_of, out)) if isinstance(out, tuple) else spec_of(out)
 
 

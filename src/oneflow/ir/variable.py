@@ -39,7 +39,7 @@ def get_variable(
     full = trace.full_name(_name(name))
     have = trace.graph.decls.get(full)
     if have is not None and not reuse:
-        raise NameError_(f"{user_line()}: variable {full!r} exists in job {trace.graph.job!r} already and reuse=False was given")
+        raise NameError_(f"variable {full!r} exists in job {trace.graph.job!r} already and reuse=False was given")
     if have is not None and shape is None:
         return Blob(trace.graph.variables[full])
     decl = VariableDecl(
@@ -55,16 +55,16 @@ def get_variable(
     )
     if decl.spec.dtype.numpy is None:
         kind = decl.spec.dtype.name
-        raise UnsupportedError(f"{user_line()}: variable {full!r} cannot be {kind}, a checkpoint does not hold it; cast where it is used")
+        raise UnsupportedError(f"variable {full!r} cannot be {kind}, a checkpoint does not hold it; cast where it is used")
     if decl.trainable and not decl.spec.dtype.is_floating_point:
-        raise ArgumentError(f"{user_line()}: variable {full!r} is {decl.spec.dtype.name} and cannot be trained; say trainable=False")
+        raise ArgumentError(f"variable {full!r} is {decl.spec.dtype.name} and cannot be trained; say trainable=False")
     return Blob(trace.variable(decl))
 
 
 def _name(name: Any) -> str:
     """A name that can also be a folder of a checkpoint."""
     if not isinstance(name, str) or not name or "/" in name or name in (".", "..", "snapshot_done"):
-        raise ArgumentError(f"{user_line()}: a variable's name is a string without '/' that can name a folder, got {name!r}")
+        raise ArgumentError(f"a variable's name is a string without '/' that can name a folder, got {name!r}")
     return name
 
 
@@ -92,9 +92,9 @@ def _initializer(trace: Trace, name: str, initializer: Any, have: VariableDecl |
         initializer = have.initializer if have is not None else trace.settings.default_initializer
     if initializer is None:
         raise JobError(
-            f"{user_line()}: variable {name!r} has no initializer; give one, such as initializer=flow.zeros_initializer(), "
+            f"variable {name!r} has no initializer; give one, such as initializer=flow.zeros_initializer(), "
             "or set a default with function_config().default_initializer_conf"
         )
     if not hasattr(initializer, "draw"):
-        raise ArgumentError(f"{user_line()}: {initializer!r} is not an initializer (variable {name!r}); use one of flow.*_initializer")
+        raise ArgumentError(f"{initializer!r} is not an initializer (variable {name!r}); use one of flow.*_initializer")
     return initializer

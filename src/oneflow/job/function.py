@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.core.errors import ArgumentError, JobError
 from oneflow.ir.trace import current, require_trace
 from oneflow.job.job import Job
 from oneflow.job.session import Session
@@ -64,18 +64,18 @@ def _decorator(type: Any, config: Any, is_early: bool) -> Any:
 def _read_arguments(type: Any, config: Any) -> tuple[str | None, FunctionConfig | None]:
     if isinstance(type, FunctionConfig):
         if config is not None:
-            raise ArgumentError(f"{user_line()}: global_function was given two configs")
+            raise ArgumentError("global_function was given two configs")
         return None, type
     if type not in (None, "train", "predict"):
-        raise ArgumentError(f"{user_line()}: a job's type is 'train' or 'predict', got {type!r}")
+        raise ArgumentError(f"a job's type is 'train' or 'predict', got {type!r}")
     if config is not None and not isinstance(config, FunctionConfig):
-        raise ArgumentError(f"{user_line()}: function_config is made by flow.function_config(), got {config!r}")
+        raise ArgumentError(f"function_config is made by flow.function_config(), got {config!r}")
     return type, config
 
 
 def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool) -> Callable[..., Any]:
     if not callable(function) or not hasattr(function, "__code__"):
-        raise ArgumentError(f"{user_line()}: a job is a Python function, got {function!r}")
+        raise ArgumentError(f"a job is a Python function, got {function!r}")
     if current() is not None:
         return function  # a job defined in the body of another is part of it
     session = default_session()
@@ -86,7 +86,7 @@ def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionCo
     def call(*args: Any, **kwargs: Any) -> Any:
         trace = current()
         if trace is not None:
-            raise JobError(f"{user_line()}: job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
+            raise JobError(f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
         return job.call(args, kwargs)
 
     call.job = job  # type: ignore[attr-defined]
@@ -97,7 +97,7 @@ def enable_eager_execution(val: bool = True) -> None:
     """Runs the body of every job at every call, instead of once. Call it before the first job is defined."""
     session = default_session()
     if session.jobs and session.eager != val:
-        raise JobError(f"{user_line()}: enable_eager_execution comes before the first job; {len(session.jobs)} are defined")
+        raise JobError(f"enable_eager_execution comes before the first job; {len(session.jobs)} are defined")
     session.eager = val
 
 

@@ -12,7 +12,7 @@ from torch import fx
 
 from oneflow.compiler.update import state_decls
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import JobError, UnsupportedError, user_line
+from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
@@ -178,7 +178,7 @@ class Job:
     def _require_current(self) -> None:
         current = self.session.jobs[self.name]
         if current is not self:
-            raise JobError(f"{user_line()}: job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
+            raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
 
     def _structured(self, results: tuple[torch.Tensor, ...]) -> Any:
         structure = self.graph.results  # type: ignore[union-attr]

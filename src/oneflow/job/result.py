@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
 
 
@@ -17,7 +17,7 @@ class ResultArray(np.ndarray):
     def numpy(self, parallel_id: int | None = None) -> np.ndarray:
         """The whole value, or the piece of one device (there is one piece)."""
         if parallel_id not in (None, 0):
-            raise ArgumentError(f"{user_line()}: this result has 1 piece, there is no parallel_id {parallel_id!r}")
+            raise ArgumentError(f"this result has 1 piece, there is no parallel_id {parallel_id!r}")
         return self.view(np.ndarray)
 
     def ndarray(self) -> np.ndarray:
@@ -58,7 +58,7 @@ class JobFuture:
     def get(self) -> Any:
         """The results, in the structure the job's body returned."""
         if self._delivered:
-            raise JobError(f"{user_line()}: the results of this call of job {self._job!r} were delivered before; keep what the first get() gave")
+            raise JobError(f"the results of this call of job {self._job!r} were delivered before; keep what the first get() gave")
         self._delivered = True
         value, self._value = self._value, None
         return value
@@ -66,7 +66,7 @@ class JobFuture:
     def async_get(self, callback: Callable[[Any], Any]) -> None:
         """Hands the results to ``callback``, before this returns: the step has run already."""
         if not callable(callback):
-            raise ArgumentError(f"{user_line()}: async_get takes a function, got {callback!r}")
+            raise ArgumentError(f"async_get takes a function, got {callback!r}")
         callback(self.get())
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tenso
     if count == 1 or axis is None:
         return [tensor] * count
     if tensor.shape[axis] % count:
-        raise ArgumentError(f"{user_line()}: a batch of {tensor.shape[axis]} cannot be cut into {count} micro-batches")
+        raise ArgumentError(f"a batch of {tensor.shape[axis]} cannot be cut into {count} micro-batches")
     return list(tensor.chunk(count, axis))
 
 

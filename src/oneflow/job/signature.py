@@ -11,7 +11,7 @@ import torch
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 
 
@@ -45,7 +45,7 @@ def _axis(batch_axis: int | None, rank: int) -> int | None:
     if batch_axis is None or rank == 0:
         return None
     if not -rank <= batch_axis < rank:
-        raise ArgumentError(f"{user_line()}: batch_axis {batch_axis} is outside a shape of {rank} dims")
+        raise ArgumentError(f"batch_axis {batch_axis} is outside a shape of {rank} dims")
     return batch_axis % rank
 
 
@@ -136,7 +136,7 @@ class Signature:
         unknown = [k for k in kwargs if k not in self.names or k in given]
         if unknown or len(args) > len(self.names) or len(given) + len(kwargs) != len(self.names):
             raise ArgumentError(
-                f"{user_line()}: job {self.job!r} takes {len(self.names)} inputs ({', '.join(self.names) or 'none'}), "
+                f"job {self.job!r} takes {len(self.names)} inputs ({', '.join(self.names) or 'none'}), "
                 f"got {len(args)} positional and {sorted(kwargs) if kwargs else 'no'} keyword ones"
             )
         given.update(kwargs)
@@ -147,12 +147,12 @@ class Signature:
             out.append(_leaf(value, definition, name, self.job, scale))
         elif isinstance(definition, dict):
             if not isinstance(value, dict) or set(value) != set(definition):
-                raise ArgumentError(f"{user_line()}: input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}")
+                raise ArgumentError(f"input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}")
             for key in definition:
                 self._bind_tree(value[key], definition[key], f"{name}[{key!r}]", scale, out)
         else:
             if not isinstance(value, (list, tuple)) or len(value) != len(definition):
-                raise ArgumentError(f"{user_line()}: input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}")
+                raise ArgumentError(f"input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}")
             for i, (v, d) in enumerate(zip(value, definition)):
                 self._bind_tree(v, d, f"{name}[{i}]", scale, out)
 
@@ -191,29 +191,29 @@ def _leaf(value: Any, definition: TensorDef, name: str, job: str, scale: int) ->
     if definition.kind == "array":
         return _tensor(value, definition, name, job, scale)
     if not isinstance(value, (list, tuple)) or len(value) != 1:
-        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a list with one entry a device (1 here), got {_shown(value)}")
+        raise ArgumentError(f"input {name!r} of job {job!r} is a list with one entry a device (1 here), got {_shown(value)}")
     if definition.kind == "list":
         return _tensor(value[0], definition, f"{name}[0]", job, scale)
     inner = value[0]
     if not isinstance(inner, (list, tuple)) or not inner or not all(isinstance(a, np.ndarray) for a in inner):
-        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a list with a list of arrays for each device, got {_shown(inner)}")
+        raise ArgumentError(f"input {name!r} of job {job!r} is a list with a list of arrays for each device, got {_shown(inner)}")
     return _tensor(np.concatenate(inner), definition, f"{name}[0]", job, scale)
 
 
 def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:
     """A numpy array as a tensor, without a copy where its memory can be used as it is."""
     if not isinstance(value, np.ndarray):
-        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} is a numpy array {definition.spec}, got {_shown(value)}")
+        raise ArgumentError(f"input {name!r} of job {job!r} is a numpy array {definition.spec}, got {_shown(value)}")
     spec = definition.spec
     if value.dtype != spec.dtype.numpy:
         raise DTypeError(
-            f"{user_line()}: input {name!r} of job {job!r} has dtype {spec.dtype.name}, got {value.dtype}; "
+            f"input {name!r} of job {job!r} has dtype {spec.dtype.name}, got {value.dtype}; "
             f"nothing is cast silently, write .astype(np.{spec.dtype.name})"
         )
     expected = spec.shape if scale == 1 else _scaled(definition, scale)
     if value.shape != expected and not (definition.dynamic and _fits(value.shape, expected)):
         more = " or less of it" if definition.dynamic else ""
-        raise ArgumentError(f"{user_line()}: input {name!r} of job {job!r} has shape {expected}{more}, got {value.shape}")
+        raise ArgumentError(f"input {name!r} of job {job!r} has shape {expected}{more}, got {value.shape}")
     flags = value.flags
     return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.core.errors import ArgumentError, JobError
 from oneflow.ir.blob import Blob
 from oneflow.ir.trace import require_trace
 from oneflow.typing import ListNumpy, Numpy
@@ -33,16 +33,16 @@ def watch_diff(blob: Blob, handler_or_prompt: Handler | str | None = None) -> No
     """
     trace = require_trace("flow.watch_diff")
     if not trace.is_train:
-        raise JobError(f"{user_line()}: flow.watch_diff: job {trace.graph.job!r} is a predict job and has no gradients")
+        raise JobError(f"flow.watch_diff: job {trace.graph.job!r} is a predict job and has no gradients")
     node = _node(blob, "flow.watch_diff")
     if not blob.dtype.is_floating_point:
-        raise ArgumentError(f"{user_line()}: flow.watch_diff: {blob!r} is not a float blob and has no gradient")
+        raise ArgumentError(f"flow.watch_diff: {blob!r} is not a float blob and has no gradient")
     trace.watch(node, _handler(handler_or_prompt), diff=True)
 
 
 def _node(blob: Any, what: str = "flow.watch") -> Any:
     if not isinstance(blob, Blob):
-        raise ArgumentError(f"{user_line()}: {what} takes a blob, got {blob!r}")
+        raise ArgumentError(f"{what} takes a blob, got {blob!r}")
     return blob.node
 
 
@@ -52,7 +52,7 @@ def _handler(handler_or_prompt: Handler | str | None) -> Handler:
     if isinstance(handler_or_prompt, str):
         return lambda *values: print(handler_or_prompt, *values)
     if not callable(handler_or_prompt):
-        raise ArgumentError(f"{user_line()}: a watch handler is a function, a prompt or None; got {handler_or_prompt!r}")
+        raise ArgumentError(f"a watch handler is a function, a prompt or None; got {handler_or_prompt!r}")
     return _annotated(handler_or_prompt)
 
 

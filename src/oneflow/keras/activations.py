@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import unary as rows
 
@@ -13,7 +13,7 @@ def relu(x: Blob, alpha: float = 0.0, max_value: float | None = None, threshold:
     """The larger of x and 0. The other arguments exist for their names; only their defaults are taken."""
     if alpha != 0 or max_value is not None or threshold != 0:
         raise ArgumentError(
-            f"{user_line()}: keras.activations.relu takes alpha=0, max_value=None and threshold=0 only, got alpha={alpha!r}, "
+            f"keras.activations.relu takes alpha=0, max_value=None and threshold=0 only, got alpha={alpha!r}, "
             f"max_value={max_value!r}, threshold={threshold!r}; use flow.nn.leaky_relu or flow.clip_by_value"
         )
     return emit(rows.relu, x)

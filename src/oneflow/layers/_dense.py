@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.core.number import flag, whole
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.ir.blob import Blob, emit
@@ -40,7 +40,7 @@ def dense(
     name = build.layer_name("Dense", name)
     rank = len(arguments.blob("inputs", inputs).shape)
     if rank < 2:
-        raise ArgumentError(f"{user_line()}: dense takes inputs of rank 2 or more, got {inputs!r}")
+        raise ArgumentError(f"dense takes inputs of rank 2 or more, got {inputs!r}")
     _check_distribute(model_distribute, rank)
     width = whole("units", units, above=0)
     weight = build.weight(f"{name}-weight", (width, inputs.shape[-1]), inputs.dtype, kernel_initializer, kernel_regularizer, trainable, model_distribute)
@@ -52,9 +52,9 @@ def dense(
 
 def _check_distribute(distribute: Sbp | None, rank: int) -> None:
     if distribute not in (None, AUTO, BROADCAST, split(0)):
-        raise ArgumentError(f"{user_line()}: model_distribute is auto, broadcast or split(0), got {distribute!r}")
+        raise ArgumentError(f"model_distribute is auto, broadcast or split(0), got {distribute!r}")
     if distribute is split(0) and rank != 2:
-        raise ArgumentError(f"{user_line()}: model_distribute=split(0) takes inputs of rank 2, got rank {rank}")
+        raise ArgumentError(f"model_distribute=split(0) takes inputs of rank 2, got rank {rank}")
 
 
 def prelu(
@@ -76,7 +76,7 @@ def prelu(
     shared = {arguments.axis_in("shared_axes", axis, rank) for axis in given}
     if rank < 2 or 0 in shared:
         raise ArgumentError(
-            f"{user_line()}: prelu takes inputs of rank 2 or more and shares alpha over axes after the batch; got {inputs!r}"
+            f"prelu takes inputs of rank 2 or more and shares alpha over axes after the batch; got {inputs!r}"
         )
     shape = tuple(1 if axis in shared else inputs.shape[axis] for axis in range(1, rank))
     alpha = build.weight(f"{name}-alpha", shape, inputs.dtype, alpha_initializer, alpha_regularizer, trainable, model_distribute)
@@ -86,7 +86,7 @@ def prelu(
 def upsample_2d(x: Blob, size: Size = (2, 2), data_format: str = "NCHW", interpolation: str = "nearest", name: str | None = None) -> Blob:
     """Images ``size`` times as high and wide; ``interpolation`` is "nearest" or "bilinear" (pixel centres, corners not aligned)."""
     if interpolation not in ("nearest", "bilinear"):
-        raise ArgumentError(f"{user_line()}: interpolation is 'nearest' or 'bilinear', got {interpolation!r}")
+        raise ArgumentError(f"interpolation is 'nearest' or 'bilinear', got {interpolation!r}")
     name = build.layer_name("Upsample2D", name)
     last = arguments.channels_last(data_format, 2)
     factors = arguments.per_dim("size", size, 2)

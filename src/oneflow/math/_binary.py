@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import elementwise as rows
 
@@ -137,5 +137,5 @@ def polyval(coeffs: Sequence[Operand], x: Blob, name: str | None = None) -> Blob
 
 def _listed(what: str, values: Sequence[Operand]) -> list[Operand]:
     if not isinstance(values, (list, tuple)):
-        raise ArgumentError(f"{user_line()}: {what} takes a list or a tuple, got {type(values).__name__}")
+        raise ArgumentError(f"{what} takes a list or a tuple, got {type(values).__name__}")
     return list(values)

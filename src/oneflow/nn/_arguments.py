@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.number import as_whole, wholes
 from oneflow.ir.blob import Blob
 
@@ -18,7 +18,7 @@ def channels_last(data_format: Any, dims: int) -> bool:
     first, last = _FORMATS[dims]
     # a blob here (a bias given by position) must not be compared: that would record an op
     if not isinstance(data_format, str) or data_format not in (first, last):
-        raise ArgumentError(f"{user_line()}: data_format is {first!r} or {last!r}, got {data_format!r}")
+        raise ArgumentError(f"data_format is {first!r} or {last!r}, got {data_format!r}")
     return data_format == last
 
 
@@ -34,9 +34,9 @@ def channels(x: Blob, last: bool) -> int:
 def blob(what: str, value: Any, rank: int | None = None) -> Blob:
     """The blob itself, of the given rank; anything else is refused."""
     if not isinstance(value, Blob):
-        raise DTypeError(f"{user_line()}: {what} is a blob, got {type(value).__name__} {value!r}")
+        raise DTypeError(f"{what} is a blob, got {type(value).__name__} {value!r}")
     if rank is not None and len(value.shape) != rank:
-        raise ArgumentError(f"{user_line()}: {what} has rank {rank}, got {value!r}")
+        raise ArgumentError(f"{what} has rank {rank}, got {value!r}")
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, DTypeError, user_line
+from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.number import whole, wholes
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
@@ -148,7 +148,7 @@ def _output_size(output_shape: Any, x: Blob, w: Blob, last: bool) -> tuple[int, 
     expected = (x.shape[0], *size, out) if last else (x.shape[0], out, *size)
     if len(shape) != 4 or shape != expected or min(size) < 1:
         raise ArgumentError(
-            f"{user_line()}: output_shape has four ints > 0, with batch {x.shape[0]} and {out} channels here; got {output_shape!r}"
+            f"output_shape has four ints > 0, with batch {x.shape[0]} and {out} channels here; got {output_shape!r}"
         )
     return size
 
@@ -157,11 +157,11 @@ def bias_add(value: Blob, bias: Blob, data_format: str | None = None, name: str 
     """``value`` + ``bias`` along the channels: dimension 1 if data_format is None or begins with "NC", the last if it is "N...C"."""
     x, b = arguments.blob("value", value), arguments.blob("bias", bias, 1)
     if x.dtype != b.dtype:
-        raise DTypeError(f"{user_line()}: value is {x.dtype.name} and bias is {b.dtype.name}; cast one of them")
+        raise DTypeError(f"value is {x.dtype.name} and bias is {b.dtype.name}; cast one of them")
     if data_format is None or data_format.startswith("NC"):
         dim = 1
     elif data_format.startswith("N") and data_format.endswith("C"):
         dim = len(x.shape) - 1
     else:
-        raise ArgumentError(f"{user_line()}: data_format begins with 'NC' or has the form 'N...C', got {data_format!r}")
+        raise ArgumentError(f"data_format begins with 'NC' or has the form 'N...C', got {data_format!r}")
     return emit(rows.bias_add, x, b, name=name, dim=dim)

@@ -12,7 +12,7 @@ from typing import Any
 import torch.nn.functional as F
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.core.number import wholes
 from oneflow.ops.row import require
 
@@ -47,7 +47,7 @@ def explicit(
         return _listed(padding, len(sizes), channels_last)
     word = padding.upper()
     if word not in _NAMES:
-        raise ArgumentError(f"{user_line()}: padding is one of {', '.join(_NAMES)} or a list of (before, after), got {padding!r}")
+        raise ArgumentError(f"padding is one of {', '.join(_NAMES)} or a list of (before, after), got {padding!r}")
     if word == "VALID":
         return ((0, 0),) * len(sizes)
     lower = word == "SAME_LOWER" or (word == "SAME" and not same_is_upper)
@@ -57,12 +57,12 @@ def explicit(
 def _listed(padding: Any, dims: int, channels_last: bool) -> Pads:
     if not isinstance(padding, (list, tuple)) or len(padding) != dims + 2:
         raise ArgumentError(
-            f"{user_line()}: a list of paddings has one entry for each of the {dims + 2} dimensions in data_format order, got {padding!r}"
+            f"a list of paddings has one entry for each of the {dims + 2} dimensions in data_format order, got {padding!r}"
         )
     pairs = [_pair(entry) for entry in padding]
     outer = (pairs[0], pairs[-1 if channels_last else 1])
     if any(pair != (0, 0) for pair in outer):
-        raise ArgumentError(f"{user_line()}: batch and channel are not padded: their entries must be 0 or (0, 0), got {padding!r}")
+        raise ArgumentError(f"batch and channel are not padded: their entries must be 0 or (0, 0), got {padding!r}")
     return tuple(pairs[1:-1] if channels_last else pairs[2:])
 
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.initializer import Initializer, constant_initializer, zeros_initializer
 from oneflow.core import dtype as dtypes
 from oneflow.core.number import flag, number
@@ -43,11 +43,11 @@ class Optimizer:
         variables: Variables = None,
     ) -> None:
         if not isinstance(lr_scheduler, LrScheduler):
-            raise ArgumentError(f"{user_line()}: lr_scheduler is a flow.optimizer.*Scheduler, got {lr_scheduler!r}")
+            raise ArgumentError(f"lr_scheduler is a flow.optimizer.*Scheduler, got {lr_scheduler!r}")
         if loss_scale_factor is not None and loss_scale_policy is not None:
-            raise ArgumentError(f"{user_line()}: give loss_scale_factor or loss_scale_policy, not both")
+            raise ArgumentError("give loss_scale_factor or loss_scale_policy, not both")
         if train_step_lbn is not None:
-            raise UnsupportedError(f"{user_line()}: train_step_lbn is not supported: the step is counted by the job itself")
+            raise UnsupportedError("train_step_lbn is not supported: the step is counted by the job itself")
         if grad_clipping is not None and not isinstance(grad_clipping, ClipByGlobalNorm):
             raise ArgumentError(f"grad_clipping is flow.optimizer.grad_clipping.by_global_norm(...), got {grad_clipping!r}")
         if loss_scale_policy is not None and not isinstance(loss_scale_policy, LossScale):
@@ -65,11 +65,11 @@ class Optimizer:
         """Makes this the job's optimizer and ``loss`` (one blob or several) what it lowers."""
         trace = require_trace(f"flow.optimizer.{type(self).__name__}.minimize")
         if trace.is_train and trace.settings.optimizer is not None:
-            raise JobError(f"{user_line()}: job {trace.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
+            raise JobError(f"job {trace.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
         losses: Sequence[Blob] = list(loss) if isinstance(loss, (list, tuple)) else [loss]  # type: ignore[list-item]
         for blob in losses:
             if not isinstance(blob, Blob):
-                raise ArgumentError(f"{user_line()}: minimize takes a blob or a list of blobs, got {blob!r}")
+                raise ArgumentError(f"minimize takes a blob or a list of blobs, got {blob!r}")
             trace.add_loss(blob.node)
         trace.settings.optimizer = self
 
@@ -118,7 +118,7 @@ class WeightDecay:
 
     def __init__(self, rate: float | None = None, includes: Patterns = None, excludes: Patterns = None) -> None:
         if includes is not None and excludes is not None:
-            raise ArgumentError(f"{user_line()}: weight decay takes includes or excludes, not both")
+            raise ArgumentError("weight decay takes includes or excludes, not both")
         self._rate = 0.0 if rate is None else number("weight_decay", rate, 0)
         self._includes = _patterns(includes)
         self._excludes = _patterns(excludes)
@@ -144,7 +144,7 @@ def _patterns(patterns: Patterns) -> list[re.Pattern[str]] | None:
     try:
         return [re.compile(text) for text in texts]
     except re.error as error:
-        raise ArgumentError(f"{user_line()}: {patterns!r} is not a regular expression: {error}") from None
+        raise ArgumentError(f"{patterns!r} is not a regular expression: {error}") from None
 
 
 class SGD(Optimizer):
@@ -195,7 +195,7 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
         if do_bias_correction and isinstance(lr_scheduler, CustomScheduler):
-            raise UnsupportedError(f"{user_line()}: CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
+            raise UnsupportedError(f"CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
         self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
         self.epsilon, self.do_bias_correction = number("epsilon", epsilon, 0), flag("do_bias_correction", do_bias_correction)
 
@@ -340,9 +340,9 @@ class CombinedOptimizer(Optimizer):
         if not isinstance(optimizers, (list, tuple)) or not all(isinstance(o, Optimizer) for o in optimizers):
             raise ArgumentError(f"CombinedOptimizer takes a list of optimizers, got {optimizers!r}")
         if not optimizers or any(o.variables is None for o in optimizers):
-            raise ArgumentError(f"{user_line()}: CombinedOptimizer takes optimizers that each name their variables=")
+            raise ArgumentError("CombinedOptimizer takes optimizers that each name their variables=")
         if any(o.loss_scale is not None for o in optimizers):
-            raise ArgumentError(f"{user_line()}: the loss scale is given to CombinedOptimizer itself, not to one of its optimizers")
+            raise ArgumentError("the loss scale is given to CombinedOptimizer itself, not to one of its optimizers")
         super().__init__(optimizers[0].lr_scheduler, loss_scale_factor, None, train_step_lbn, loss_scale_policy)
         self.optimizers = list(optimizers)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.placement import Placement, parse_placement
 from oneflow.ir.trace import current, require_trace
 
@@ -46,7 +46,7 @@ def placement(device_tag: str, machine_device_ids: str | Sequence[str], hierarch
 def namespace(name: str) -> Iterator[None]:
     """Prefixes the names of ops and variables made inside with ``name`` and "-"."""
     if not isinstance(name, str) or not name or "/" in name:
-        raise ArgumentError(f"{user_line()}: a namespace is a name without '/', got {name!r}")
+        raise ArgumentError(f"a namespace is a name without '/', got {name!r}")
     trace = require_trace("with flow.scope.namespace")
     trace.namespaces.append(name)
     try:
@@ -95,5 +95,5 @@ def current_scope() -> Placement:
     """The placement that ops made here get."""
     trace = current()
     if trace is None:
-        raise JobError(f"{user_line()}: flow.scope.current_scope is known only inside a job body")
+        raise JobError("flow.scope.current_scope is known only inside a job body")
     return trace.placements[-1]

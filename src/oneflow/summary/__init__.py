@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError, user_line
+from oneflow.core.errors import ArgumentError
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import current
 from oneflow.job.watch import watch
@@ -59,11 +59,11 @@ def close_summary_writer() -> None:
 def scalar(value: Any, step: Any = None, tag: Any = None, name: str | None = None) -> None:
     """Writes one number: a number, or an array or blob of one element."""
     if isinstance(value, Blob) and value.spec.elements != 1:
-        raise ArgumentError(f"{user_line()}: flow.summary.scalar takes a blob of one element, got {value!r}")
+        raise ArgumentError(f"flow.summary.scalar takes a blob of one element, got {value!r}")
 
     def write(writer: Any, value: np.ndarray, step: int, tag: str) -> None:
         if value.size != 1:
-            raise ArgumentError(f"{user_line()}: flow.summary.scalar takes one number, got an array of shape {value.shape}")
+            raise ArgumentError(f"flow.summary.scalar takes one number, got an array of shape {value.shape}")
         writer.add_scalar(tag, value.item(), step)
 
     _put("scalar", write, value, step, tag)
@@ -84,10 +84,10 @@ def image(value: Any, step: Any = None, tag: Any = None, name: str | None = None
     ``data_format`` is "NHWC" or "NCHW"; a value of three dims is one image, one of two dims a grey image.
     """
     if data_format not in _IMAGE_FORMATS:
-        raise ArgumentError(f"{user_line()}: flow.summary.image: data_format is 'NHWC' or 'NCHW', got {data_format!r}")
+        raise ArgumentError(f"flow.summary.image: data_format is 'NHWC' or 'NCHW', got {data_format!r}")
     rank = len(value.shape) if hasattr(value, "shape") else np.ndim(value)
     if rank not in (2, 3, 4):
-        raise ArgumentError(f"{user_line()}: flow.summary.image takes 2, 3 or 4 dims, got {rank}")
+        raise ArgumentError(f"flow.summary.image takes 2, 3 or 4 dims, got {rank}")
     dims = _IMAGE_FORMATS[data_format][rank]
 
     def write(writer: Any, value: np.ndarray, step: int, tag: str) -> None:
@@ -153,7 +153,7 @@ def _outside(kind: str) -> None:
     trace = current()
     if trace is not None:
         raise ArgumentError(
-            f"{user_line()}: flow.summary.{kind} inside job {trace.graph.job!r} has no blob to wait for, and the body runs only once; "
+            f"flow.summary.{kind} inside job {trace.graph.job!r} has no blob to wait for, and the body runs only once; "
             "call it outside the job"
         )
 
@@ -163,7 +163,7 @@ def _whole(what: str, step: Any) -> int | None:
         return None
     number = np.asarray(step)
     if number.size != 1 or number.dtype.kind not in "iu":
-        raise ArgumentError(f"{user_line()}: {what}: a step is one whole number, got {step!r}")
+        raise ArgumentError(f"{what}: a step is one whole number, got {step!r}")
     return int(number.item())
 
 
@@ -175,5 +175,5 @@ def _string(value: Any) -> str:
     if array.dtype.kind in "US" and array.ndim == 0:
         return str(array.item()) if array.dtype.kind == "U" else array.item().decode()
     if array.dtype.itemsize != 1 or array.dtype.kind not in "iu":
-        raise ArgumentError(f"{user_line()}: a tag or text is a string or an int8 array of its bytes, got {value!r}")
+        raise ArgumentError(f"a tag or text is a string or an int8 array of its bytes, got {value!r}")
     return array.astype(np.uint8).tobytes().split(b"\0", 1)[0].decode()

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from oneflow.core.errors import JobError, user_line
+from oneflow.core.errors import JobError
 
 
 class Events:
@@ -28,7 +28,7 @@ class Events:
     def writer(self, what: str) -> Any:
         """The open writer, or an error that says how ``what`` gets one."""
         if self._writer is None:
-            raise JobError(f"{user_line()}: {what}: there is no writer; call flow.summary.create_summary_writer(logdir) first")
+            raise JobError(f"{what}: there is no writer; call flow.summary.create_summary_writer(logdir) first")
         return self._writer
 
     def step(self, tag: str, step: int | None) -> int:

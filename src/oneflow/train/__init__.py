@@ -8,7 +8,7 @@ from pathlib import Path
 
 from oneflow import checkpoint
 from oneflow.checkpoint.layout import DONE, read_checkpoint
-from oneflow.core.errors import CheckpointError, user_line
+from oneflow.core.errors import CheckpointError
 from oneflow.job.function import default_session
 
 __all__ = ["CheckPoint", "SimpleCheckPointManager"]
@@ -45,7 +45,7 @@ class CheckPoint:
         if missing:
             spec = session.store.decls[missing[0]].spec
             raise CheckpointError(
-                f"{user_line()}: checkpoint {path!r} has no variable {missing[0]!r}, a job needs it as {spec} "
+                f"checkpoint {path!r} has no variable {missing[0]!r}, a job needs it as {spec} "
                 f"({len(missing)} missing; it holds {_listed(list(found))}). To load only what is there: "
                 "flow.load_variables(flow.checkpoint.get(path))"
             )
@@ -54,7 +54,7 @@ class CheckPoint:
 
 def _check_path(path: str) -> None:
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise CheckpointError(f"{user_line()}: a checkpoint's path is a string, got {path!r}")
+        raise CheckpointError(f"a checkpoint's path is a string, got {path!r}")
 
 
 def _listed(names: list[str]) -> str:
