@@ -371,6 +371,16 @@ def test_convert_one_file_and_rename(tmp_path, capsys):
     assert "a: record 0 at byte 0: --rename gives two" in capsys.readouterr().err
 
 
+def test_convert_of_a_folder_wants_the_named_features_in_some_part(tmp_path, capsys):
+    (tmp_path / "a").mkdir()
+    write_records(tmp_path / "a" / "part-0", [mixed(1)])
+    write_records(tmp_path / "a" / "part-1", [{"only": FeatureValue("int64_list", [1])}])
+    assert run("convert", tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "only", "--rename", "b=c") == 0
+    assert run("convert", tmp_path / "a", tmp_path / "d", "--to", "ofrecord", "--int32", "onyl") == 1
+    assert "a: --int32: no record has a feature 'onyl'; the features are b, d, f, i, l, only" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["a", "b"]
+
+
 def test_what_convert_refuses(tmp_path, capsys):
     write_records(tmp_path / "a", [mixed(1), {"d": FeatureValue("double_list", [0.1])}])
     offset = next(read_records(tmp_path / "a")).end
@@ -379,6 +389,9 @@ def test_what_convert_refuses(tmp_path, capsys):
         ("record 0 at byte 0: feature 'l' has the value", [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "l"]),
         ("nowhere: the file cannot be opened", [tmp_path / "nowhere", tmp_path / "b", "--to", "ofrecord"]),
         ("--rename takes OLD=NEW", [tmp_path / "a", tmp_path / "b", "--to", "tfrecord", "--rename", "x"]),
+        ("--rename: no record has a feature 'x'; the features are b, d, f, i, l", [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--rename", "x=y"]),
+        ("--int32: no record has a feature 'i'; the features are b, d, f, j, l",
+         [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "i", "--rename", "i=j"]),
         ("--int32 is for", [tmp_path / "a", tmp_path / "b", "--to", "tfrecord", "--int32", "x"]),
     ]:
         assert run("convert", *arguments) == 1

@@ -32,6 +32,12 @@ def test_records_and_where_they_lie(tmp_path):
     assert list(read_records(path, records[2].end, 3)) == []
 
 
+@pytest.mark.parametrize("format", ["ofrecord", "tfrecord"])
+def test_the_format_is_told_from_the_file(tmp_path, format):
+    write_records(tmp_path / "part-0", [b"abc", BODY], format)
+    assert [(r.body, r.format.name) for r in read_records(tmp_path / "part-0")] == [(b"abc", format), (BODY, format)]
+
+
 def test_an_empty_file_has_no_records(tmp_path):
     assert list(read_records(write(tmp_path / "part-0", b""))) == []
 

@@ -42,6 +42,7 @@ def record(i: int) -> ofrecord.OFRecord:
             "label": ofrecord.Feature(int32_list=ofrecord.Int32List(value=[i])),
             "image": ofrecord.Feature(float_list=ofrecord.FloatList(value=[i + n / 8 for n in range(6)])),
             "double": ofrecord.Feature(double_list=ofrecord.DoubleList(value=[i + 0.5])),
+            "huge": ofrecord.Feature(double_list=ofrecord.DoubleList(value=[1e300, float("inf"), float("nan")])),
             "big": ofrecord.Feature(int64_list=ofrecord.Int64List(value=[2**40 + i])),
             "bytes": ofrecord.Feature(bytes_list=ofrecord.BytesList(value=[bytes([1, 200, 255])])),
             "two": ofrecord.Feature(bytes_list=ofrecord.BytesList(value=[b"a", b"b"])),
@@ -89,6 +90,8 @@ def test_order_over_steps(folder):
 def test_number_lists_are_cast(folder):
     np.testing.assert_array_equal(decode(folder, "double", (1,), dtypes.float32), np.arange(5, dtype=np.float32)[:, None] + 0.5)
     np.testing.assert_array_equal(decode(folder, "double", (), dtypes.int32), np.arange(5))
+    np.testing.assert_array_equal(decode(folder, "huge", (3,), dtypes.float64), [[1e300, np.inf, np.nan]] * 5)
+    np.testing.assert_array_equal(decode(folder, "big", (), dtypes.float32), np.full(5, 2.0**40))
     np.testing.assert_array_equal(decode(folder, "big", (), dtypes.int64), np.arange(5) + 2**40)
     np.testing.assert_array_equal(decode(folder, "label", (), dtypes.float32), np.arange(5, dtype=np.float32))
 
@@ -111,6 +114,8 @@ BAD_RECORDS = [
     ("words", (2,), dtypes.int32, {}, r"record 0 .*'words' has 0 values, shape \(2,\) takes 2; auto_zero_padding"),
     ("words", (2,), dtypes.int32, {"auto_zero_padding": True}, r"part-00001: record 0 at byte 0: feature 'words' has 3 values"),
     ("big", (), dtypes.int32, {}, "which int32 cannot hold"),
+    ("huge", (3,), dtypes.float32, {}, r"part-00000: record 0 at byte 0: feature 'huge' has values .*1e\+300, which float32 cannot hold"),
+    ("big", (), dtypes.float16, {}, "which float16 cannot hold"),
     ("two", (1,), dtypes.int8, {}, "exactly one entry, this one has 2"),
     ("bytes", (4,), dtypes.uint8, {}, "has 3 values"),
 ]

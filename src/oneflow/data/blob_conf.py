@@ -9,7 +9,7 @@ from typing import Any
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
 from oneflow.data.decode import BytesDecoder, Cropped, Decoder, Normalised, RawDecoder, Resized, Step, SteppedDecoder, mirrored, swapped
@@ -39,7 +39,7 @@ class ImagePreprocessor:
 
     def __init__(self, preprocessor: str) -> None:
         if preprocessor not in _NAMED_STEPS:
-            raise ArgumentError(f"{user_line()}: ImagePreprocessor takes {' or '.join(map(repr, _NAMED_STEPS))}, got {preprocessor!r}")
+            raise ArgumentError(f"ImagePreprocessor takes {' or '.join(map(repr, _NAMED_STEPS))}, got {preprocessor!r}")
         self.preprocessor = preprocessor
 
     def step(self) -> Step:
@@ -73,7 +73,7 @@ class ImageCropPreprocessor:
     def __post_init__(self) -> None:
         positive("ImageCropPreprocessor", width=self.width, height=self.height)
         if self.x < 0 or self.y < 0:
-            raise ArgumentError(f"{user_line()}: ImageCropPreprocessor: x and y are at least 0, got {self.x} and {self.y}")
+            raise ArgumentError(f"ImageCropPreprocessor: x and y are at least 0, got {self.x} and {self.y}")
 
     def step(self) -> Step:
         return Cropped(self.width, self.height, self.x, self.y, self.random_xy)
@@ -86,7 +86,7 @@ class ImageCodec:
         self.image_preprocessors = tuple(image_preprocessors or ())
         for one in self.image_preprocessors:
             if not isinstance(one, (ImagePreprocessor, ImageResizePreprocessor, ImageCropPreprocessor)):
-                raise ArgumentError(f"{user_line()}: ImageCodec takes a list of flow.data.Image*Preprocessor, got {one!r}")
+                raise ArgumentError(f"ImageCodec takes a list of flow.data.Image*Preprocessor, got {one!r}")
 
 
 class NormByChannelPreprocessor:
@@ -96,9 +96,9 @@ class NormByChannelPreprocessor:
         self, mean_values: Sequence[float], std_values: Sequence[float] = (1.0, 1.0, 1.0), data_format: str = "channels_last"
     ) -> None:
         if data_format not in _CHANNEL_AXES:
-            raise ArgumentError(f"{user_line()}: NormByChannelPreprocessor: data_format is one of {', '.join(_CHANNEL_AXES)}; got {data_format!r}")
+            raise ArgumentError(f"NormByChannelPreprocessor: data_format is one of {', '.join(_CHANNEL_AXES)}; got {data_format!r}")
         if not all(std_values):
-            raise ArgumentError(f"{user_line()}: NormByChannelPreprocessor: a std of 0 cannot be divided by, got {std_values!r}")
+            raise ArgumentError(f"NormByChannelPreprocessor: a std of 0 cannot be divided by, got {std_values!r}")
         self.mean_values = tuple(mean_values)
         self.std_values = tuple(std_values)
         self.data_format = data_format
@@ -111,7 +111,7 @@ class NormByChannelPreprocessor:
             mean, std = mean[:1], std[:1]
         if not inner.row.dtype.is_floating_point or len(mean) != channels or len(std) != channels:
             raise ArgumentError(
-                f"{user_line()}: blob {blob!r}: NormByChannelPreprocessor normalises a float blob by one mean and std a channel, "
+                f"blob {blob!r}: NormByChannelPreprocessor normalises a float blob by one mean and std a channel, "
                 f"got {len(mean)} and {len(std)} for {channels} channels of {inner.row} ({self.data_format})"
             )
         return Normalised(inner, mean, std, axis)
@@ -151,7 +151,7 @@ def decode_ofrecord(
     """
     trace = require_trace("flow.data.decode_ofrecord")
     if not isinstance(blobs, (list, tuple)) or not blobs or not all(isinstance(blob, BlobConf) for blob in blobs):
-        raise ArgumentError(f"{user_line()}: decode_ofrecord takes a list or tuple of flow.data.BlobConf, got {blobs!r}")
+        raise ArgumentError(f"decode_ofrecord takes a list or tuple of flow.data.BlobConf, got {blobs!r}")
     positive("decode_ofrecord", buffer_size=buffer_size)
     decoders = [_decoder(blob) for blob in blobs]
     reading = Reading(batch_size, buffer_size if shuffle else 0, False, seed, on_error, max_errors)
@@ -165,7 +165,7 @@ def _decoder(blob: BlobConf) -> Decoder:
     decoder = _codec_decoder(blob, row_spec("decode_ofrecord", blob.shape, blob.dtype))
     for preprocessor in blob.preprocessors:
         if not isinstance(preprocessor, NormByChannelPreprocessor):
-            raise UnsupportedError(f"{user_line()}: blob {blob.name!r}: a preprocessor is a NormByChannelPreprocessor, got {preprocessor!r}")
+            raise UnsupportedError(f"blob {blob.name!r}: a preprocessor is a NormByChannelPreprocessor, got {preprocessor!r}")
         decoder = preprocessor.on(decoder, blob.name)
     return decoder
 
@@ -177,13 +177,13 @@ def _codec_decoder(blob: BlobConf, row: TensorSpec) -> Decoder:
     if isinstance(codec, BytesListCodec):
         if len(row.shape) != 2 or row.dtype not in (dtypes.int8, dtypes.uint8, dtypes.char):
             raise ArgumentError(
-                f"{user_line()}: blob {blob.name!r}: BytesListCodec decodes to int8, uint8 or char of (most entries, longest entry), got {row}"
+                f"blob {blob.name!r}: BytesListCodec decodes to int8, uint8 or char of (most entries, longest entry), got {row}"
             )
         return BytesDecoder(blob.name, row.shape, row.dtype)
     if isinstance(codec, ImageCodec):
         if len(row.shape) != 3 or row.shape[-1] not in (1, 3):
-            raise ArgumentError(f"{user_line()}: blob {blob.name!r}: ImageCodec decodes to (height, width, 1 or 3), got {row.shape}")
+            raise ArgumentError(f"blob {blob.name!r}: ImageCodec decodes to (height, width, 1 or 3), got {row.shape}")
         if row.dtype in (dtypes.int8, dtypes.char):
-            raise ArgumentError(f"{user_line()}: blob {blob.name!r}: {row.dtype.name} cannot hold the levels 0 to 255 of a picture; use uint8")
+            raise ArgumentError(f"blob {blob.name!r}: {row.dtype.name} cannot hold the levels 0 to 255 of a picture; use uint8")
         return SteppedDecoder(blob.name, row.shape, row.dtype, [one.step() for one in codec.image_preprocessors])
-    raise UnsupportedError(f"{user_line()}: blob {blob.name!r}: a codec is a flow.data.RawCodec, ImageCodec or BytesListCodec, got {codec!r}")
+    raise UnsupportedError(f"blob {blob.name!r}: a codec is a flow.data.RawCodec, ImageCodec or BytesListCodec, got {codec!r}")

@@ -106,13 +106,17 @@ class RawDecoder:
             raise DataError(f"feature {self._key!r} has {count} values, shape {self.row.shape} takes {self._count}{hint}")
 
     def _check_range(self, values: np.ndarray) -> None:
-        """A number that the dtype cannot hold is an error; a fraction is cut as a cast does."""
+        """A number beyond the dtype's range is an error; a fraction is cut, or rounded, as a cast does."""
         dtype = self.row.dtype.numpy
         assert dtype is not None
-        if values.dtype == dtype or dtype.kind == "f" or values.size == 0 or np.can_cast(values.dtype, dtype):
+        if values.dtype == dtype or values.size == 0 or np.can_cast(values.dtype, dtype):
             return
-        limits = np.iinfo(dtype)
-        low, high = values.min(), values.max()
+        if dtype.kind == "f":
+            values = values[np.isfinite(values)]  # the others every float has
+            limits = np.finfo(dtype)
+        else:
+            limits = np.iinfo(dtype)
+        low, high = values.min(initial=0), values.max(initial=0)
         if not (low >= limits.min and high <= limits.max):
             raise DataError(f"feature {self._key!r} has values from {low} to {high}, which {self.row.dtype.name} cannot hold")
 
@@ -153,7 +157,8 @@ class RandomCrop:
     salt: int = 1
 
     def window(self, width: int, height: int, draws: Draws) -> Window:
-        return random_crop_window(width, height, self.area, self.ratio, self.attempts, draws.stream(self.salt))
+        # Crops draw from even streams and coins from odd ones: with equal salts they still have nothing to do with each other.
+        return random_crop_window(width, height, self.area, self.ratio, self.attempts, draws.stream(2 * self.salt))
 
 
 @dataclass(frozen=True)
@@ -168,7 +173,7 @@ class Coin:
             raise ArgumentError(f"a probability is from 0 to 1, got {self.probability!r}")
 
     def toss(self, draws: Draws) -> bool:
-        return draws.stream(self.salt)() < self.probability
+        return draws.stream(2 * self.salt + 1)() < self.probability
 
 
 class CoinDecoder:

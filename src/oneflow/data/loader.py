@@ -12,8 +12,9 @@ import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, wait
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any
 
 import torch
@@ -22,9 +23,11 @@ from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import order as orders
 from oneflow.data.collate import DecodedBatch, Layout, StackedBatch
 from oneflow.data.dataset import Parts, expand
+from oneflow.data.workers import Workers
 
 _VERSION = 1
 _ORDERS = ("sequential", "shuffle", "oneflow")
+_MOVING = ("epoch", "sample", "errors", "bad_records")  # what changes in the state while a loader runs
 _LOG = logging.getLogger("oneflow.data")
 
 
@@ -36,8 +39,9 @@ class _Batch:
     first: int
     records: Sequence[int]
     end: int
+    stopping: Event
     work: list[Future[None]] = field(default_factory=list)
-    failed: list[tuple[int, int, DataError]] = field(default_factory=list)  # row, attempt, what was wrong
+    failed: list[tuple[int, int, int, DataError]] = field(default_factory=list)  # row, attempt, record, what was wrong
 
 
 class Loader:
@@ -58,9 +62,9 @@ class Loader:
     rank for which nothing is left of the short one goes without.
 
     A sample that cannot be read is a ``DataError`` that names file, record and byte. With ``on_error="skip"`` the next record of the
-    files takes its place, it is logged and counted in ``errors``, and more than ``max_errors`` of them are an error.
+    files takes its place, it is logged and counted in ``errors``, once in all epochs, and more than ``max_errors`` are an error.
 
-    ``threads`` work ahead by ``prefetch`` batches. ``close()``, or the end of a ``with`` block, ends them.
+    ``threads`` work ahead by ``prefetch`` batches. ``close()``, the end of a ``with`` block or of the program ends them.
     """
 
     def __init__(
@@ -95,10 +99,10 @@ class Loader:
         if type(seed) is not int:
             raise ArgumentError(f"seed is an int, got {seed!r}")
         self.batch_size = batch_size
-        self.errors = 0
         self.last_error: DataError | None = None
         self._skip = on_error == "skip"
         self._max_errors = max_errors
+        self._bad: set[int] = set()  # the records that were passed over
         self._source = _opened(source, tolerant=self._skip)
         self._count = len(self._source)
         if self._count == 0:
@@ -115,11 +119,14 @@ class Loader:
         self._layout = Layout(decoders, _pinned(pin_memory), prefetch + 1)
         self._threads, self._prefetch = threads, prefetch
         self._chunk = max(1, batch_size // (4 * threads))
-        self._pool: ThreadPoolExecutor | None = None
+        self._workers: Workers | None = None
         self._ahead: deque[_Batch] = deque()
         self._given = self._planned = 0  # samples of the run, over all ranks: handed out, and given to the threads
+        self._damages = 0  # of files, where no record can be named
         for damage in getattr(self._source, "damages", []):
-            self._count_error(damage)
+            self._damages += 1
+            self._note(damage)
+            self._check_errors(damage)
 
     def _make_order(self, name: str, buffer: int, shuffle_parts: bool) -> orders.Order:
         if self._by_parts and name != "oneflow":
@@ -141,6 +148,11 @@ class Loader:
         full, rest = divmod(self._count, self.batch_size * self._share)
         last = rest and not self._drop_last and self._cut(0, rest)[1] > self._cut(0, rest)[0]
         return self._epochs * (full + bool(last))
+
+    @property
+    def errors(self) -> int:
+        """How many records, and damaged ends of files, were left out so far."""
+        return self._damages + len(self._bad)
 
     @property
     def source(self) -> Any:
@@ -174,6 +186,7 @@ class Loader:
             "epoch": epoch,
             "sample": sample,
             "errors": self.errors,
+            "bad_records": sorted(self._bad),
             "fingerprint": self._fingerprint(),
             **self._kind,
         }
@@ -181,9 +194,9 @@ class Loader:
     def load_state(self, state: dict[str, Any]) -> None:
         """Goes on where ``state`` was taken. Files, seed and order must be those of then; ranks and threads need not."""
         mine = self.state()
-        if not isinstance(state, dict) or not all(type(state.get(key)) is int and state[key] >= 0 for key in ("epoch", "sample", "errors")):
+        if not _is_position(state):
             raise DataError(f"{state!r:.200} is not a position of a loader, as state() gives it")
-        fixed = [key for key in mine if key not in ("epoch", "sample", "errors")]
+        fixed = [key for key in mine if key not in _MOVING]
         wrong = next((key for key in fixed if state.get(key) != mine[key]), None)
         if wrong is not None:
             raise DataError(
@@ -192,7 +205,7 @@ class Loader:
             )
         self._stop_work()
         self._given = self._planned = state["epoch"] * self._count + state["sample"]
-        self.errors = state["errors"]
+        self._bad = set(state.get("bad_records", []))
 
     def _fingerprint(self) -> str:
         known = self._source.fingerprint() if hasattr(self._source, "fingerprint") else {}
@@ -249,15 +262,17 @@ class Loader:
 
     def _begin(self, mine: tuple[int, int], end: int) -> None:
         rows = mine[1] - mine[0]
-        batch = _Batch(self._layout.batch(rows), mine[0], self._order.records(*mine), end)
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(self._threads, "oneflow-loader")
-        batch.work = [self._pool.submit(self._read, batch, row, min(row + self._chunk, rows)) for row in range(0, rows, self._chunk)]
+        if self._workers is None:
+            self._workers = Workers(self._threads, "oneflow-loader")
+        batch = _Batch(self._layout.batch(rows), mine[0], self._order.records(*mine), end, self._workers.stopping)
+        batch.work = [self._workers.submit(self._read, batch, row, min(row + self._chunk, rows)) for row in range(0, rows, self._chunk)]
         self._ahead.append(batch)
 
     def _read(self, batch: _Batch, start: int, stop: int) -> None:
         """Some rows of a batch, in a thread."""
         for row in range(start, stop):
+            if batch.stopping.is_set():
+                raise CancelledError
             epoch, position = divmod(self._unique(batch.first + row), self._count)
             self._read_row(batch, row, orders.Draws(self._seed, epoch, position))
 
@@ -274,7 +289,7 @@ class Loader:
             except DataError as error:
                 if not self._skip:
                     raise
-                batch.failed.append((row, attempt, error))
+                batch.failed.append((row, attempt, record, error))
                 if attempt >= self._max_errors:
                     return
             except Exception as error:
@@ -286,21 +301,25 @@ class Loader:
 
     def _settle(self, batch: _Batch) -> None:
         """Counts the samples of a batch that were passed over, in the order of their rows."""
-        for _, _, error in sorted(batch.failed, key=lambda failure: failure[:2]):
-            self._count_error(error)
+        for _, _, record, error in sorted(batch.failed, key=lambda failure: failure[:2]):
+            if record not in self._bad:
+                self._bad.add(record)
+                self._note(error)
+            self._check_errors(error)  # also of a known one: a batch that was given up before must not pass now
 
-    def _count_error(self, error: DataError) -> None:
-        self.errors += 1
+    def _note(self, error: DataError) -> None:
         self.last_error = error
         _LOG.warning("left out (%d so far, %d at most): %s", self.errors, self._max_errors, error)
+
+    def _check_errors(self, error: DataError) -> None:
         if self.errors > self._max_errors:
             raise DataError(f"{self.errors} samples could not be read, more than max_errors={self._max_errors}; the last: {error}")
 
     def _stop_work(self) -> None:
-        """Forgets the batches in work; those that a thread has begun are waited for."""
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
-        self._pool = None
+        """Forgets the batches in work; samples that a thread has begun are waited for."""
+        if self._workers is not None:
+            self._workers.close()
+        self._workers = None
         self._ahead.clear()
         self._planned = self._given
 
@@ -333,6 +352,14 @@ def _opened(source: Any, tolerant: bool) -> Any:
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):
         return source
     raise ArgumentError(f"a source is a folder, files, or a sequence of samples; got {source!r}")
+
+
+def _is_position(state: Any) -> bool:
+    if not isinstance(state, dict):
+        return False
+    bad = state.get("bad_records", [])  # states of the first version have none
+    numbers = [*(state.get(key) for key in ("epoch", "sample", "errors")), *(bad if isinstance(bad, list) else [None])]
+    return all(type(number) is int and number >= 0 for number in numbers)
 
 
 def _pinned(asked: bool | None) -> bool:

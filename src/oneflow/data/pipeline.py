@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError, JobError, user_line
+from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.spec import TensorSpec
 from oneflow.data.dataset import Parts
 from oneflow.data.decode import Coin, CoinDecoder, Decoder, RandomCrop, Size
@@ -183,9 +183,9 @@ def take(what: str, value: Any, kind: type[Handle] | tuple[type[Handle], ...], e
     """The running trace; anything but a handle of ``kind`` that belongs to it is an error."""
     trace = require_trace(what)
     if not isinstance(value, kind):
-        raise ArgumentError(f"{user_line()}: {what} takes {expected}, got {value!r}")
+        raise ArgumentError(f"{what} takes {expected}, got {value!r}")
     if value.graph is not trace.graph:  # type: ignore[union-attr]
-        raise JobError(f"{user_line()}: {what} was given {value!r}, which belongs to another job")
+        raise JobError(f"{what} was given {value!r}, which belongs to another job")
     return trace
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.data.arguments import positive, row_shape
 from oneflow.initializer import random_uniform_initializer
@@ -70,9 +70,9 @@ def decode_random(
     """
     trace = require_trace("flow.data.decode_random")
     if tick is not None:
-        raise UnsupportedError(f"{user_line()}: decode_random takes no tick; it is drawn before the first step")
+        raise UnsupportedError("decode_random takes no tick; it is drawn before the first step")
     if initializer is not None and not hasattr(initializer, "draw"):
-        raise ArgumentError(f"{user_line()}: {initializer!r} is not an initializer; use one of flow.*_initializer")
+        raise ArgumentError(f"{initializer!r} is not an initializer; use one of flow.*_initializer")
     positive("decode_random", batch_size=batch_size)
     full = trace.claim(name, "DecodeRandom")
     spec = TensorSpec((batch_size, *row_shape("decode_random", shape)), as_dtype(dtype))

@@ -75,9 +75,9 @@ def open_pipeline(what: str, name: str, files: tuple[Any, int, str, int], readin
     positive(what, batch_size=reading.batch_size, data_part_num=parts)
     at_least(0, what, max_errors=reading.max_errors)
     if type(reading.seed) is not int:
-        raise ArgumentError(f"{user_line()}: {what}: seed is an int, got {reading.seed!r}")
+        raise ArgumentError(f"{what}: seed is an int, got {reading.seed!r}")
     if reading.on_error not in ("raise", "skip"):
-        raise ArgumentError(f"{user_line()}: {what}: on_error is 'raise' or 'skip', got {reading.on_error!r}")
+        raise ArgumentError(f"{what}: on_error is 'raise' or 'skip', got {reading.on_error!r}")
     paths: list[str] = []
     try:
         paths = [os.path.join(os.fspath(folder), part) for part in part_names(prefix, parts, suffix_length)]
@@ -85,7 +85,7 @@ def open_pipeline(what: str, name: str, files: tuple[Any, int, str, int], readin
     except (ArgumentError, DataError) as error:
         missing = not all(map(os.path.exists, paths))
         hint = "; check the directory, data_part_num, part_name_prefix and part_name_suffix_length" if missing else ""
-        raise type(error)(f"{user_line()}: {what}: {error}{hint}") from None
+        raise type(error)(f"{user_line()}: {what}: {error.reason}{hint}") from None
 
 
 def ofrecord_raw_decoder(
@@ -105,7 +105,7 @@ def ofrecord_raw_decoder(
     """
     trace = take("OFRecordRawDecoder", input_blob, Records, _READER)
     if dim1_varying_length:
-        raise UnsupportedError(f"{user_line()}: dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
+        raise UnsupportedError("dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
     row = row_spec("OFRecordRawDecoder", shape, dtype)
     decoder = RawDecoder(feature_name("OFRecordRawDecoder", blob_name), row.shape, row.dtype, bool(auto_zero_padding))
     return decoded(trace, input_blob.pipeline, decoder, trace.claim(name, "OFRecordRawDecoder"))
@@ -132,10 +132,10 @@ def ofrecord_image_decoder_random_crop(
     random_aspect_ratio: Sequence[float] = (0.75, 1.333333),
     name: str | None = None,
 ) -> Images:
-    """As ``OFRecordImageDecoder``, but a random part of each picture: a share ``random_area`` of it, width by height within
-    ``random_aspect_ratio``; after ``num_attempts`` that do not fit, the largest part that does.
+    """As ``OFRecordImageDecoder``, but a random part of each picture.
 
-    The parts are a function of the reader's seed, ``seed`` and each sample's place in the data. Without ``seed`` it follows from
+    A part is a share ``random_area`` of the picture, its width by height within ``random_aspect_ratio``; after ``num_attempts``
+    that do not fit, the largest part that does. The parts are a function of the reader's seed, ``seed`` and each sample's place in the data. Without ``seed`` it follows from
     the job's random seed and the op's name.
     """
     what = "OFRecordImageDecoderRandomCrop"
@@ -157,14 +157,14 @@ def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | N
     positive(what, num_attempts=attempts)
     for label, values, most in (("random_area", area, 1.0), ("random_aspect_ratio", ratio, float("inf"))):
         if len(values) != 2 or not 0 < values[0] <= values[1] <= most:
-            raise ArgumentError(f"{user_line()}: {what}: {label} is two numbers, 0 < low <= high <= {most}; got {values!r}")
+            raise ArgumentError(f"{what}: {label} is two numbers, 0 < low <= high <= {most}; got {values!r}")
     salt = stable_seed(trace.settings.random_seed, name) if seed is None else int(seed)
     return RandomCrop((area[0], area[1]), (ratio[0], ratio[1]), attempts, salt)
 
 
 def color(what: str, color_space: str) -> str:
     if color_space not in COLORS:
-        raise ArgumentError(f"{user_line()}: {what}: color_space is one of {', '.join(COLORS)}; got {color_space!r}")
+        raise ArgumentError(f"{what}: color_space is one of {', '.join(COLORS)}; got {color_space!r}")
     return color_space
 
 

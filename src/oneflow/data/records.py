@@ -73,7 +73,7 @@ def where(path: str, number: int, offset: int) -> str:
 # ------------------------------------------------------------------ reading
 
 
-def read_records(path: Address, offset: int = 0, number: int = 0, format: str | None = "ofrecord") -> Iterator[Record]:
+def read_records(path: Address, offset: int = 0, number: int = 0, format: str | None = None) -> Iterator[Record]:
     """The records of one part file from byte ``offset`` on, which is where record ``number`` begins.
 
     ``format`` is "ofrecord", "tfrecord", or None to tell it by the first bytes. One record is held at a time. A file that ends

@@ -13,7 +13,7 @@ from typing import Any
 from oneflow.array import cast
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError, user_line
+from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.data.arguments import at_least, positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
 from oneflow.data.image import keep_aspect_size, shorter_side_size
@@ -41,7 +41,7 @@ def decode(images_bytes_buffer: Buffers, dtype: DType = dtypes.uint8, color_spac
     """The pictures in the buffers of ``flow.data.OFRecordBytesDecoder``, each in its own size."""
     trace = take("flow.image.decode", images_bytes_buffer, Buffers, "what flow.data.OFRecordBytesDecoder gave")
     if as_dtype(dtype) is not dtypes.uint8:
-        raise UnsupportedError(f"{user_line()}: flow.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized blob")
+        raise UnsupportedError(f"flow.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized blob")
     full = trace.claim(name, "ImageDecode")
     return Images(images_bytes_buffer.pipeline, trace.graph, full, images_bytes_buffer.key, color("flow.image.decode", color_space))
 
@@ -79,7 +79,7 @@ def resize(
     trace = take("flow.image.Resize", images, Images, _IMAGES)
     assert images is not None
     if images.size is not None:
-        raise UnsupportedError(f"{user_line()}: flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
+        raise UnsupportedError(f"flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
     full = trace.claim(name, "ImageResize")
     if color_space is not None or interp_type is not None or resize_shorter or resize_x or resize_y:
         size = (resize_x, resize_y) if resize_x or resize_y else None if resize_shorter else target_size
@@ -106,7 +106,7 @@ def _old_resize(
     method = _method(interpolation)
     if shorter:
         if size is not None:
-            raise ArgumentError(f"{user_line()}: flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
+            raise ArgumentError("flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
         positive("flow.image.Resize", resize_shorter=shorter)
         return images.renamed(name, size=functools.partial(shorter_side_size, shorter=shorter), method=method)
     return _pixels(trace, images.renamed(name, size=_fixed(size), method=method))
@@ -114,13 +114,13 @@ def _old_resize(
 
 def _check_sides(side: str, min_size: int | None, max_size: int | None) -> None:
     if side not in ("shorter", "longer"):
-        raise ArgumentError(f"{user_line()}: flow.image.Resize: resize_side is 'shorter' or 'longer', got {side!r}")
+        raise ArgumentError(f"flow.image.Resize: resize_side is 'shorter' or 'longer', got {side!r}")
     at_least(0, "flow.image.Resize", min_size=min_size or 0, max_size=max_size or 0)  # 0 and None are no limit
 
 
 def _fixed(size: Any) -> Size:
     if not isinstance(size, (list, tuple)) or len(size) != 2:
-        raise ArgumentError(f"{user_line()}: flow.image.Resize: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True")
+        raise ArgumentError(f"flow.image.Resize: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True")
     positive("flow.image.Resize", width=size[0], height=size[1])
     return size[0], size[1]
 
@@ -128,7 +128,7 @@ def _fixed(size: Any) -> Size:
 def _method(interpolation: str) -> str:
     method = _METHODS.get(interpolation.lower())
     if method is None:
-        raise UnsupportedError(f"{user_line()}: flow.image.Resize interpolates by one of {', '.join(_METHODS)}; got {interpolation!r}")
+        raise UnsupportedError(f"flow.image.Resize interpolates by one of {', '.join(_METHODS)}; got {interpolation!r}")
     return method
 
 
@@ -177,7 +177,7 @@ def crop_mirror_normalize(
         assert isinstance(input_blob, Blob)
         if len(input_blob.shape) != 4:
             raise ArgumentError(
-                f"{user_line()}: flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
+                f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
             )
         size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
         blob = emit(
@@ -202,7 +202,7 @@ def _pictures(trace: Trace, value: Any) -> Images | None:
     """The pictures that are still with the reader's threads, also those behind a resized blob."""
     if isinstance(value, Blob):
         if value.node.graph is not trace.graph.body:
-            raise JobError(f"{user_line()}: flow.image.CropMirrorNormalize was given {value!r}, which belongs to another job")
+            raise JobError(f"flow.image.CropMirrorNormalize was given {value!r}, which belongs to another job")
         return value.node.meta.get("images")
     take("flow.image.CropMirrorNormalize", value, Images, f"{_IMAGES}, or a uint8 blob")
     return value
@@ -216,7 +216,7 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
     if isinstance(images.size, tuple):
         if width > images.size[0] or height > images.size[1]:
             raise ArgumentError(
-                f"{user_line()}: flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of {images.size[0]} x {images.size[1]}"
+                f"flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of {images.size[0]} x {images.size[1]}"
             )
         return width or images.size[0], height or images.size[1]
     positive("flow.image.CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)
@@ -225,28 +225,28 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
 
 def _layout(output_layout: str) -> str:
     if output_layout not in ("NCHW", "NHWC"):
-        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: output_layout is 'NCHW' or 'NHWC', got {output_layout!r}")
+        raise ArgumentError(f"flow.image.CropMirrorNormalize: output_layout is 'NCHW' or 'NHWC', got {output_layout!r}")
     return output_layout[1:]
 
 
 def _check_numbers(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
     for what, values in (("mean", mean), ("std", std)):
         if not isinstance(values, (list, tuple)) or len(values) not in (1, channels) or not all(isinstance(v, (int, float)) for v in values):
-            raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: {what} is a list of 1 or {channels} numbers, got {values!r}")
+            raise ArgumentError(f"flow.image.CropMirrorNormalize: {what} is a list of 1 or {channels} numbers, got {values!r}")
     if not all(value > 0 for value in std):
-        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: std is above 0, got {std!r}")
+        raise ArgumentError(f"flow.image.CropMirrorNormalize: std is above 0, got {std!r}")
 
 
 def _check_crop(height: int, width: int, pos_y: float, pos_x: float) -> None:
     at_least(0, "flow.image.CropMirrorNormalize", crop_h=height, crop_w=width)
     if not (0 <= pos_y <= 1 and 0 <= pos_x <= 1):
-        raise ArgumentError(f"{user_line()}: flow.image.CropMirrorNormalize: crop_pos_y and crop_pos_x are from 0 to 1, got {pos_y!r} and {pos_x!r}")
+        raise ArgumentError(f"flow.image.CropMirrorNormalize: crop_pos_y and crop_pos_x are from 0 to 1, got {pos_y!r} and {pos_x!r}")
 
 
 def _check_channels(what: str, images: Images, channels: int) -> None:
     have = 1 if images.color == "GRAY" else 3
     if channels != have:
-        raise ArgumentError(f"{user_line()}: {what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
+        raise ArgumentError(f"{what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
 
 
 Resize = resize

@@ -191,7 +191,7 @@ class Job:
 
     def _runner(self, tensors: list[torch.Tensor]) -> Any:
         """The compiled step for these input shapes; only dynamic inputs ever need more than one."""
-        key = tuple(t.shape for t in tensors)
+        key = tuple(t.shape for t in tensors) if self.signature.is_dynamic else ()
         runner = self._runners.get(key)
         if runner is None:
             from oneflow.job.runner import Runner  # loads torch's tracing, which importing oneflow should not

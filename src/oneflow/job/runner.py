@@ -25,6 +25,7 @@ class Runner:
         self._sources = [source for source, _ in graph.sources]
         self._micro = job.settings.micro_batches
         self._device = job.device
+        self._fed_as_is = job.device.type == "cpu" and not self._sources
         _tell_precision(job)
         for source in self._sources:
             source.start()  # reads while the job is compiled
@@ -53,7 +54,7 @@ class Runner:
         return self.executor.run(self._feeds(inputs))
 
     def _feeds(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
-        if self._device.type == "cpu" and not self._sources:
+        if self._fed_as_is:
             return inputs
         fresh = [t for source in self._sources for t in source.next()]
         return [t.to(self._device, non_blocking=True) for t in (*inputs, *fresh)]

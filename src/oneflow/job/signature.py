@@ -103,6 +103,7 @@ class Signature:
         self.names = [p.name for p in parameters]
         self.defs = [self._def(p, hints, line) for p in parameters]
         self.flat = _leaves(self.defs)
+        self.is_dynamic = any(d.dynamic for d in self.flat)
         self._plain = all(isinstance(d, TensorDef) and d.kind == "array" for d in self.defs)
 
     def _def(self, parameter: inspect.Parameter, hints: dict[str, Any], line: str) -> Any:

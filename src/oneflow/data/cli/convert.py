@@ -73,6 +73,7 @@ def _check_new(arguments: argparse.Namespace) -> None:
 def _convert(arguments: argparse.Namespace, sources: list[str], targets: list[str]) -> int:
     names, stop = _names(arguments), Event()
     counts = [0] * len(sources)
+    found: list[set[str]] = [set() for _ in sources]
 
     def work(number: int) -> None:
         with RecordWriter(targets[number], arguments.to, "gzip" if arguments.gzip else None) as writer:
@@ -80,15 +81,29 @@ def _convert(arguments: argparse.Namespace, sources: list[str], targets: list[st
                 if stop.is_set():
                     raise Stopped
                 try:
+                    found[number].update(record.features)
                     writer.write(for_format(_renamed(record.features, names), arguments.to, arguments.int32))
                 except (DataError, ArgumentError) as error:
                     raise DataError(_placed(str(error), record.where)) from None
                 done(1)
             counts[number] = writer.count
+            if len(sources) == 1:
+                _check_found(arguments, found[0])  # before the file appears; a folder does so as a whole
 
     with options.progress(0, "records") as done:
         in_threads(work, range(len(sources)), arguments.threads, stop)
+    _check_found(arguments, set().union(*found))
     return sum(counts)
+
+
+def _check_found(arguments: argparse.Namespace, found: set[str]) -> None:
+    """A name that no record has is a mistyped one."""
+    names = _names(arguments)
+    renamed = {names.get(key, key) for key in found}
+    for option, keys, known in (("--rename", names, found), ("--int32", arguments.int32, renamed)):
+        missing = sorted(set(keys) - known)
+        if missing:
+            raise DataError(f"{arguments.source}: {option}: no record has a feature {missing[0]!r}; the features are {', '.join(sorted(known))}")
 
 
 def _placed(message: str, where: str) -> str:
