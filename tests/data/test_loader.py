@@ -462,7 +462,7 @@ def test_threads_work_ahead_and_end(folder):
             started.wait()  # both must be read at once, and before anyone asks
         return np.int64(item)
 
-    loader = Loader(list(range(8)), 2, sample, threads=2)
+    loader = Loader(list(range(20)), 2, sample, threads=2)
     loader.start()
     started.wait()
     assert working() == 2

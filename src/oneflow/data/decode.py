@@ -111,14 +111,17 @@ class RawDecoder:
         assert dtype is not None
         if values.dtype == dtype or values.size == 0 or np.can_cast(values.dtype, dtype):
             return
-        if dtype.kind == "f":
-            values = values[np.isfinite(values)]  # the others every float has
-            limits = np.finfo(dtype)
-        else:
-            limits = np.iinfo(dtype)
-        low, high = values.min(initial=0), values.max(initial=0)
-        if not (low >= limits.min and high <= limits.max):
+        if not _in_range(values, dtype):
+            low, high = np.fmin.reduce(values), np.fmax.reduce(values)
             raise DataError(f"feature {self._key!r} has values from {low} to {high}, which {self.row.dtype.name} cannot hold")
+
+
+def _in_range(values: np.ndarray, dtype: np.dtype[Any]) -> bool:
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return bool((np.isinf(values.astype(dtype)) == np.isinf(values)).all())
+    limits = np.iinfo(dtype)
+    return bool(values.min() >= limits.min and values.max() <= limits.max)
 
 
 class BytesDecoder:
