@@ -88,7 +88,7 @@ def _pictures() -> list[str]:
     try:
         used = image.backend()
     except ArgumentError as error:
-        return [f"backend: broken: {error}"]
+        return [f"backend: broken: {error.reason}"]
     built = "built" if image.native.library is not None else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
     return [f"backend: {used}", f"C extension: {built}"]
 
