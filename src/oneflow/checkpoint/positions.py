@@ -23,8 +23,8 @@ def positions(session: Session) -> dict[str, np.ndarray]:
 
 
 def _states(job: Job) -> dict[str, Any]:
-    sources = {source.name: source for source, _ in job.graph.sources} if job.graph is not None else {}
-    states = {name: source.state() for name, source in sources.items()}
+    readers = job.graph.readers() if job.graph is not None else {}
+    states = {name: source.state() for name, source in readers.items()}
     return {name: state for name, state in states.items() if state is not None}
 
 
@@ -48,10 +48,10 @@ def restore(session: Session, saved: Mapping[str, dict[str, Any]]) -> None:
     a model is often loaded to go on with other data."""
     for name, states in saved.items():
         graph = session.jobs[name].graph
-        for source in {source.name: source for source, _ in graph.sources}.values() if graph is not None else ():
-            if source.name not in states:
+        for reader, source in graph.readers().items() if graph is not None else ():
+            if reader not in states:
                 continue
             try:
-                source.load_state(states[source.name])
+                source.load_state(states[reader])
             except DataError as error:
-                warnings.warn(f"reader {source.name!r} of job {name!r} begins at the start of its data: {error}", stacklevel=4)
+                warnings.warn(f"reader {reader!r} of job {name!r} begins at the start of its data: {error}", stacklevel=4)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
+from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec
@@ -56,6 +57,11 @@ class VariableDecl:
     distribute: Sbp | None = None
     line: str = ""
     channels_last: bool = False
+
+    def require_same_spec(self, other: VariableDecl | None) -> None:
+        """Refuses this declaration where another of the same name has another spec."""
+        if other is not None and other.spec != self.spec:
+            raise ArgumentError(f"{self.line}: variable {self.name!r} was made as {other.spec} at {other.line}, it cannot be {self.spec} here")
 
 
 @dataclass(frozen=True)
@@ -122,6 +128,10 @@ class Graph:
                 self.sources.remove((source, nodes))
                 for node in nodes:
                     self.body.erase_node(node)
+
+    def readers(self) -> dict[str, Source]:
+        """One source for each name: those of one name share what they read and so its position."""
+        return {source.name: source for source, _ in self.sources}
 
     def close_sources(self) -> None:
         """Ends what the sources have in work."""

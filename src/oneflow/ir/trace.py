@@ -94,7 +94,7 @@ class Trace:
 
     def variable(self, decl: VariableDecl) -> fx.Node:
         """The node of a declared variable; a second declaration in the same job gives the same node."""
-        _check_same(decl, self.graph.decls.get(decl.name) or self.known.get(decl.name))
+        decl.require_same_spec(self.graph.decls.get(decl.name) or self.known.get(decl.name))
         if decl.name not in self.graph.variables:
             self.graph.variables[decl.name] = self.placeholder(decl.name, decl.spec)
             self.graph.decls[decl.name] = decl
@@ -144,13 +144,6 @@ class Trace:
             name, spec = node.meta["name"], node.meta["spec"]
             raise ArgumentError(f"blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
         self.graph.watches.append(Watch(node, handler, diff, user_line()))
-
-
-def _check_same(decl: VariableDecl, other: VariableDecl | None) -> None:
-    if other is not None and other.spec != decl.spec:
-        raise ArgumentError(
-            f"{decl.line}: variable {decl.name!r} was made as {other.spec} at {other.line}, it cannot be {decl.spec} here"
-        )
 
 
 def current() -> Trace | None:

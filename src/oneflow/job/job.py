@@ -22,7 +22,7 @@ from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.result import ResultArray, check_results, deliver
 from oneflow.job.settings import FunctionConfig, Settings, frozen
-from oneflow.job.signature import Signature, TensorDef, annotations_of, map_tree
+from oneflow.job.signature import Signature, TensorDef, annotations_of
 from oneflow.job.training import settle_training
 from oneflow.optimizer.optimizers import Optimizer, WeightDecay, state_variable
 from oneflow.optimizer.schedule import LrScheduler, WarmUp
@@ -60,7 +60,7 @@ class Job:
         placement = settings.placement or session.default_placement()
         trace = Trace(self.name, settings, session.store.decls, placement)
         with tracing(trace):
-            blobs = [map_tree(d, lambda leaf: _input(trace, leaf)) for d in self.signature.defs]
+            blobs = tree_map(lambda definition: _input(trace, definition), self.signature.defs)
             returned = self.function(*blobs)
         graph = trace.graph
         graph.results = None if returned is None else tree_map(lambda value: self._result(value, graph), returned)

@@ -13,6 +13,7 @@ from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError
 from oneflow.core.spec import TensorSpec
+from oneflow.core.tree import tree_leaves
 
 
 class TensorDef:
@@ -102,8 +103,7 @@ class Signature:
         hints = annotations_of(function, line) if annotated else {}
         self.names = [p.name for p in parameters]
         self.defs = [self._def(p, hints, line) for p in parameters]
-        self.flat = _leaves(self.defs)
-        self.is_dynamic = any(d.dynamic for d in self.flat)
+        self.is_dynamic = any(d.dynamic for d in tree_leaves(self.defs))
         self._plain = all(isinstance(d, TensorDef) and d.kind == "array" for d in self.defs)
 
     def _def(self, parameter: inspect.Parameter, hints: dict[str, Any], line: str) -> Any:
@@ -171,21 +171,6 @@ def _as_tree(declared: Any) -> Any:
         trees_by_key = {k: _as_tree(v) for k, v in declared.items()}
         return None if any(t is None for t in trees_by_key.values()) else trees_by_key
     return None
-
-
-def _leaves(tree: Any) -> list[TensorDef]:
-    if isinstance(tree, TensorDef):
-        return [tree]
-    return [leaf for branch in (tree.values() if isinstance(tree, dict) else tree) for leaf in _leaves(branch)]
-
-
-def map_tree(tree: Any, leaf: Callable[[TensorDef], Any]) -> Any:
-    """The same structure with every definition replaced."""
-    if isinstance(tree, TensorDef):
-        return leaf(tree)
-    if isinstance(tree, dict):
-        return {k: map_tree(v, leaf) for k, v in tree.items()}
-    return type(tree)(map_tree(v, leaf) for v in tree)
 
 
 def _leaf(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:

@@ -34,12 +34,7 @@ class VariableStore:
             if declared is not None and (name in states or name in self._state):
                 raise NameError_(f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose another")
         for decl in (*variables.values(), *states.values()):
-            self._check_spec(decl)
-
-    def _check_spec(self, decl: VariableDecl) -> None:
-        other = self.decls.get(decl.name)
-        if other is not None and other.spec != decl.spec:
-            raise ArgumentError(f"{decl.line}: variable {decl.name!r} was made as {other.spec} at {other.line}, it cannot be {decl.spec} here")
+            decl.require_same_spec(self.decls.get(decl.name))
 
     def declare(self, decl: VariableDecl, state: bool = False, host: bool = False) -> None:
         """Makes a checked variable known. ``state`` is kept by training; ``host`` stays in main memory whatever the device."""
