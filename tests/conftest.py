@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 
 import oneflow as flow
+from oneflow.job.function import default_session
+from oneflow.job.machines import Machines
+from oneflow.runtime.launch import LAUNCHER
 
 # Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])
@@ -21,7 +24,10 @@ def _variables() -> dict[str, str]:
 
 
 def _children() -> set[int]:
-    """Process ids of the children of this process, however they were started; zombies have been forgotten by their owner."""
+    """Process ids of the children of this process, however they were started; zombies have been forgotten by their owner.
+
+    The one process that workers are forked from is kept for the next test: without it each would load torch again.
+    """
     tasks = Path("/proc/self/task")
     if not tasks.exists():
         return {child.pid for child in multiprocessing.active_children() if child.pid is not None}
@@ -31,7 +37,7 @@ def _children() -> set[int]:
             found |= {int(pid) for pid in (task / "children").read_text().split()}
         except OSError:  # the thread has ended
             continue
-    return found
+    return found - {LAUNCHER.pid}
 
 
 def _threads() -> set[threading.Thread]:
@@ -60,3 +66,5 @@ def clean_session(nothing_leaks: None) -> Iterator[None]:
     flow.clear_default_session()
     yield
     flow.clear_default_session()
+    session = default_session()  # the next one has the devices that were configured; other tests should not
+    session.gpu_num, session.cpu_num, session.machines = None, None, Machines()

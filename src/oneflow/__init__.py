@@ -114,6 +114,7 @@ from oneflow.job.watch import watch, watch_diff
 from oneflow.linalg import matmul
 from oneflow.math import clamp, clip, clip_by_scalar, clip_by_value, in_top_k
 from oneflow.nn import smooth_l1_loss
+from oneflow.plan import plan
 from oneflow.scope import namespace as name_scope
 from oneflow.scope import placement as device_prior_placement
 from oneflow.scope import placement as fixed_placement
@@ -212,6 +213,7 @@ __all__ = [
     "optimizer",
     "pad",
     "parallel_cast",
+    "plan",
     "random",
     "random_normal_initializer",
     "random_uniform_initializer",

@@ -189,7 +189,7 @@ def test_what_changes_nothing_gives_the_blob_itself() -> None:
 
 def test_layouts_are_noted() -> None:
     _, (blob,) = _trace(lambda x: array.parallel_cast(x, split(1), BROADCAST, name="here"), F)
-    assert blob.op_name == "here" and blob.distribute is split(1) and blob.node.meta["gradient_sbp"] is BROADCAST
+    assert blob.op_name == "here" and blob.distribute is split(1) and blob.node.kwargs == {"forward": "S(1)", "backward": "B"}
 
 
 def test_assign_gives_what_it_writes() -> None:

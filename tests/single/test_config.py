@@ -9,6 +9,7 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.job import config as process_config
+from oneflow.job.function import default_session
 from oneflow.job.settings import frozen
 
 X = np.zeros(2, np.float32)
@@ -386,15 +387,13 @@ def test_what_is_not_supported_says_so(member):
     [
         (flow.config.gpu_device_num, 1.0, AssertionError, "flow.config.gpu_device_num is an int >= 0, got 1.0"),
         (flow.config.cpu_device_num, -1, AssertionError, "flow.config.cpu_device_num is an int >= 0, got -1"),
-        (flow.config.gpu_device_num, 4, NotImplementedError, "this version runs on one device"),
         (flow.env.machine, [{"addr": "a"}, {"addr": "a"}], AssertionError, "a machine is named twice"),
         (flow.env.machine, [{"address": "a"}], AssertionError, "machines are addresses or dicts"),
         (flow.env.machine, [], AssertionError, "machines are addresses or dicts"),
-        (flow.env.machine, ["a", "b"], NotImplementedError, "this version runs on one machine"),
-        (flow.config.machine_num, 2, NotImplementedError, "2 machines were given; this version runs on one machine"),
+        (flow.config.machine_num, 2, AssertionError, "1 are named; name the others with flow.env.machine first"),
         (flow.config.machine_num, 0, AssertionError, "flow.config.machine_num is an int > 0, got 0"),
         (flow.config.enable_legacy_model_io, "yes", AssertionError, "enable_legacy_model_io is True or False, got 'yes'"),
-        (flow.config.ctrl_port, "2017", AssertionError, "ctrl_port is an int, got '2017'"),
+        (flow.config.ctrl_port, "2017", AssertionError, "flow.env.ctrl_port is an int >= 0 and <= 65535, got '2017'"),
         (flow.config.log_dir, 3, AssertionError, "log_dir takes a str, got 3"),
         (flow.config.collective_boxing.enable_fusion, "on", AssertionError, "collective_boxing.enable_fusion is True or False, got 'on'"),
         (flow.config.load_library, "ops.so", NotImplementedError, "plug-ins cannot be loaded"),
@@ -406,9 +405,12 @@ def test_process_settings_that_are_refused(setter, value, kind, pattern):
     assert str(caught.value).startswith(f"{__file__}:")
 
 
-def test_machines_as_separate_arguments():
-    with pytest.raises(NotImplementedError, match="2 machines were given"):
-        flow.env.machine("10.0.0.1", "10.0.0.2")
+def test_machines_are_named_one_by_one_or_in_a_list_and_counted():
+    for machines in [("10.0.0.1", " 10.0.0.2"), ([{"addr": "10.0.0.1"}, {"addr": "10.0.0.2"}],)]:
+        flow.env.machine(*machines)
+        assert default_session().machines.addresses == ("10.0.0.1", "10.0.0.2")
+    flow.config.machine_num(1)
+    assert default_session().machines.count == 1
 
 
 # ------------------------------------------------------------------------------------------------------- effects

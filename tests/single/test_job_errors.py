@@ -810,13 +810,16 @@ def test_eager_execution_comes_before_the_jobs(error):
         flow.enable_eager_execution(True)  # here
 
 
-def test_several_devices_in_a_placement(error):
+@pytest.mark.parametrize("devices", ["0:0-3", "1:0"])
+def test_placements_beyond_the_configured_devices(error, devices):
+    flow.config.cpu_device_num(2)
+
     @flow.global_function()
     def job(x=flow.FixedTensorDef((2,))):
-        with flow.scope.placement("cpu", "0:0-3"):
+        with flow.scope.placement("cpu", devices):
             return x * 2  # here
 
-    with error(NotImplementedError, "placement cpu.* spans 4 devices"):
+    with error(AssertionError, r"placement cpu.* names .*; 1 machine with 2 devices each are configured"):
         job(X)
 
 

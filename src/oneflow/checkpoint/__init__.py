@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 
 from oneflow.checkpoint import positions
+from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.layout import FileValue, read_checkpoint, write_checkpoint
+from oneflow.checkpoint.safetensors import to_safetensors
 from oneflow.core.dtype import DType
 from oneflow.core.errors import ArgumentError, CheckpointError
 from oneflow.job.function import default_session
 from oneflow.job.session import Session
 
-__all__ = ["get", "get_all_variables", "load_variables", "save"]
+__all__ = ["from_torch", "get", "get_all_variables", "load_variables", "save", "to_safetensors"]
 
 
 @dataclass(frozen=True)

@@ -23,8 +23,7 @@ def positions(session: Session) -> dict[str, np.ndarray]:
 
 
 def _states(job: Job) -> dict[str, Any]:
-    readers = job.graph.readers() if job.graph is not None else {}
-    states = {name: source.state() for name, source in readers.items()}
+    states = {name: reader.state() for name, reader in job.readers().items()}
     return {name: state for name, state in states.items() if state is not None}
 
 
@@ -47,8 +46,7 @@ def restore(session: Session, saved: Mapping[str, dict[str, Any]]) -> None:
     """Takes each reader to where it was. One that reads other data now begins at its start, with a warning:
     a model is often loaded to go on with other data."""
     for name, states in saved.items():
-        graph = session.jobs[name].graph
-        for reader, source in graph.readers().items() if graph is not None else ():
+        for reader, source in session.jobs[name].readers().items():
             if reader not in states:
                 continue
             try:

@@ -7,9 +7,12 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.ops import structure  # noqa: F401 - registers oneflow::layout
+
 aten = torch.ops.aten
 
 _SAME_VALUE = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default}
+_LAYOUT = torch.ops.oneflow.layout.default
 _RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default}
 
 
@@ -40,6 +43,14 @@ def _keeps_shape(node: fx.Node) -> bool:
         return False
     before, after = argument(node, 0).meta["val"], node.meta["val"]
     return before.shape == after.shape and before.stride() == after.stride()
+
+
+def drop_layouts(graph: fx.Graph) -> None:
+    """On one device every layout is the same."""
+    for node in list(graph.nodes):
+        if node.target is _LAYOUT:
+            node.replace_all_uses_with(argument(node, 0))
+            graph.erase_node(node)
 
 
 def cancel_transposes(graph: fx.Graph) -> None:
@@ -107,6 +118,21 @@ def _is_random(node: fx.Node) -> bool:
 def writes(node: fx.Node) -> bool:
     """True for nodes that change one of their inputs."""
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def without_writes(graph: fx.Graph) -> None:
+    """Ops that change a value made by another op become ops that make a new one; those that write into arguments stay."""
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not writes(node) or argument(node, 0).op == "placeholder":
+            continue
+        changed = argument(node, 0)
+        packet = getattr(aten, node.target._schema.name.removeprefix("aten::").removesuffix("_"))
+        node.target = getattr(packet, node.target._overloadname)
+        later = False
+        for other in graph.nodes:
+            if later:
+                other.replace_input_with(changed, node)
+            later = later or other is node
 
 
 def drop_unused(graph: fx.Graph) -> None:

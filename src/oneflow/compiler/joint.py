@@ -5,6 +5,7 @@ The only module that uses torch's semi-private tracing (make_fx, FakeTensorMode)
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -16,6 +17,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
 from oneflow.core.errors import JobError
 from oneflow.core.spec import TensorSpec
+from oneflow.core.tree import tree_leaves
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt, interpret
 from oneflow.ops.array import assign
@@ -53,16 +55,30 @@ class Joint:
 
 
 @dataclass(frozen=True)
+class Like:
+    """Stands for a tensor that need not exist."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    channels_last: bool = False
+
+    def empty(self) -> torch.Tensor:
+        memory = torch.channels_last if self.channels_last and len(self.shape) == 4 else torch.contiguous_format
+        return torch.empty(self.shape, dtype=self.dtype, device=self.device, memory_format=memory)
+
+
+@dataclass(frozen=True)
 class Request:
     """What to build a joint graph of.
 
-    ``tensors`` gives each placeholder a tensor (a variable's own, or an empty one) whose layout the graph is made for.
+    ``tensors`` gives each placeholder a tensor (a variable's own, or what stands for one) whose layout the graph is made for.
     ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an input of the
     graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates.
     """
 
     graph: Graph
-    tensors: dict[fx.Node, torch.Tensor]
+    tensors: Mapping[fx.Node, torch.Tensor | Like]
     device: torch.device
     adapt: Adapt
     trained: tuple[str, ...] = ()
@@ -76,7 +92,7 @@ def build_joint(request: Request) -> Joint:
     graph = request.graph
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     placeholders = [node for node in graph.body.nodes if node.op == "placeholder"]
-    fakes = [mode.from_tensor(request.tensors[node]) for node in placeholders]
+    fakes = [_fake(mode, request.tensors[node]) for node in placeholders]
     seed_inputs = []
     if graph.losses and request.loss_scale is None:
         with mode:
@@ -87,6 +103,13 @@ def build_joint(request: Request) -> Joint:
     return tracer.describe(module.graph)
 
 
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor | Like) -> torch.Tensor:
+    if isinstance(tensor, torch.Tensor):
+        return mode.from_tensor(tensor)
+    with mode:
+        return tensor.empty()
+
+
 class _Step:
     """The traced function, and the notes it takes while it is traced."""
 
@@ -95,7 +118,7 @@ class _Step:
         self.placeholders = placeholders
         self.counts = (0, 0, 0)
         self.trained: list[str] = []
-        self.origins: list[tuple[int, fx.Node | None]] = []
+        self.origins: list[tuple[int, fx.Node | None, str]] = []
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         graph = self.request.graph
@@ -105,10 +128,12 @@ class _Step:
                 values[node] = values[node].detach().requires_grad_()
         env = interpret(graph, values, self.request.device, self._enter, self.request.adapt)
         self._enter(None)
+        self._follow_backward(env)
         results = [_in_spec(env[node], node.meta["spec"]) for node in graph.result_nodes()]
         watched = [_in_spec(env[w.node], w.node.meta["spec"]) for w in graph.watches if not w.diff]
         rates = [env[node] for node in self.request.rates]
         diffs, gradients = self._backward(env, tensors[len(self.placeholders) :])
+        self._enter(None, "backward" if graph.losses else "forward")
         watched_in_order = _weave(graph, watched, diffs)
         self.counts = (len(results), len(watched_in_order), len(rates))
         outputs = [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
@@ -148,10 +173,22 @@ class _Step:
         diffs = [torch.zeros_like(env[n]) if g is None else g * elements for n, g in zip(nodes[count:], grads[count:])]
         return diffs, gradients
 
-    def _enter(self, node: fx.Node | None) -> None:
+    def _enter(self, node: fx.Node | None, part: str = "forward") -> None:
         mode = get_proxy_mode()
         assert mode is not None
-        self.origins.append((len(mode.tracer.graph.nodes), node))
+        self.origins.append((len(mode.tracer.graph.nodes), node, part))
+
+    def _follow_backward(self, env: dict[fx.Node, Any]) -> None:
+        """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the backward pass."""
+        seen: set[Any] = set()
+        for node in self.request.graph.body.nodes:
+            todo = [t.grad_fn for t in tree_leaves(env[node]) if isinstance(t, torch.Tensor) and t.grad_fn is not None]
+            while todo:
+                function = todo.pop()
+                if function not in seen:
+                    seen.add(function)
+                    function.register_prehook(lambda gradients, node=node: self._enter(node, "backward"))
+                    todo.extend(following for following, _ in function.next_functions if following is not None)
 
     def describe(self, graph: fx.Graph) -> Joint:
         self._name_origins(graph)
@@ -161,12 +198,12 @@ class _Step:
         return Joint(graph, inputs, seed[0] if seed else None, self.counts, tuple(self.trained))
 
     def _name_origins(self, graph: fx.Graph) -> None:
-        """Notes on each aten node which op of the job it came from."""
+        """Notes on each aten node which op of the job it came from, and in which part of the step it runs."""
         nodes = list(graph.nodes)
-        bounds = [*self.origins, (len(nodes), None)]
-        for (start, origin), (end, _) in zip(bounds, bounds[1:]):
+        bounds = [*self.origins, (len(nodes), None, "backward")]
+        for (start, origin, part), (end, _, _) in zip(bounds, bounds[1:]):
             for node in nodes[start:end]:
-                node.meta["origin"] = origin
+                node.meta["origin"], node.meta["part"] = origin, part
 
 
 def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

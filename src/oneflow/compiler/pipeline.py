@@ -9,18 +9,17 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import clean
-from oneflow.compiler.joint import Joint, Outputs, Request, build_joint
+from oneflow.compiler.cleanup import clean, drop_layouts
+from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
 from oneflow.compiler.precision import casting, half_dtype
 from oneflow.compiler.program import Program
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.training import Training
-from oneflow.compiler.update import Group, append_update, groups_of, state_decls, trained_by
+from oneflow.compiler.update import Group, Update, groups_of, state_decls, trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
 from oneflow.ops import update
-from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.schedule import CustomScheduler
 
 
@@ -38,6 +37,7 @@ def compile_job(graph: Graph, target: Target) -> Program:
     """The program of one step of ``graph``."""
     graph = rewritten(graph)
     joint = build_joint(_request(graph, target))
+    drop_layouts(joint.graph)
     clean(joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
@@ -81,29 +81,38 @@ def _placeholder(graph: fx.Graph) -> fx.Node:
 
 
 def _request(graph: Graph, target: Target) -> Request:
-    tensors = {node: target.variables[name] for name, node in graph.variables.items()}
+    tensors: dict[fx.Node, torch.Tensor | Like] = {node: target.variables[name] for name, node in graph.variables.items()}
     tensors.update(zip(feed_nodes(graph), target.feeds))
     if graph.step is not None:
-        tensors[graph.step] = torch.zeros(1, dtype=torch.int64, device=target.device)
-    adapt: Adapt = casting(graph, half_dtype(target.device)) if target.mixed_precision else lambda node, inputs: inputs
+        tensors[graph.step] = Like((1,), torch.int64, target.device)
+    return joint_request(graph, tensors, target.device, target.mixed_precision)
+
+
+def joint_request(graph: Graph, tensors: Mapping[fx.Node, torch.Tensor | Like], device: torch.device, mixed_precision: bool) -> Request:
+    """What joint graph a job wants, given what its placeholders look like."""
+    adapt: Adapt = casting(graph, half_dtype(device)) if mixed_precision else lambda node, inputs: inputs
     training: Training | None = graph.training
     if training is None:
-        return Request(graph, tensors, target.device, adapt)
+        return Request(graph, tensors, device, adapt)
     scale = None if training.loss_scale.is_dynamic else training.loss_scale.initial
     trained = tuple(decl.name for decl in trained_by(graph, training.optimizer))
-    rates = tuple(_custom_rates(graph, training.optimizer).values())
-    return Request(graph, tensors, target.device, adapt, trained, scale, training.micro_batches, rates)
+    rates = tuple(custom_rates(graph).values())
+    return Request(graph, tensors, device, adapt, trained, scale, training.micro_batches, rates)
 
 
-def _custom_rates(graph: Graph, optimizer: Optimizer) -> dict[int, fx.Node]:
+def custom_rates(graph: Graph) -> dict[int, fx.Node]:
     """For each optimizer whose rate is a blob of the job, that blob's node."""
+    if graph.training is None:
+        return {}
     by_name = {f"{node.meta['name']}/out": node for node in graph.body.nodes}
     found = {}
-    for member in optimizer.members():
+    for member in graph.training.optimizer.members():
         if isinstance(member.lr_scheduler, CustomScheduler):
             if member.lr_scheduler.lbn not in by_name:
                 raise ArgumentError(f"CustomScheduler: job {graph.job!r} has no blob {member.lr_scheduler.lbn!r}")
             found[id(member)] = by_name[member.lr_scheduler.lbn]
+    if found and graph.training.in_two_parts:
+        raise UnsupportedError("CustomScheduler cannot be used with gradient accumulation or a dynamic loss scale")
     return found
 
 
@@ -124,7 +133,7 @@ def _train_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arg
     rates, inputs = _rates(graph, joint, outputs, groups)
     scale = training.loss_scale.initial
     unscale = None if scale == 1.0 else 1.0 / scale
-    append_update(joint.graph, graph, groups, arguments.stored, outputs.gradients, rates, unscale, training.coupled)
+    Update(joint.graph, graph, arguments.stored, outputs.gradients, rates, unscale, training.coupled).append(groups)
     joint.graph.output(_returned(outputs))
     return _program(graph, joint, arguments, groups, inputs, None)
 
@@ -135,7 +144,7 @@ def _returned(outputs: Outputs) -> tuple[Any, ...]:
 
 def _rates(graph: Graph, joint: Joint, outputs: Outputs, groups: list[Group]) -> tuple[list[fx.Node], list[fx.Node]]:
     """The rate of each group as a node, and those of them that are arguments of the program."""
-    blobs = dict(zip(_custom_rates(graph, graph.training.optimizer), outputs.rates))
+    blobs = dict(zip(custom_rates(graph), outputs.rates))
     rates, inputs = [], []
     for group in groups:
         if id(group.optimizer) in blobs:
@@ -148,14 +157,12 @@ def _rates(graph: Graph, joint: Joint, outputs: Outputs, groups: list[Group]) ->
 
 def _separate_update(graph: Graph, groups: list[Group], stored: list[str], trained: list[str]) -> fx.Graph:
     """The update as a graph of its own: of the variables, the gradients, the factor that unscales them, and the rates."""
-    if _custom_rates(graph, graph.training.optimizer):
-        raise UnsupportedError("CustomScheduler cannot be used with gradient accumulation or a dynamic loss scale")
     second: fx.Graph = fx.Graph()
     variables = {name: second.placeholder("variable") for name in stored}
     gradients = {name: second.placeholder("gradient") for name in trained}
     unscale = second.placeholder("unscale")
     rates = [second.placeholder("rate") for _ in groups]
-    append_update(second, graph, groups, variables, gradients, rates, unscale, graph.training.coupled)
+    Update(second, graph, variables, gradients, rates, unscale, graph.training.coupled).append(groups)
     second.output(None)
     return second
 
@@ -163,7 +170,7 @@ def _separate_update(graph: Graph, groups: list[Group], stored: list[str], train
 def _program(
     graph: Graph, joint: Joint, arguments: _Arguments, groups: list[Group], rates: list[fx.Node], second: fx.Graph | None
 ) -> Program:
-    custom = _custom_rates(graph, graph.training.optimizer) if graph.training is not None else {}
+    custom = custom_rates(graph)
     return Program(
         job=graph.job,
         graph=_reordered(joint.graph, arguments.ordered(rates)),

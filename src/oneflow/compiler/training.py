@@ -13,13 +13,15 @@ from oneflow.optimizer.optimizers import Optimizer
 @dataclass(frozen=True)
 class Training:
     """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient; of ``row_wise`` variables only the rows
-    that have a gradient are updated."""
+    that have a gradient are updated. ``split_states_from`` is how many elements a variable has whose optimizer state the devices share among
+    them; None: each keeps all of it."""
 
     optimizer: Optimizer
     loss_scale: LossScale
     micro_batches: int
     coupled: Callable[[VariableDecl], tuple[float, float]]
     row_wise: frozenset[str] = frozenset()
+    split_states_from: int | None = None
 
     @property
     def in_two_parts(self) -> bool:

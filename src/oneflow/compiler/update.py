@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from torch import fx
 
 from oneflow.ir.graph import Graph, VariableDecl
-from oneflow.ops import update
+from oneflow.ops import collective, update
+from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.optimizers import Optimizer
 
 
@@ -53,22 +54,80 @@ def state_decls(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
     return [state for decl, owner in owners for state in owner.state_decls(decl)]
 
 
-def append_update(
-    target: fx.Graph,
-    graph: Graph,
-    groups: list[Group],
-    variables: dict[str, fx.Node],
-    gradients: dict[str, fx.Node],
-    rates: list[fx.Node],
-    unscale: fx.Node | float | None,
-    coupled: Callable[[VariableDecl], tuple[float, float]],
-) -> None:
-    """Adds the update of every group. ``coupled`` gives each variable's L1 and L2 that are added to its gradient."""
-    for members in _by_optimizer(groups):
-        names = [name for group, _ in members for name in group.names]
-        grads = _prepared(target, graph, members[0][0].optimizer, names, variables, gradients, unscale, coupled)
-        for group, index in members:
-            _call_update(target, graph, group, variables, grads, rates[index])
+@dataclass(frozen=True)
+class Parts:
+    """What the update of one rank must know of the others: who is there, which gradients this rank answers for, and which ranks share
+    a variable among them (() where it is whole)."""
+
+    ranks: tuple[int, ...]
+    owned: frozenset[str]
+    shared_by: Mapping[str, tuple[int, ...]]
+    device: str
+
+
+class Nodes(Protocol):
+    """What update nodes are added to: a graph, or the lowering of one rank."""
+
+    def call_function(self, target: Any, args: tuple[Any, ...] = ..., kwargs: dict[str, Any] | None = ...) -> fx.Node: ...
+
+
+@dataclass(frozen=True)
+class Update:
+    """The nodes an update reads. ``coupled`` gives each variable's L1 and L2 that are added to its gradient; ``parts`` is None on one device."""
+
+    target: Nodes
+    graph: Graph
+    variables: Mapping[str, fx.Node]
+    gradients: Mapping[str, fx.Node]
+    rates: Sequence[fx.Node]
+    unscale: fx.Node | float | None
+    coupled: Callable[[VariableDecl], tuple[float, float]]
+    parts: Parts | None = None
+
+    def append(self, groups: list[Group]) -> None:
+        """Adds the update of every group: those of its variables that are here."""
+        for members in _by_optimizer(groups):
+            names = [name for group, _ in members for name in group.names if name in self.variables]
+            grads = self._prepared(members[0][0].optimizer, names)
+            for group, index in members:
+                self._call_update(group, [name for name in group.names if name in self.variables], grads, self.rates[index])
+
+    def _prepared(self, optimizer: Optimizer, names: list[str]) -> dict[str, Any]:
+        """Each variable's final gradient, as a node."""
+        grads: Any = [self.gradients[name] for name in names]
+        if self.unscale is not None and names:
+            grads = self.target.call_function(update.scaled, (grads, self.unscale))
+        numbers = [self.coupled(self.graph.decls[name]) for name in names]
+        if any(l1 or l2 for l1, l2 in numbers):
+            weights = [self.variables[name] for name in names]
+            grads = self.target.call_function(update.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers]))
+        if optimizer.grad_clipping is not None:
+            grads = self._clipped(optimizer.grad_clipping, names, grads)
+        if isinstance(grads, fx.Node):
+            return {name: self.target.call_function(operator.getitem, (grads, i)) for i, name in enumerate(names)}
+        return dict(zip(names, grads))
+
+    def _clipped(self, clip: ClipByGlobalNorm, names: list[str], grads: Any) -> fx.Node:
+        numbers: dict[str, Any] = {"clip_norm": clip.clip_norm, "historical": clip.historical}
+        if self.parts is not None:  # every rank takes part in the norm, also one that has no variable
+            owned = [name in self.parts.owned for name in names]
+            numbers["norm"] = self.target.call_function(collective.norm_over, (grads, owned, self.parts.ranks, self.parts.device))
+        return self.target.call_function(update.clipped, (grads,), numbers)
+
+    def _call_update(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+        if not names:
+            return
+        function, numbers = group.optimizer.update(group.weight_decay)
+        if self.parts is not None and function in (update.lars, update.lamb):
+            numbers = {**numbers, "norms": collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))}
+        weights = [self.variables[name] for name in names]
+        states = [[self.variables[f"{name}-{suffix}"] for name in names] for suffix in group.optimizer.states]
+        arguments: Any = (weights, [grads[name] for name in names], *states, rate)
+        if group.row_wise:
+            function, numbers = update.row_wise, {"function": function, **numbers}
+        node = self.target.call_function(function, arguments, numbers)
+        listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+        node.meta["what"] = f"the {type(group.optimizer).__name__} update of {listed}"
 
 
 def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:
@@ -77,41 +136,3 @@ def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:
     for index, group in enumerate(groups):
         found.setdefault(id(group.optimizer), []).append((group, index))
     return list(found.values())
-
-
-def _prepared(
-    target: fx.Graph,
-    graph: Graph,
-    optimizer: Optimizer,
-    names: list[str],
-    variables: dict[str, fx.Node],
-    gradients: dict[str, fx.Node],
-    unscale: fx.Node | float | None,
-    coupled: Callable[[VariableDecl], tuple[float, float]],
-) -> dict[str, Any]:
-    """Each variable's final gradient, as a node."""
-    grads: Any = [gradients[name] for name in names]
-    if unscale is not None:
-        grads = target.call_function(update.scaled, (grads, unscale))
-    numbers = [coupled(graph.decls[name]) for name in names]
-    if any(l1 or l2 for l1, l2 in numbers):
-        weights = [variables[name] for name in names]
-        grads = target.call_function(update.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers]))
-    clip = optimizer.grad_clipping
-    if clip is not None:
-        grads = target.call_function(update.clipped, (grads,), {"clip_norm": clip.clip_norm, "historical": clip.historical})
-    if isinstance(grads, fx.Node):
-        return {name: target.call_function(operator.getitem, (grads, i)) for i, name in enumerate(names)}
-    return dict(zip(names, grads))
-
-
-def _call_update(target: fx.Graph, graph: Graph, group: Group, variables: dict[str, fx.Node], grads: dict[str, Any], rate: fx.Node) -> None:
-    function, numbers = group.optimizer.update(group.weight_decay)
-    weights = [variables[name] for name in group.names]
-    states = [[variables[f"{name}-{suffix}"] for name in group.names] for suffix in group.optimizer.states]
-    arguments: Any = (weights, [grads[name] for name in group.names], *states, rate)
-    if group.row_wise:
-        function, numbers = update.row_wise, {"function": function, **numbers}
-    node = target.call_function(function, arguments, numbers)
-    names = ", ".join(group.names[:3]) + (" ..." if len(group.names) > 3 else "")
-    node.meta["what"] = f"the {type(group.optimizer).__name__} update of {names}"

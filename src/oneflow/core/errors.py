@@ -77,6 +77,10 @@ class RunError(OneFlowError, RuntimeError):
     is_located = False
 
 
+class WorkerError(RunError):
+    """A job that failed because of a worker process, or of the way to it; names job and step, rank and host."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 

@@ -23,6 +23,11 @@ class Placement:
     def size(self) -> int:
         return len(self.devices)
 
+    @property
+    def axes(self) -> tuple[int, ...]:
+        """The extent of each axis."""
+        return self.hierarchy or (self.size,)
+
     def __str__(self) -> str:
         return f"{self.device_type}[{', '.join(f'{m}:{d}' for m, d in self.devices)}]"
 

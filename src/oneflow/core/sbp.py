@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from oneflow.core.errors import ArgumentError
 from oneflow.core.number import whole
+
+_TEXT = re.compile(r"S\((\d+)\)")
 
 
 @dataclass(frozen=True, eq=False)
@@ -17,6 +21,9 @@ class Sbp:
 
     def __repr__(self) -> str:
         return f"S({self.dim})" if self.kind == "S" else self.kind
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return parse_sbp, (str(self),)  # stays a singleton where it is unpickled
 
 
 BROADCAST = Sbp("B")
@@ -32,3 +39,12 @@ def split(dim: int) -> Sbp:
 @lru_cache(maxsize=None)
 def _split(dim: int) -> Sbp:
     return Sbp("S", dim)
+
+
+def parse_sbp(text: str, what: str = "a layout") -> Sbp:
+    """The layout that ``str`` of one gives: "S(0)", "B", "P" or "auto"."""
+    known = {str(sbp): sbp for sbp in (BROADCAST, PARTIAL, AUTO)}
+    match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+    if match is None and text not in known:
+        raise ArgumentError(f"{what} is 'S(0)', 'S(1)' ..., 'B' or 'P', got {text!r}")
+    return known[text] if match is None else split(int(match[1]))

@@ -44,9 +44,23 @@ class RecordPipeline:
         self.parts = Parts(paths, tolerant=reading.on_error == "skip")
         self.number = 0  # of the batch at hand, from 1 on
         self._reading = reading
+        self._share, self._shares = 0, 1
         self._decoders: list[Decoder | None] = []
         self._loader: Loader | None = None
         self._batch: dict[int, torch.Tensor] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without open files: whoever takes it opens the parts anew."""
+        assert self._loader is None, f"reader {self.name!r} reads already"
+        return {**self.__dict__, "parts": self.parts.paths}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self.parts = Parts(state["parts"], tolerant=self._reading.on_error == "skip")
+
+    def share(self, number: int, shares: int) -> None:
+        """Makes it read the rows of one share of each batch."""
+        self._share, self._shares = number, shares
 
     def add(self, decoder: Decoder) -> int:
         """Makes each batch also hold what ``decoder`` makes of the records; gives its number."""
@@ -91,7 +105,7 @@ class RecordPipeline:
             how = self._reading
             decoders = {number: decoder for number, decoder in enumerate(self._decoders) if decoder is not None}
             self._loader = Loader(
-                self.parts, how.batch_size, decoders,
+                self.parts, how.batch_size // self._shares, decoders, rank=self._share, world=self._shares,
                 order="oneflow", seed=how.seed, shuffle_buffer_size=how.buffer_size, shuffle_after_epoch=how.shuffle_parts,
                 on_error=how.on_error, max_errors=how.max_errors,
             )  # fmt: skip
@@ -107,6 +121,9 @@ class RecordSource:
         self._pipeline = pipeline
         self._numbers = [pipeline.add(decoder) for decoder in decoders]
         self._seen = 0
+
+    def share(self, number: int, shares: int) -> None:
+        self._pipeline.share(number, shares)
 
     def start(self) -> None:
         self._pipeline.start()

@@ -25,14 +25,20 @@ class RandomSource:
         self.specs: tuple[TensorSpec, ...] = (spec,)
         self._initializer = initializer
         self._seed = seed
+        self._rows = slice(None)
         self._batch: torch.Tensor | None = None
+
+    def share(self, number: int, shares: int) -> None:
+        """Makes it give the rows of one share: all draw the same batch."""
+        rows = self.specs[0].shape[0] // shares
+        self._rows = slice(number * rows, (number + 1) * rows)
 
     def start(self) -> None:
         """Nothing to do ahead."""
 
     def next(self) -> tuple[torch.Tensor, ...]:
         if self._batch is None:
-            self._batch = self._draw()
+            self._batch = self._draw()[self._rows]
         return (self._batch,)
 
     def _draw(self) -> torch.Tensor:

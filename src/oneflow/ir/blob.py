@@ -95,7 +95,7 @@ class Blob:
         """The same value, to be laid out as ``distribute`` says where it is used."""
         if not isinstance(distribute, Sbp):
             raise DTypeError(f"with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
-        blob = emit(layout, self)
+        blob = emit(layout, self, forward="" if distribute is AUTO else str(distribute))
         blob.node.meta["sbp"] = distribute
         return blob
 
@@ -107,9 +107,7 @@ class Blob:
 
     def with_gradient_distribute(self, distribute: Sbp) -> Blob:
         """The same value; its gradient is to be laid out as ``distribute`` says."""
-        blob = emit(layout, self)
-        blob.node.meta["gradient_sbp"] = distribute
-        return blob
+        return emit(layout, self, backward="" if distribute is AUTO else str(distribute))
 
     def __repr__(self) -> str:
         return f"<Blob {self.op_name!r} {self.spec} from {self.location}>"

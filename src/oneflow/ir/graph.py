@@ -20,15 +20,26 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_leaves, tree_map
 
 
-class Source(Protocol):
+class Reader(Protocol):
+    """Something with a position in its data: ``state`` is what ``load_state`` needs to go on from the present step (None: nothing)."""
+
+    def state(self) -> dict[str, Any] | None: ...
+
+    def load_state(self, state: dict[str, Any]) -> None: ...
+
+
+class Source(Reader, Protocol):
     """Something that makes input tensors on the host, once a step: a record reader, a random batch.
 
-    ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``state`` is
-    what ``load_state`` needs to go on from the present step (None: nothing); sources of one ``name`` share it.
+    ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``share`` makes it give
+    the rows of one of several equal shares of each batch, before it starts; ``specs`` stay those of the whole. Sources of one
+    ``name`` share a state. A source that was not started can be pickled.
     """
 
     name: str
     specs: tuple[TensorSpec, ...]
+
+    def share(self, number: int, shares: int) -> None: ...
 
     def start(self) -> None: ...
 
@@ -36,16 +47,15 @@ class Source(Protocol):
 
     def drop(self) -> None: ...
 
-    def state(self) -> dict[str, Any] | None: ...
-
-    def load_state(self, state: dict[str, Any]) -> None: ...
-
     def close(self) -> None: ...
 
 
 @dataclass(frozen=True)
 class VariableDecl:
-    """A variable as a job asked for it. Two jobs that name it must agree on its spec."""
+    """A variable as a job asked for it. Two jobs that name it must agree on its spec.
+
+    ``distribute`` has one layout for each axis of its placement; () is whole on every device.
+    """
 
     name: str
     spec: TensorSpec
@@ -54,7 +64,7 @@ class VariableDecl:
     trainable: bool = True
     model_name: str = "weight"
     seed: int | None = None
-    distribute: Sbp | None = None
+    distribute: tuple[Sbp, ...] = ()
     line: str = ""
     channels_last: bool = False
 

@@ -8,7 +8,8 @@ from typing import Any
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, UnsupportedError, user_line
 from oneflow.core.number import flag, seed, wholes
-from oneflow.core.sbp import Sbp
+from oneflow.core.placement import Placement
+from oneflow.core.sbp import BROADCAST, Sbp, parse_sbp
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import VariableDecl
@@ -27,13 +28,15 @@ def get_variable(
     random_seed: int | None = None,
     distribute: Sbp | None = None,
     reuse: bool = True,
+    parallel_distribution: Sequence[str] | None = None,
 ) -> Blob:
     """The variable ``name`` of the session, made on first use.
 
     The full name is the open namespaces and ``name`` joined by "-". The same full name is the same storage in every job,
     so shape and dtype must agree. ``shape`` may be left out where this job has the variable already. ``dtype`` defaults to
     the job's default data type, ``initializer`` to the job's default initializer. ``model_name="bias"`` selects the secondary
-    learning rate. ``reuse=False`` refuses a name that this job has already.
+    learning rate. ``reuse=False`` refuses a name that this job has already. ``distribute`` says how it lies over the devices of its
+    placement (whole on each by default); ``parallel_distribution``, such as ("B", "S(0)"), says so for each axis.
     """
     trace = require_trace("flow.get_variable")
     full = trace.full_name(_name(name))
@@ -50,7 +53,7 @@ def get_variable(
         trainable=True if trainable is None else flag("trainable", trainable),
         model_name=model_name or "weight",
         seed=None if random_seed is None else seed(random_seed),
-        distribute=_distribute(full, distribute),
+        distribute=_distribute(trace, full, distribute, parallel_distribution, len(_shape(full, shape))),
         line=user_line(),
     )
     if decl.spec.dtype.numpy is None:
@@ -81,10 +84,32 @@ def _regularizer(name: str, regularizer: Any) -> Regularizer | None:
     return regularizer
 
 
-def _distribute(name: str, distribute: Any) -> Sbp | None:
+def _distribute(trace: Trace, name: str, distribute: Any, per_axis: Any, rank: int) -> tuple[Sbp, ...]:
+    """One layout an axis of the placement in force; () for a variable that is whole on every device."""
     if distribute is not None and not isinstance(distribute, Sbp):
         raise DTypeError(f"distribute is flow.distribute.split/broadcast/auto, got {distribute!r} (variable {name!r})")
-    return distribute
+    if distribute is not None and per_axis is not None:
+        raise ArgumentError(f"variable {name!r}: give distribute or parallel_distribution, not both")
+    placement = trace.placements[-1]
+    layouts = (distribute,) * len(placement.axes) if distribute is not None else distribution("parallel_distribution", per_axis, placement)
+    for layout in layouts:
+        if layout.kind == "P" or (layout.dim is not None and layout.dim >= rank):
+            raise ArgumentError(f"variable {name!r} of {rank} dims cannot lie as {layout}; use split of one of its dims, broadcast or auto")
+    return layouts if any(layout is not BROADCAST for layout in layouts) else ()
+
+
+def distribution(what: str, value: Any, placement: Placement) -> tuple[Sbp, ...]:
+    """Layouts from their texts, such as ("S(0)", "B"): one for each axis of a placement; () for None and on one device."""
+    if value is None:
+        return ()
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise ArgumentError(f"{what} is a list such as ['S(0)', 'B'], got {value!r}")
+    layouts = tuple(parse_sbp(text, f"an entry of {what}") for text in value)
+    if placement.size == 1:
+        return ()
+    if len(layouts) != len(placement.axes):
+        raise ArgumentError(f"{what} has {len(layouts)} layouts, the placement {placement} has axes {placement.axes}; give one for each")
+    return layouts
 
 
 def _initializer(trace: Trace, name: str, initializer: Any, have: VariableDecl | None) -> Any:

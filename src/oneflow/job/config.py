@@ -26,7 +26,7 @@ _PROCESS_TUNING: dict[str, Kind] = {
     **knobs(
         int,
         """
-        data_port ctrl_port logbuflevel v compute_thread_pool_size comm_net_worker_num max_mdsave_worker_num rdma_mem_block_mbyte
+        data_port logbuflevel v compute_thread_pool_size comm_net_worker_num max_mdsave_worker_num rdma_mem_block_mbyte
         rdma_recv_msg_buf_mbyte reserved_host_mem_mbyte reserved_device_mem_mbyte persistence_buf_byte
         collective_boxing.num_callback_threads collective_boxing.nccl_num_streams collective_boxing.nccl_fusion_threshold_mb
         collective_boxing.nccl_fusion_max_ops
@@ -76,10 +76,8 @@ def _set_device_num(name: str, value: Any) -> bool:
     number = whole(f"flow.config.{name}", value, 0)
     session = default_session()
     attribute = "gpu_num" if name == "gpu_device_num" else "cpu_num"
-    if session.is_running and getattr(session, attribute) != number and number > 1:
-        raise JobError(f"flow.config.{name}({value}) comes too late: jobs were traced already; call it before the first job")
-    if number > 1:
-        raise UnsupportedError(f"flow.config.{name}({value}): this version runs on one device; use {name}(1)")
+    if getattr(session, attribute) != number and number > 1:
+        _require_before_jobs(name, value)
     setattr(session, attribute, number)
     return True
 
@@ -87,18 +85,35 @@ def _set_device_num(name: str, value: Any) -> bool:
 def _set_machine(name: str, value: Any) -> bool:
     machines = list(value) if isinstance(value, (list, tuple)) else [value]
     addresses = [m.get("addr") if isinstance(m, dict) else m for m in machines]
-    if not addresses or not all(isinstance(a, str) and a for a in addresses):
+    if not addresses or not all(isinstance(a, str) and a.strip() for a in addresses):
         raise ArgumentError(f"machines are addresses or dicts such as {{'addr': '192.168.1.15'}}, got {value!r}")
-    if len(set(addresses)) != len(addresses):
-        raise ArgumentError(f"a machine is named twice in {addresses}")
-    return _set_machine_num(name, len(addresses))
+    found = tuple(address.strip() for address in addresses)
+    if len(set(found)) != len(found):
+        raise ArgumentError(f"a machine is named twice in {list(found)}")
+    if len(found) > 1:
+        _require_before_jobs(name, value)
+    default_session().machines.addresses = found if len(found) > 1 else ()
+    return True
 
 
 def _set_machine_num(name: str, value: Any) -> bool:
+    """Uses the first machines of those that were named."""
     count = whole(f"flow.config.{name}", value, above=0)
-    if count > 1:
-        raise UnsupportedError(f"{count} machines were given; this version runs on one machine")
+    machines = default_session().machines
+    if count > machines.count:
+        raise ArgumentError(f"flow.config.{name}({count}): {machines.count} are named; name the others with flow.env.machine first")
+    machines.addresses = machines.addresses[:count] if count > 1 else ()
     return True
+
+
+def _set_ctrl_port(name: str, value: Any) -> bool:
+    default_session().machines.ctrl_port = whole(f"flow.env.{name}", value, 0, 65535)
+    return True
+
+
+def _require_before_jobs(name: str, value: Any) -> None:
+    if default_session().is_running:
+        raise JobError(f"flow.config.{name}({value}) comes too late: jobs were traced already; call it before the first job")
 
 
 def _load_library(name: str, value: Any) -> bool:
@@ -128,6 +143,7 @@ _OWN: dict[str, Callable[[str, Any], Any]] = {
     "cpu_device_num": _set_device_num,
     "machine": _set_machine,
     "machine_num": _set_machine_num,
+    "ctrl_port": _set_ctrl_port,
     "load_library": _load_library,
     "enable_legacy_model_io": _set_legacy_model_io,
     "legacy_model_io_enabled": lambda name, value: _PROCESS.legacy_model_io,

@@ -32,7 +32,8 @@ def clear_default_session() -> None:
     """Closes the session and opens an empty one: jobs and variables are gone, old job functions cannot be called."""
     old = _DEFAULT.session
     _DEFAULT.session = Session()
-    _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num = old.gpu_num, old.cpu_num
+    _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num, _DEFAULT.session.machines = old.gpu_num, old.cpu_num, old.machines
+    _DEFAULT.session.before_start = old.before_start
     old.close()
 
 

@@ -13,11 +13,12 @@ from torch import fx
 from oneflow.compiler.update import state_decls
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import JobError, UnsupportedError
+from oneflow.core.placement import Placement
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
-from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.ir.graph import Graph, Reader, VariableDecl
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.result import ResultArray, check_results, deliver
@@ -47,6 +48,7 @@ class Job:
         self.device = torch.device("cpu")
         self.settings = Settings()
         self.calls = torch.zeros(1, dtype=torch.int64)  # steps of a predict job, for its random ops
+        self.spread_graph: Graph | None = None  # the graph whose variables and readers the workers have
         self._fresh = False  # traced, and not called since
         self._touched = dict(config.touched) if config is not None else {}
         self._runners: dict[tuple[tuple[int, ...], ...], Any] = {}
@@ -69,8 +71,7 @@ class Job:
             check_results(returned, self.returns, self.name, self.line)
         graph.is_train = settings.is_train
         settings.micro_batches = settings.micro_batches if settings.is_train else 1
-        graph.placement = self._placement(graph, placement)
-        self.device = session.devices.resolve(graph.placement)
+        graph.placement = placement
         self.settings = settings
         if settings.is_train:
             graph.training = settle_training(graph, settings, self.line)
@@ -93,7 +94,7 @@ class Job:
         else:
             self._runners.clear()
             before.close_sources()
-            self.session.store.materialise(self.device)
+            self.session.settle()
 
     def _settings(self) -> Settings:
         settings = frozen({"random_seed": self.session.store.seed, **self.session.defaults, **self._touched})
@@ -118,17 +119,12 @@ class Job:
             f"{self.line}: job {self.name!r} returns {value!r}; a job returns blobs of its own, in tuples, lists and dicts, or None"
         )
 
-    def _placement(self, graph: Graph, default: Any) -> Any:
-        """Where the job runs: the placement of its ops, one device for now."""
-        ops = [node for node in graph.body.nodes if node.op == "call_function"]
-        for node in ops:
-            try:
-                self.session.devices.resolve(node.meta["placement"])
-            except UnsupportedError as error:
-                raise UnsupportedError(f"{node.meta['line']}: {error.reason}") from None
-        found = [node.meta["placement"] for node in ops]
-        gpu = [p for p in found if p.device_type == "gpu"]
-        return gpu[0] if gpu else (found[0] if found else default)
+    def placements(self) -> list[tuple[Placement, str]]:
+        """Where the job's ops run, each with the user's line that placed it; a job without ops runs on its default placement."""
+        graph = self.graph
+        assert graph is not None and graph.placement is not None
+        found = {node.meta["placement"]: node.meta["line"] for node in reversed(graph.body.nodes) if node.op == "call_function"}
+        return list(found.items()) or [(graph.placement, self.line)]
 
     def _declare(self, graph: Graph) -> None:
         """Makes the job's variables, and the state its training keeps, known to the session: all of them or none."""
@@ -194,10 +190,26 @@ class Job:
         key = tuple(t.shape for t in tensors) if self.signature.is_dynamic else ()
         runner = self._runners.get(key)
         if runner is None:
-            from oneflow.job.runner import Runner  # loads torch's tracing, which importing oneflow should not
-
-            runner = self._runners[key] = Runner(self, tensors)
+            runner = self._runners[key] = self._new_runner(tensors)
         return runner
+
+    def _new_runner(self, tensors: list[torch.Tensor]) -> Any:
+        """Loads torch's tracing and the compiler, which importing oneflow should not."""
+        if self.session.driver is not None:
+            from oneflow.job.cluster_runner import ClusterRunner
+
+            return ClusterRunner(self, tensors)
+        from oneflow.job.runner import Runner
+
+        return Runner(self, tensors)
+
+    def readers(self) -> dict[str, Reader]:
+        """What reads the job's data, by name, wherever it runs."""
+        if self.graph is None:
+            return {}
+        if self.session.driver is None:
+            return dict(self.graph.readers())
+        return self.session.remote_readers(self)
 
 
 class _NotABlob(JobError, NotImplementedError):

@@ -26,7 +26,7 @@ class Runner:
         self._micro = job.settings.micro_batches
         self._device = job.device
         self._fed_as_is = job.device.type == "cpu" and not self._sources
-        _tell_precision(job)
+        tell_precision(job)
         for source in self._sources:
             source.start()  # reads while the job is compiled
         feeds = [_feed(t, node, self._micro) for t, node in zip(inputs, graph.inputs)]
@@ -62,15 +62,15 @@ class Runner:
     def _micro_feeds(self, inputs: list[torch.Tensor]) -> list[list[torch.Tensor]]:
         """What each micro-batch gets: its cut of every input, and fresh data from the sources."""
         nodes = self._job.graph.inputs  # type: ignore[union-attr]
-        cuts = [_cut(t, node.meta["batch_axis"], self._micro) for t, node in zip(inputs, nodes)]
+        cuts = [cut(t, node.meta["batch_axis"], self._micro) for t, node in zip(inputs, nodes)]
         return [self._feeds([cut[i] for cut in cuts]) for i in range(self._micro)]
 
 
 def _feed(tensor: torch.Tensor, node: torch.fx.Node, micro: int) -> torch.Tensor:
-    return _cut(tensor, node.meta["batch_axis"], micro)[0]
+    return cut(tensor, node.meta["batch_axis"], micro)[0]
 
 
-def _cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tensor]:
+def cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tensor]:
     if count == 1 or axis is None:
         return [tensor] * count
     if tensor.shape[axis] % count:
@@ -78,6 +78,6 @@ def _cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tenso
     return list(tensor.chunk(count, axis))
 
 
-def _tell_precision(job: Job) -> None:
+def tell_precision(job: Job) -> None:
     if job.settings.mixed_precision and job.device.type == "cpu":
         print(f"oneflow: job {job.name!r} uses mixed precision on the CPU, as bfloat16: right, but slower than float32", file=sys.stderr)

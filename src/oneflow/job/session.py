@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from oneflow.core.errors import JobError
 from oneflow.core.placement import Placement
+from oneflow.ir.graph import Reader
 from oneflow.ir.trace import current
 from oneflow.job.job import Job
+from oneflow.job.machines import Machines
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
+if TYPE_CHECKING:
+    from oneflow.runtime.driver import Driver
+
 
 class Session:
-    """Jobs by name, their variables, and whether anything ran yet."""
+    """Jobs by name, their variables, the devices they run on, and whether anything ran yet."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.defaults: dict[str, Any] = {}
         self.store = VariableStore()
         self.devices = Devices()
+        self.machines = Machines()
         self.gpu_num: int | None = None
         self.cpu_num: int | None = None
+        self.driver: Driver | None = None
         self.eager = False
+        self.before_start: Callable[[], None] | None = None  # called at the first trigger, in place of all that follows if it raises
         self.closed = False
         self._ready = True
 
@@ -35,7 +44,7 @@ class Session:
 
     def default_placement(self) -> Placement:
         """All configured devices."""
-        return self.devices.default_placement(self.gpu_num, self.cpu_num)
+        return self.devices.default_placement(self.gpu_num, self.cpu_num, self.machines.count)
 
     def register(self, job: Job) -> None:
         """Makes a job known under its name; a later one of the same name takes its place."""
@@ -46,24 +55,75 @@ class Session:
         self._ready = False
 
     def start(self) -> None:
-        """Traces every job that was not traced yet, in the order they were defined, and gives their variables values."""
-        if self.closed:
-            raise JobError("this job belongs to a session that flow.clear_default_session() closed; define it again")
-        if self._ready:
+        """Traces every job that was not traced yet, in the order they were defined, and gives their variables values.
+
+        On any machine but the first it serves instead, and the program ends with the run.
+        """
+        if self._ready and not self.closed:
             return
-        trace = current()
-        if trace is not None:
-            raise JobError(f"the variables of a session cannot be asked for inside the body of job {trace.graph.job!r}; call it outside")
+        self._require_outside()
+        if self.before_start is not None:
+            self.before_start()
+        self.machines.serve_unless_first(self.default_placement())
+        self.trace()
+        self.settle()
+        self._ready = True
+
+    def trace(self) -> None:
+        """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
+        self._require_outside()
         for job in self.jobs.values():
             if job.graph is None:
                 job.trace()
-        self.store.materialise(self._device())
-        self._ready = True
 
-    def _device(self) -> torch.device:
-        """The device variables live on: that of the jobs."""
-        devices = [job.device for job in self.jobs.values()]
-        return next((d for d in devices if d.type == "cuda"), torch.device("cpu"))
+    def _require_outside(self) -> None:
+        if self.closed:
+            raise JobError("this job belongs to a session that flow.clear_default_session() closed; define it again")
+        trace = current()
+        if trace is not None:
+            raise JobError(f"the variables of a session cannot be asked for inside the body of job {trace.graph.job!r}; call it outside")
+
+    def settle(self) -> None:
+        """Decides where the traced jobs run, starts workers if it takes several devices, and gives variables storage."""
+        placements = [(placement, line) for job in self.jobs.values() for placement, line in job.placements()]
+        devices = {device for placement, _ in placements for device in placement.devices}
+        if self.driver is None and (devices - {(0, 0)} or self.machines.count > 1):
+            self._spread(placements)
+        workers = 1 if self.driver is None else self.driver.world.size
+        for job in self.jobs.values():
+            job.device = self.devices.resolve([placement for placement, _ in job.placements()], workers)
+        self._spread_jobs()
+        cuda = next((job.device for job in self.jobs.values() if job.device.type == "cuda"), None)
+        self.store.materialise(cuda or torch.device("cpu"))
+
+    def _spread(self, placements: list[tuple[Placement, str]]) -> None:
+        """Starts a worker on every device."""
+        if self.store.tensors:
+            raise JobError("a job on several devices comes too late: jobs ran on one device already; define it before the first job is called")
+        from oneflow.runtime.driver import Driver, RemoteVariables  # starts processes, which one device does not need
+
+        self.driver = Driver(self.machines.world(placements, self.default_placement(), self._configured()))
+        self.store = RemoteVariables(self.store, self.driver)
+
+    def _spread_jobs(self) -> None:
+        if self.driver is None:
+            return
+        from oneflow.job.layouts import spread
+
+        for job in self.jobs.values():
+            if job.graph is not job.spread_graph:
+                spread(job, self.driver, self.store)  # type: ignore[arg-type]
+                job.spread_graph = job.graph
+
+    def _configured(self) -> bool:
+        return self.gpu_num is not None or self.cpu_num is not None
+
+    def remote_readers(self, job: Job) -> dict[str, Reader]:
+        """The readers of a job that runs on workers."""
+        from oneflow.job.layouts import remote_readers
+
+        assert self.driver is not None
+        return remote_readers(job, self.driver)
 
     def model_variables(self) -> list[str]:
         """The variables that job bodies name; not optimizer state, not counters."""
@@ -75,6 +135,8 @@ class Session:
         for job in self.jobs.values():
             if job.graph is not None:
                 job.graph.close_sources()
+        if self.driver is not None:
+            self.driver.close()
 
     def require_jobs(self, what: str) -> None:
         """Starts the session for ``what``; without any job there is nothing to do it to."""

@@ -37,6 +37,8 @@ class Settings:
     mirrored: bool = False
     mixed_precision: bool = False
     row_wise: frozenset[str] = frozenset()
+    splits_states: bool = False
+    split_states_from: int = 1024
     deterministic: bool = False
     gradient_stops_at_cap: bool = False  # of the cross entropy, as in the era of flow.function
     optimizer: Optimizer | None = None
@@ -97,6 +99,14 @@ def _row_wise(settings: Settings, name: str, value: Any) -> None:
     settings.row_wise = frozenset(names) if flag(f"{name}'s 'enable'", value.get("enable", True)) else frozenset()
 
 
+def _state_mode(settings: Settings, name: str, value: Any) -> None:
+    """Both modes share optimizer state out among the devices, by splitting each variable's."""
+    modes = ("non_distributed", "distributed_split")
+    if value not in modes:
+        raise ArgumentError(f"{name} is one of {', '.join(map(repr, modes))}, got {value!r}.{nearest(str(value), modes)}")
+    settings.splits_states = True
+
+
 def _unsupported(what: str) -> Setter:
     def refuse(settings: Settings, name: str, value: Any) -> None:
         if flag(name, value):
@@ -115,6 +125,9 @@ _EFFECTIVE: dict[str, Setter] = {
     "enable_auto_mixed_precision": _flag("mixed_precision"),
     "indexed_slices_optimizer_conf": _row_wise,
     "cudnn_conv_use_deterministic_algo_only": _flag("deterministic"),
+    "enable_non_distributed_optimizer": _flag("splits_states"),
+    "optimizer_placement_optimization_mode": _state_mode,
+    "optimizer_placement_optimization_threshold": _whole("split_states_from", 0),
     "random_seed": _whole("random_seed", 0),
     "enable_quantization_aware_training": _unsupported("quantization-aware training"),
     "enable_qat": _unsupported("quantization-aware training"),
@@ -149,7 +162,7 @@ _TUNING: dict[str, Kind] = {
         cudnn_conv_enable_pseudo_half enable_true_half_config_when_conv cudnn_conv_enable_true_half enable_float_compute_for_half_gemm
         prune_parallel_cast_ops prune_cast_to_static_shape_ops prune_amp_white_identity_ops enable_fuse_add_to_output
         enable_fuse_model_update_ops enable_fuse_cast_scale enable_cudnn_fused_normalization_add_relu enable_gradients_stats_aggregation
-        enable_non_distributed_optimizer do_parallel_cast_before_widening_type_cast use_xla_jit use_tensorrt tensorrt.use_fp16
+        do_parallel_cast_before_widening_type_cast use_xla_jit use_tensorrt tensorrt.use_fp16
         tensorrt.use_int8 qat.per_channel_weight_quantization qat.symmetric use_memory_allocation_algorithm_v2 enable_keep_header_only
         enable_nccl use_nccl_inter_node_communication use_boxing_v2 enable_all_reduce_group all_reduce_fp16 disable_all_reduce_sequence
         enable_inplace_in_reduce_struct enable_pseudo_chain_merge __is_user_function__
@@ -159,7 +172,7 @@ _TUNING: dict[str, Kind] = {
         int,
         """
         cudnn_buf_limit_mbyte cudnn_conv_force_fwd_algo cudnn_conv_force_bwd_data_algo cudnn_conv_force_bwd_filter_algo
-        optimizer_placement_optimization_threshold concurrency_width qat.moving_min_max_stop_update_after_iters all_reduce_group_num
+        concurrency_width qat.moving_min_max_stop_update_after_iters all_reduce_group_num
         total_batch_num max_data_id_length
         """,
     ),
@@ -172,7 +185,6 @@ _TUNING: dict[str, Kind] = {
     ),
     **knobs(str, "tensorrt.int8_calibration qat.target_backend"),
     **knobs(dict, "exp_run_conf"),
-    **knobs(("non_distributed", "distributed_split"), "optimizer_placement_optimization_mode"),
     **knobs(_POLICIES, "static_mem_alloc_policy_white_list.add static_mem_alloc_policy_white_list.remove"),
 }
 _CHECKS: dict[type, Callable[[str, Any], Any]] = {bool: flag, int: whole, float: number}

@@ -29,7 +29,8 @@ def settle_training(graph: Graph, settings: Settings, line: str) -> Training:
         raise JobError(f"{line}: the losses of train job {graph.job!r} depend on no trainable variable, there is nothing to update")
     _check_watched_gradients(graph)
     scale = optimizer.loss_scale or static_loss_scale(settings.loss_scale_factor)
-    return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise)
+    threshold = settings.split_states_from if settings.splits_states else None
+    return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise, threshold)
 
 
 def _optimizer(graph: Graph, settings: Settings, line: str) -> Optimizer:

@@ -1,8 +1,8 @@
 """Random numbers that are a pure function of (seed, step, index): no generator state, no dependence on who computes them.
 
 ``oneflow::random_bits(shape, seed, step)`` hashes the row-major index of each element with two 32-bit keys derived from
-(seed, step). An element's bits depend on its index alone, so any part of a tensor can be made on its own: a kernel for a
-part only has to start from other values in ``_index``.
+(seed, step). An element's bits depend on its index alone, so any part of a tensor can be made on its own:
+``oneflow::random_bits_part(whole, start, shape, seed, step)`` gives what slicing the tensor of shape ``whole`` would.
 """
 
 from __future__ import annotations
@@ -52,28 +52,72 @@ def _keys(seed: int, step: Tensor) -> tuple[Tensor, Tensor]:
     return low, high
 
 
+def _spread(index: int) -> int:
+    """``index * _SPREAD`` as an int32."""
+    return _signed(index * _SPREAD & _M32, 32)
+
+
 def _index(count: int, start: Tensor) -> Tensor:
     """``start + index * _SPREAD`` in int32, for at least ``count`` indices from 0.
 
     Spreading neighbouring indices over all bits lets two rounds of mixing suffice. The sum of a column and a row is many
     times faster than a long arange.
     """
-    row = torch.arange(-(-count // _WIDTH), dtype=torch.int32, device=start.device) * _signed(_SPREAD * _WIDTH & _M32, 32) + start
-    return row[:, None] + torch.arange(_WIDTH, dtype=torch.int32, device=start.device) * _signed(_SPREAD, 32)
+    row = torch.arange(-(-count // _WIDTH), dtype=torch.int32, device=start.device) * _spread(_WIDTH) + start
+    return row[:, None] + torch.arange(_WIDTH, dtype=torch.int32, device=start.device) * _spread(1)
+
+
+def _mixed(x: Tensor, key: Tensor) -> Tensor:
+    """Two rounds of xor-shift and multiply; one key is in x, the other comes before the second. In place: memory is passed over
+    12 times."""
+    scratch = torch.empty_like(x)
+    _xor_shift_(x, 16, scratch).mul_(0x21F0AAAD).add_(key)
+    _xor_shift_(x, 15, scratch).mul_(_signed(0xD35A2D97, 32))
+    return _xor_shift_(x, 15, scratch)
 
 
 def _random_bits(shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
-    """Two rounds of xor-shift and multiply, one key before each. In place: memory is passed over 12 times."""
     first, second = _keys(seed, step)
-    x = _index(prod(shape), first)
-    scratch = torch.empty_like(x)
-    _xor_shift_(x, 16, scratch).mul_(0x21F0AAAD).add_(second)
-    _xor_shift_(x, 15, scratch).mul_(_signed(0xD35A2D97, 32))
-    return _xor_shift_(x, 15, scratch).flatten()[: prod(shape)].view(list(shape))
+    return _run(prod(shape), first, second).view(list(shape))
+
+
+def _run(count: int, first: Tensor, second: Tensor) -> Tensor:
+    """The bits of ``count`` indices that follow one another; ``first`` holds the first one's."""
+    return _mixed(_index(count, first), second).flatten()[:count]
 
 
 def _fake_random_bits(shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
     return torch.empty(list(shape), dtype=torch.int32, device=step.device)
+
+
+def _random_bits_part(whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
+    """A part consists of runs of indices that follow one another: all of it, if only the first dim is cut."""
+    first, second = _keys(seed, step)
+    strides = [prod(whole[dim + 1 :]) for dim in range(len(whole))]
+    first = first + _spread(sum(s * stride for s, stride in zip(start, strides)))
+    cut = _last_cut(whole, shape)
+    if prod(shape[:cut]) == 1:
+        return _run(prod(shape), first, second).view(list(shape))
+    row = torch.arange(prod(shape[cut:]), dtype=torch.int32, device=step.device) * _spread(1)
+    return _mixed(_starts(shape[:cut], strides[:cut], first)[:, None] + row, second).view(list(shape))
+
+
+def _last_cut(whole: Sequence[int], shape: Sequence[int]) -> int:
+    """The last dim that a part does not have in full, or 0: with all dims after it, it is a run."""
+    return max((dim for dim, (all_of_it, size) in enumerate(zip(whole, shape)) if size != all_of_it), default=0)
+
+
+def _starts(shape: Sequence[int], strides: Sequence[int], first: Tensor) -> Tensor:
+    """The spread index at which each run begins, in row-major order of the dims before a run."""
+    starts = first
+    for size, stride in zip(shape, strides):
+        steps = torch.arange(size, dtype=torch.int32, device=first.device) * _spread(stride)
+        starts = (starts[:, None] + steps).flatten()
+    return starts
+
+
+def _fake_random_bits_part(whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
+    return _fake_random_bits(shape, seed, step)
 
 
 # The library object must live as long as the op is registered.
@@ -81,6 +125,11 @@ _LIBRARY = torch.library.Library("oneflow", "FRAGMENT")
 _LIBRARY.define("random_bits(int[] shape, int seed, Tensor step) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _LIBRARY.impl("random_bits", _random_bits, "CompositeExplicitAutograd")
 _LIBRARY.impl("random_bits", _fake_random_bits, "Meta")
+_LIBRARY.define(
+    "random_bits_part(int[] whole, int[] start, int[] shape, int seed, Tensor step) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
+)
+_LIBRARY.impl("random_bits_part", _random_bits_part, "CompositeExplicitAutograd")
+_LIBRARY.impl("random_bits_part", _fake_random_bits_part, "Meta")
 
 
 def random_bits(shape: Sequence[int], seed: int, step: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from oneflow.ops.row import Family
@@ -17,7 +18,28 @@ def item(values: tuple[Any, ...], index: int) -> Any:
     return values[index]
 
 
+class _Layout(torch.autograd.Function):
+    """The identity, which asks for layouts of its value and of its gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, forward: str, backward: str) -> Tensor:
+        ctx.layouts = backward, forward
+        return torch.ops.oneflow.layout(x, forward, backward)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return torch.ops.oneflow.layout(gradient, *ctx.layouts), None, None
+
+
 @ROWS.op("layout", precision="clear")
-def layout(x: Tensor) -> Tensor:
-    """The same value; the node carries a hint for its SBP."""
-    return x.view_as(x)
+def layout(x: Tensor, *, forward: str = "", backward: str = "") -> Tensor:
+    """The same value, laid out over its placement as ``forward`` says ("S(0)", or "S(0),B" for two axes), its gradient as
+    ``backward`` says; "" leaves it open."""
+    return _Layout.apply(x, forward, backward)
+
+
+# The library object must live as long as the op is registered.
+_LIBRARY = torch.library.Library("oneflow", "FRAGMENT")
+_LIBRARY.define("layout(Tensor x, str forward, str backward) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
+_LIBRARY.impl("layout", lambda x, forward, backward: x.clone(), "CompositeExplicitAutograd")
+_LIBRARY.impl("layout", lambda x, forward, backward: torch.empty_like(x), "Meta")

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 
 Tensors = list[Tensor]
+Norms = Callable[[Sequence[Tensor]], Tensors]
+"""The norm of each of some tensors; of whole ones, where a rank holds parts."""
 
 
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float) -> None:
@@ -64,12 +66,24 @@ def rmsprop_centered(
     _descend_(params, grads, torch._foreach_add(variance, epsilon), lr)
 
 
+def _norms(values: Sequence[Tensor]) -> Tensors:
+    return [torch.linalg.vector_norm(value) for value in values]
+
+
 def lars(
-    params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, epsilon: float, coefficient: float, weight_decay: float
+    params: Tensors,
+    grads: Tensors,
+    velocity: Tensors,
+    lr: float,
+    *,
+    beta: float,
+    epsilon: float,
+    coefficient: float,
+    weight_decay: float,
+    norms: Norms = _norms,
 ) -> None:
     """Momentum whose rate is, for each variable, lr * coefficient * |w| / (epsilon + |g| + weight_decay * |w|)."""
-    for w, g, v in zip(params, grads, velocity):
-        w_norm, g_norm = torch.linalg.vector_norm(w), torch.linalg.vector_norm(g)
+    for w, g, v, w_norm, g_norm in zip(params, grads, velocity, norms(params), norms(grads)):
         ratio = coefficient * w_norm / (epsilon + g_norm + weight_decay * w_norm)
         rate = lr * torch.where((w_norm == 0) | (g_norm == 0), torch.ones_like(ratio), ratio)
         v.mul_(beta).sub_(g * rate)
@@ -89,15 +103,15 @@ def lamb(
     beta2: float,
     epsilon: float,
     weight_decay: float,
+    norms: Norms = _norms,
 ) -> None:
     """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the betas."""
     torch._foreach_mul_(beta1_t, beta1)
     torch._foreach_mul_(beta2_t, beta2)
     _average_(m, grads, beta1)
     _average_(v, torch._foreach_mul(grads, grads), beta2)
-    for w, m_w, v_w, b1, b2 in zip(params, m, v, beta1_t, beta2_t):
-        direction = (m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon)
-        w_norm, d_norm = torch.linalg.vector_norm(w), torch.linalg.vector_norm(direction)
+    directions = [(m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon) for m_w, v_w, b1, b2 in zip(m, v, beta1_t, beta2_t)]
+    for w, direction, w_norm, d_norm in zip(params, directions, norms(params), norms(directions)):
         trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
         w.sub_(lr * trust * (direction + weight_decay * w))
 
@@ -131,9 +145,12 @@ def _regularized(w: Tensor, g: Tensor, l1: float, l2: float) -> Tensor:
     return torch.add(g, w, alpha=l2) if l2 else g
 
 
-def clipped(grads: Tensors, *, clip_norm: float, historical: bool) -> Tensors:
+def clipped(grads: Tensors, *, clip_norm: float, historical: bool, norm: Tensor | None = None) -> Tensors:
     """All gradients scaled by clip_norm / norm where their common norm is above it (or by the historical formula)."""
-    norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float32) for n in torch._foreach_norm(grads)]))
+    if not grads:
+        return []
+    if norm is None:
+        norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float32) for n in torch._foreach_norm(grads)]))
     if historical:
         factor = torch.clamp(1.0 / norm, max=1.0 / clip_norm)
     else:
@@ -143,7 +160,7 @@ def clipped(grads: Tensors, *, clip_norm: float, historical: bool) -> Tensors:
 
 def all_finite(grads: Tensors) -> Tensor:
     """Whether every gradient is a finite number, as a bool tensor of rank 0."""
-    return torch.stack([torch.isfinite(g).all() for g in grads]).all()
+    return torch.stack([torch.isfinite(g).all() for g in grads]).all() if grads else torch.tensor(True)
 
 
 def _average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:

@@ -1,46 +1,46 @@
-"""From a placement to a torch device."""
+"""From placements to devices: what the configured machines have, and on what each job runs."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 
 import torch
 
 from oneflow.core.errors import UnsupportedError
-from oneflow.core.placement import Placement, parse_placement
+from oneflow.core.placement import Placement
 
 
 class Devices:
-    """The devices of this machine as jobs see them. Says once, on stderr, when a GPU placement runs on the CPU."""
+    """The devices of this machine as jobs see them. Says once, on stderr, when GPU placements run on the CPU."""
 
     def __init__(self) -> None:
         self._told = False
 
-    def default_placement(self, gpu_num: int | None, cpu_num: int | None) -> Placement:
-        """All configured devices; one GPU where there is one, else the CPU, when nothing was configured."""
+    def default_placement(self, gpu_num: int | None, cpu_num: int | None, machines: int) -> Placement:
+        """All configured devices of all machines; of each one GPU where there is one, else the CPU, when nothing was configured."""
         if gpu_num is None and cpu_num is None:
-            return parse_placement("gpu" if torch.cuda.is_available() else "cpu", "0:0")
-        tag, count = ("gpu", gpu_num) if gpu_num else ("cpu", cpu_num or 1)
-        return parse_placement(tag, f"0:0-{count - 1}")
+            tag, count = "gpu" if torch.cuda.is_available() else "cpu", 1
+        else:
+            tag, count = ("gpu", gpu_num) if gpu_num else ("cpu", cpu_num or 1)
+        return Placement(tag, tuple((machine, device) for machine in range(machines) for device in range(count)))
 
-    def resolve(self, placement: Placement) -> torch.device:
-        """The torch device of a placement of one device."""
-        if placement.size != 1 or placement.devices[0][0] != 0:
-            raise UnsupportedError(
-                f"placement {placement} spans {placement.size} devices; this version runs a job on one device of this machine. "
-                "Use gpu_device_num(1) and a placement such as ('gpu', '0:0')"
-            )
-        if placement.device_type == "cpu":
+    def resolve(self, placements: Iterable[Placement], workers: int = 1) -> torch.device:
+        """The torch device of ops on these placements: a GPU if one of them asks for it and there is one. On a GPU each worker has
+        its own, so it has no number where there are several."""
+        asked = [placement for placement in placements if placement.device_type == "gpu"]
+        if not asked:
             return torch.device("cpu")
         if torch.cuda.is_available():  # never run where the tests run: no GPU there
-            return self._cuda(placement)
+            return self._cuda(asked[0], workers)
         if not self._told:
-            print(f"oneflow: no GPU on this machine; placement {placement} runs on the CPU", file=sys.stderr)
+            where = f"{workers} CPU workers" if workers > 1 else "the CPU"
+            print(f"oneflow: no GPU on this machine; placement {asked[0]} runs on {where}", file=sys.stderr)
             self._told = True
         return torch.device("cpu")
 
-    def _cuda(self, placement: Placement) -> torch.device:
-        index = placement.devices[0][1]
+    def _cuda(self, placement: Placement, workers: int) -> torch.device:
+        index = max(device for _, device in placement.devices)
         if index >= torch.cuda.device_count():
             raise UnsupportedError(f"placement {placement} names GPU {index}; this machine has {torch.cuda.device_count()}, counted from 0")
-        return torch.device("cuda", index)
+        return torch.device("cuda") if workers > 1 else torch.device("cuda", index)

@@ -67,24 +67,31 @@ class Executor:
             raise RunError(self._explain(code, error)) from error
 
     def _explain(self, code: Code, error: Exception) -> str:
-        """The failing op of the job and the user's line, found from the line of generated code that raised."""
-        line, trace = 0, error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == code.filename:
-                line = trace.tb_lineno
-            trace = trace.tb_next
-        node = code.node_at.get(line)
+        """The failing op of the job and the user's line."""
+        node = failing_node(code, error)
         step = self._counter.value()
-        where = _what(node) if node is not None else "the program"
+        where = what_of(node) if node is not None else "the program"
         return f"job {self._program.job!r} failed at step {step} in {where}: {error}"
 
 
-def _what(node: fx.Node) -> str:
-    """What a node of a program is to the user: an op and its line, an update, or what autograd made."""
-    origin = node.meta.get("origin")
-    if origin is not None:
-        return f"op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
-    return node.meta.get("what") or f"the backward pass ({node.target})"
+def failing_node(code: Code, error: Exception) -> fx.Node | None:
+    """The node whose line of generated code raised."""
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == code.filename:
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return code.node_at.get(line)
+
+
+def what_of(node: fx.Node) -> str:
+    """What a node of a program is to the user: an op and its line, the backward of one, an update, or a change of layout."""
+    source = node.meta.get("node", node)
+    origin = source.meta.get("origin")
+    if "what" in node.meta or origin is None:
+        return node.meta.get("what") or (f"the boxing of {node.meta['boxed'].name}" if "boxed" in node.meta else f"the backward pass ({node.target})")
+    part = "the backward of " if source.meta.get("part") == "backward" else ""
+    return f"{part}op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
 
 
 class AccumulatingExecutor(Executor):

@@ -12,6 +12,17 @@ from oneflow.core.errors import ArgumentError, NameError_, OneFlowError
 from oneflow.ir.graph import VariableDecl
 
 
+def draw(decl: VariableDecl, seed: int, draws: int) -> torch.Tensor:
+    """The first values of a variable: a function of its name, the session's seed and how often variables were drawn before."""
+    key = f"{seed}/{draws}" if decl.seed is None else f"{decl.seed}"
+    digest = hashlib.blake2b(f"{key}/{decl.name}".encode(), digest_size=8).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+    try:
+        return decl.initializer.draw(decl.spec, generator)
+    except OneFlowError as error:
+        raise type(error)(f"{decl.line}: variable {decl.name!r} {decl.spec}: {error.reason}") from None
+
+
 class VariableStore:
     """Every variable of a session. Tensors keep their identity: values are written into them in place.
 
@@ -25,6 +36,11 @@ class VariableStore:
         self._host: set[str] = set()
         self._state: set[str] = set()
         self._draws = 0
+
+    def _take_over(self, other: VariableStore) -> None:
+        """Goes on with the declarations of another store that has given none of them storage yet."""
+        self.decls, self.tensors = other.decls, other.tensors
+        self._host, self._state, self._draws = other._host, other._state, other._draws
 
     def check_declarations(self, variables: Mapping[str, VariableDecl], state: Iterable[VariableDecl]) -> None:
         """Refuses new declarations that do not fit those there are: another spec, or a name that is both variable and state."""
@@ -58,16 +74,8 @@ class VariableStore:
             tensor.copy_(self._draw(self.decls[name]))
 
     def _draw(self, decl: VariableDecl) -> torch.Tensor:
-        key = f"{self.seed}/{self._draws}" if decl.seed is None else f"{decl.seed}"
-        digest = hashlib.blake2b(f"{key}/{decl.name}".encode(), digest_size=8).digest()
-        generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-        try:
-            value = decl.initializer.draw(decl.spec, generator)
-        except OneFlowError as error:
-            raise type(error)(f"{decl.line}: variable {decl.name!r} {decl.spec}: {error.reason}") from None
-        if decl.channels_last and value.dim() == 4:
-            value = value.to(memory_format=torch.channels_last)
-        return value
+        value = draw(decl, self.seed, self._draws)
+        return value.to(memory_format=torch.channels_last) if decl.channels_last and value.dim() == 4 else value
 
     def numpy(self, name: str) -> np.ndarray:
         """A copy of a variable's values, in C order."""

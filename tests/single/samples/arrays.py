@@ -23,7 +23,7 @@ SAMPLES = [
     Sample("identity", lambda x: array.identity(x), (rand(3, 4),), lambda x: x),
     Sample("identity", lambda x: array.cast_to_static_shape(x), (rand(3, 4),), lambda x: x),
     Sample("identity", lambda x: array.cast_to_current_logical_view(x), (rand(3, 4),), lambda x: x),
-    Sample("identity", lambda x: array.hierarchical_parallel_cast(x, ["S(0)", "B"]), (rand(3, 4),), lambda x: x),
+    Sample("layout", lambda x: array.hierarchical_parallel_cast(x, ["S(0)", "B"]), (rand(3, 4),), lambda x: x),
     Sample("amp_white_identity", lambda x: array.amp_white_identity(x), (rand(3, 4),), lambda x: x),
     Sample("cast", lambda x: array.cast(x, dtypes.int32), (rand(3, 4, low=-9, high=9),), lambda x: torch.trunc(x).int(), gradient=False),
     Sample("cast", lambda x: array.cast(x, dtypes.float64), (rand(3, 4),), lambda x: x.double()),

@@ -1,0 +1,53 @@
+"""Buckets: the sums of many gradients become one collective, begun when the last of them is there and waited for when the first is read."""
+
+from __future__ import annotations
+
+import operator
+from math import prod
+
+from torch import fx
+
+from oneflow.ops import collective
+
+BYTES = 16 * 2**20
+
+
+def put_in_buckets(graph: fx.Graph, early: bool) -> None:
+    """Replaces the sums of gradients over the same ranks by buckets, in the order the gradients are made. ``early`` ones begin in the midst of
+    the backward pass; where gradients are accumulated over micro-batches they cannot."""
+    order = {node: i for i, node in enumerate(graph.nodes)}
+    open_buckets: dict[object, list[fx.Node]] = {}
+    sizes: dict[object, int] = {}
+    for node in list(graph.nodes):
+        if node.target is not collective.all_reduce or "gradient" not in node.meta:
+            continue
+        key = node.args[2], node.meta["boxed"].meta["val"].dtype
+        size = _bytes(node)
+        if key in open_buckets and sizes[key] + size > BYTES:
+            _replace(graph, open_buckets.pop(key), order, early)
+        open_buckets.setdefault(key, []).append(node)
+        sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
+    for members in open_buckets.values():
+        _replace(graph, members, order, early)
+
+
+def _bytes(node: fx.Node) -> int:
+    value = node.meta["boxed"].meta["val"]
+    return prod(value.shape) * value.dtype.itemsize
+
+
+def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int], early: bool) -> None:
+    bucket = collective.Bucket(members[0].args[2])  # type: ignore[arg-type]
+    values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
+    last = max(values, key=lambda value: order[value])
+    with graph.inserting_after(last) if early else graph.inserting_before(members[0]):
+        begun = graph.call_function(collective.bucket_start, (bucket, values))
+    begun.meta = {**members[0].meta, "members": [node.meta for node in members]}
+    with graph.inserting_before(members[0]):
+        done = graph.call_function(collective.bucket_wait, (bucket, begun))
+        done.meta = dict(members[0].meta)
+        items = [graph.call_function(operator.getitem, (done, i)) for i in range(len(members))]
+    for node, item in zip(members, items):
+        item.meta = dict(node.meta)
+        node.replace_all_uses_with(item)
+        graph.erase_node(node)

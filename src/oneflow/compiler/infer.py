@@ -1,0 +1,270 @@
+"""SBP inference: a signature for every node, chosen by the cost of the whole step.
+
+One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial assignments so
+far. Two assignments that agree on every value still in use differ in nothing that follows, so only the cheaper is kept; of the
+rest the cheapest ``_WIDTH``. A choice whose price comes later (a partial sum that must be reduced one day) so stays in
+the race with one that pays now.
+
+What came whole is never split for its own sake: splits come from inputs, data, variables and hints.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.compiler import cost
+from oneflow.compiler.mesh import Layout, Mesh, NdSbp
+from oneflow.compiler.rules.rule import Call, Signature, tensor_arguments, whole
+from oneflow.compiler.rules.table import rule_of
+from oneflow.core.errors import ArgumentError
+from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
+
+_WIDTH = 24
+_LAYOUT = torch.ops.oneflow.layout.default
+
+Value = tuple[fx.Node, int]
+Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
+
+
+def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
+    """Sets each node's ``meta["signatures"]`` (one an axis) and ``meta["sbp"]`` (one NdSbp an output).
+
+    ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end.
+    """
+    nodes = _in_order_of_use(graph)
+    for node in nodes:
+        node.meta["signatures"], node.meta["share"] = (), 1.0
+    for axis in range(max(len(node.meta["mesh"].axes) for node in nodes)):
+        _Axis(axis, nodes, given, wanted).choose()
+    for node in nodes:
+        outputs = range(len(node.meta["signatures"][0].outputs))
+        node.meta["sbp"] = tuple(tuple(s.outputs[i] for s in node.meta["signatures"][: len(node.meta["mesh"].axes)]) for i in outputs)
+
+
+def value_of(node: fx.Node) -> Value:
+    """The output that a node's value is: an item of an op with several outputs is that op's."""
+    if node.target is operator.getitem:
+        return node.args[0], node.args[1]  # type: ignore[return-value]
+    return node, 0
+
+
+def layout_of(node: fx.Node) -> Layout:
+    """How a node's value lies, once it is inferred."""
+    producer, index = value_of(node)
+    return Layout(producer.meta["mesh"], producer.meta["sbp"][index])
+
+
+def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
+    """All nodes that make values, each placeholder right before its first user: a free choice is made where it matters."""
+    found: dict[fx.Node, None] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and node.target is not operator.getitem:
+            found.update(dict.fromkeys(n for n in node.all_input_nodes if n.op == "placeholder"))
+            found[node] = None
+    found.update(dict.fromkeys(n for n in graph.nodes if n.op == "placeholder"))
+    return list(found)
+
+
+@dataclass
+class _State:
+    """A partial assignment: what it cost, and the layouts of the values that later nodes read."""
+
+    cost: float
+    held: dict[Value, Held]
+    key: int
+    before: _State | None = None
+    signature: Signature | None = None
+
+
+@dataclass
+class _Step:
+    """One node of the walk: its ways to run and what it reads for the last time."""
+
+    node: fx.Node
+    mesh: Mesh
+    parts: int
+    options: list[tuple[Signature, float]]
+    inputs: list[Value]
+    counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
+    written: list[int]
+    dies: list[Value] = field(default_factory=list)
+    sinks: list[tuple[Value, Mesh, Sbp]] = field(default_factory=list)
+
+
+class _Axis:
+    """The search along one axis."""
+
+    def __init__(
+        self, axis: int, nodes: Sequence[fx.Node], given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]]
+    ) -> None:
+        self.axis = axis
+        self.given = given
+        self.boxing: dict[tuple[Value, Held, Mesh, Sbp], float] = {}
+        self.steps = [self._step(node) for node in nodes]
+        self._note_sinks(wanted)
+        self._note_last_uses()
+
+    def choose(self) -> None:
+        states = [_State(0.0, {}, 0)]
+        for step in self.steps:
+            best: dict[int, _State] = {}
+            for state in states:
+                for after in self._expand(state, step):
+                    if after.key not in best or after.cost < best[after.key].cost:
+                        best[after.key] = after
+            if not best:
+                raise ArgumentError(_no_way(step.node))
+            states = sorted(best.values(), key=lambda s: s.cost)[:_WIDTH]
+        self._keep(states[0])
+
+    def _keep(self, state: _State) -> None:
+        for step in reversed(self.steps):
+            assert state.signature is not None and state.before is not None
+            meta = step.node.meta
+            meta["signatures"] = (*meta["signatures"], state.signature)
+            if any(sbp.kind == "S" for sbp in (*state.signature.inputs, *state.signature.outputs)):
+                meta["share"] /= step.parts
+            state = state.before
+
+    # -------------------------------------------------------------- the walk
+
+    def _expand(self, state: _State, step: _Step) -> Iterable[_State]:
+        held = [state.held[value] for value in step.inputs]
+        may_split = not step.counted or any(sbp.kind != "B" for i in step.counted for _, sbp in held[i][:1])
+        for signature, price in step.options:
+            if not may_split and any(sbp.kind != "B" for sbp in signature.outputs):
+                continue
+            if any(held[i][0] != (step.mesh, signature.inputs[i]) for i in step.written):
+                continue
+            yield self._after(state, step, signature, price)
+
+    def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
+        held, key, total = dict(state.held), state.key, state.cost + price
+        wishes = [(value, step.mesh, sbp) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")]
+        for index, sbp in enumerate(signature.outputs):
+            made = (step.node, index)
+            held[made] = ((step.mesh, sbp),)
+            key ^= hash((made, held[made]))
+        for value, mesh, sbp in (*wishes, *step.sinks):
+            have = held[value]
+            if (mesh, sbp) not in have:
+                total += self._price(value, have, mesh, sbp)
+                held[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=str))
+                key ^= hash((value, have)) ^ hash((value, held[value]))
+        for value in step.dies:
+            key ^= hash((value, held.pop(value)))
+        return _State(total, held, key, state, signature)
+
+    def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp) -> float:
+        """What it costs to have a value in one more layout, from the cheapest it is there in."""
+        found = self.boxing.get((value, have, mesh, sbp))
+        if found is None:
+            size = cost.nbytes(_tensor(value)) * value[0].meta["share"]
+            parts = self._parts(mesh)
+            found = min(
+                cost.boxing(source, sbp, size, parts) if m == mesh else cost.transfer(source, sbp, size, parts) for m, source in have
+            )
+            self.boxing[value, have, mesh, sbp] = found
+        return found
+
+    # -------------------------------------------------------------- what there is to choose
+
+    def _step(self, node: fx.Node) -> _Step:
+        mesh = node.meta["mesh"]
+        parts = self._parts(mesh)
+        tensors = tensor_arguments(node)
+        inputs = [value_of(n) for n in tensors]
+        counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
+        options = [(s, cost.work(node, s, parts, node.meta["share"])) for s in self._signatures(node, parts)]
+        return _Step(node, mesh, parts, options, inputs, counted, _written(node))
+
+    def _parts(self, mesh: Mesh) -> int:
+        return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
+
+    def _signatures(self, node: fx.Node, parts: int) -> list[Signature]:
+        if node.op == "placeholder":
+            return [Signature((), (sbp,)) for sbp in self._given(node, parts)]
+        call = Call(node, prod(node.meta["mesh"].axes))
+        if parts == 1:
+            return [whole(call)]
+        if node.target is _LAYOUT:
+            return self._hinted(node, call)
+        if node.target is torch.ops.aten.copy_.default:
+            return [Signature((sbp, sbp), (sbp,)) for sbp in _any_layout(call.out, parts)]
+        rule = rule_of(node.target)
+        node.meta["has_rule"] = rule is not None
+        found = [whole(call), *(rule.signatures(call) if rule is not None else ())]
+        before = {s.lower for s in node.meta["signatures"] if s.lower is not None}
+        # Two axes may split one call, but not by two lowerings of different kinds.
+        return [s for s in found if s.lower is None or not before or s.lower in before]
+
+    def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
+        if node.meta.get("everywhere") or parts == 1:
+            return [BROADCAST]
+        sbp = self.given[node][self.axis]
+        shape = node.meta["val"].shape
+        return [s for s in _any_layout(shape, parts) if s is not PARTIAL] if sbp is AUTO else [sbp]
+
+    def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
+        texts = [text for text in str(node.args[1]).split(",") if text]
+        if not texts:
+            return [Signature((sbp,), (sbp,)) for sbp in _any_layout(call.out, call.parts)]
+        sbp = parse_sbp(texts[min(self.axis, len(texts) - 1)])
+        if sbp.kind == "S" and (sbp.dim is None or sbp.dim >= len(call.out)):
+            raise ArgumentError(f"{_where(node)}a value of shape {call.out} cannot be split along dim {sbp.dim}")
+        return [Signature((sbp,), (sbp,))]
+
+    # -------------------------------------------------------------- lifetimes
+
+    def _note_sinks(self, wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
+        """What a value must be in the end is paid for where it is made."""
+        steps = {step.node: step for step in self.steps}
+        for node, layout in wanted:
+            value = value_of(node)
+            sbp = layout.sbp[self.axis] if self.axis < len(layout.sbp) else BROADCAST
+            steps[value[0]].sinks.append((value, layout.mesh, sbp))
+
+    def _note_last_uses(self) -> None:
+        last: dict[Value, _Step] = {}
+        for step in self.steps:
+            last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0][0].outputs))], step))
+            last.update(dict.fromkeys(step.inputs, step))
+        for value, step in last.items():
+            step.dies.append(value)
+
+
+def _any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:
+    return [BROADCAST, PARTIAL, *(split(d) for d, size in enumerate(shape) if size >= parts)]
+
+
+def _tensor(value: Value) -> Any:
+    made = value[0].meta["val"]
+    return made[value[1]] if isinstance(made, (tuple, list)) else made
+
+
+def _written(node: fx.Node) -> list[int]:
+    """The places among a node's tensors of those it changes: they cannot be boxed, the change would be lost."""
+    if not isinstance(node.target, torch._ops.OpOverload):
+        return []
+    call = Call(node, 1)
+    if node.target is torch.ops.aten.native_batch_norm.default:  # its schema does not say so
+        changed = ["running_mean", "running_var"] if call.arg("training") else []
+    else:
+        changed = [a.name for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+    return [i for name in changed if (i := call.index(name)) is not None]
+
+
+def _where(node: fx.Node) -> str:
+    origin = node.meta.get("origin")
+    return f"{origin.meta['line']}: op {origin.meta['name']!r}: " if origin is not None else ""
+
+
+def _no_way(node: fx.Node) -> str:
+    return f"{_where(node)}it changes a variable whose layout does not fit; declare that variable with distribute=broadcast()"

@@ -1,0 +1,58 @@
+"""Which mesh each node of a joint graph runs on: that of the op it came from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from torch import fx
+
+from oneflow.compiler.mesh import Layout, Mesh
+
+
+def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
+    """Sets ``meta["mesh"]`` of every node. A backward node runs where its forward op does; what is fed to the graph lies where it
+    is first used, unless ``fixed`` says where it is stored."""
+    nodes = [node for node in graph.nodes if node.op != "output"]
+    for node in nodes:
+        origin = node.meta.get("origin")
+        if node.op == "call_function" and origin is not None:
+            node.meta["mesh"] = mesh_of(origin)
+    for node in nodes:
+        if node.op == "placeholder":
+            node.meta["mesh"] = fixed[node].mesh if node in fixed else _first_user(node, default)
+        elif "mesh" not in node.meta:
+            node.meta["mesh"] = _first_input(node) or _first_user(node, default)
+
+
+def _first_user(node: fx.Node, default: Mesh) -> Mesh:
+    placed = [user.meta["mesh"] for user in node.users if "mesh" in user.meta]
+    return placed[0] if placed else default
+
+
+def _first_input(node: fx.Node) -> Mesh | None:
+    placed = [n.meta["mesh"] for n in node.all_input_nodes if "mesh" in n.meta and not n.meta.get("everywhere")]
+    return placed[0] if placed else None
+
+
+def stages_of(graph: fx.Graph) -> list[Mesh] | None:
+    """The meshes of a pipeline from first to last: disjoint, values of the forward part flowing only ahead. None for any other graph."""
+    found: list[Mesh] = []
+    for node in graph.nodes:
+        mesh = node.meta.get("mesh")
+        if node.op == "call_function" and node.meta.get("part") == "forward" and mesh not in found:
+            found.append(mesh)
+    members = [rank for mesh in found for rank in mesh.ranks]
+    if len(found) < 2 or len(set(members)) != len(members) or not _flows_ahead(graph, found):
+        return None
+    return found
+
+
+def _flows_ahead(graph: fx.Graph, stages: list[Mesh]) -> bool:
+    number = {mesh: i for i, mesh in enumerate(stages)}
+    for node in graph.nodes:
+        if node.op != "call_function" or node.meta.get("part") != "forward":
+            continue
+        here = number[node.meta["mesh"]]
+        if any(number.get(n.meta["mesh"], here) > here for n in node.all_input_nodes if n.op == "call_function"):
+            return False
+    return True

@@ -1,0 +1,116 @@
+"""Softmax and the loss of class numbers, with rows or classes split.
+
+With classes split (a model parallel classifier) a row's maximum and sum are reduced over the ranks, one number a row; the
+scores themselves never move.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.compiler.rules.named import arguments, signature
+from oneflow.compiler.rules.patterns import partial_sums
+from oneflow.compiler.rules.rule import Call, Local, Rules, Signature, dims_of
+from oneflow.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.ops import part
+
+aten = torch.ops.aten
+
+RULES = Rules()
+
+_NO_REDUCTION = 0
+
+
+@RULES.rule(aten._softmax.default, aten._log_softmax.default)
+def softmax(call: Call) -> Iterator[Signature]:
+    """Each row by itself, so the other dims can be split. Classes: the parts of a row share its maximum and its sum."""
+    classes = _class_dim(call)
+    for dim in dims_of(call.out, call.parts):
+        if dim != classes:
+            yield signature(call, (split(dim),), self=split(dim))
+        else:
+            yield signature(call, (split(dim),), _lower_softmax, 2 * _row_bytes(call), self=split(dim))
+
+
+@RULES.rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
+def softmax_backward(call: Call) -> Iterator[Signature]:
+    """As the forward op, with one sum a row to share; linear in the gradient."""
+    classes = _class_dim(call)
+    for dim in dims_of(call.out, call.parts):
+        lower, moved = (None, 0) if dim != classes else (_lower_softmax_backward, _row_bytes(call))
+        yield signature(call, (split(dim),), lower, moved, grad_output=split(dim), output=split(dim))
+    yield from partial_sums(call, "grad_output")
+
+
+@RULES.rule(aten.nll_loss_forward.default)
+def nll_loss(call: Call) -> Iterator[Signature]:
+    """Rows by themselves. Classes: the rank that holds a row's label has its loss, the others 0. Without a reduction the second
+    output is always 0."""
+    scores = call.shapes[0]
+    if call.arg("reduction") != _NO_REDUCTION or len(scores) != 2:
+        return
+    if scores[0] >= call.parts:
+        yield signature(call, (split(0), BROADCAST), self=split(0), target=split(0))
+    if scores[1] >= call.parts and call.arg("weight") is None:
+        yield signature(call, (PARTIAL, BROADCAST), _lower_nll_loss, self=split(1))
+
+
+@RULES.rule(aten.nll_loss_backward.default)
+def nll_loss_backward(call: Call) -> Iterator[Signature]:
+    """Rows by themselves. Classes: each rank writes the gradients of the labels it holds. Linear in the gradient."""
+    scores = call.out
+    if call.arg("reduction") != _NO_REDUCTION or len(scores) != 2:
+        return
+    if scores[0] >= call.parts:
+        yield signature(call, (split(0),), grad_output=split(0), self=split(0), target=split(0))
+    if scores[1] >= call.parts and call.arg("weight") is None:
+        yield signature(call, (split(1),), _lower_nll_loss_backward, self=split(1))
+    yield from partial_sums(call, "grad_output")
+
+
+def _class_dim(call: Call) -> int:
+    return call.arg("dim") % max(len(call.out), 1)
+
+
+def _row_bytes(call: Call) -> int:
+    """One float32 a row."""
+    return 4 * prod(call.out) // max(call.out[_class_dim(call)], 1)
+
+
+def _lower_softmax(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    x, dim, dtype = args[0], _class_dim(call), call.node.meta["val"].dtype
+    top = local.reduce(local.call(aten.amax.default, x, [dim], True), "max")
+    shifted = local.call(part.shifted, x, top)
+    if call.target is aten._log_softmax.default:
+        total = local.reduce(local.call(part.exponential_sum, shifted, dim))
+        return local.call(part.log_normalised, shifted, total, dtype)
+    powers = local.call(aten.exp.default, shifted)
+    total = local.reduce(local.call(aten.sum.dim_IntList, powers, [dim], True))
+    return local.call(part.normalised, powers, total, dtype)
+
+
+def _lower_softmax_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    gradient, output, dim, dtype = args[0], args[1], _class_dim(call), call.node.meta["val"].dtype
+    if call.target is aten._log_softmax_backward_data.default:
+        total = local.reduce(local.call(part.wide_sum, gradient, dim))
+        return local.call(part.log_softmax_gradient, gradient, output, total, dtype)
+    total = local.reduce(local.call(part.product_sum, gradient, output, dim))
+    return local.call(part.softmax_gradient, gradient, output, total, dtype)
+
+
+def _lower_nll_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    named = arguments(call, args, kwargs)
+    start, classes = local.input_start(0)[1], call.shapes[0][1]
+    return local.call(part.nll_loss, named["self"], named["target"], named["ignore_index"], start, classes)
+
+
+def _lower_nll_loss_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    named = arguments(call, args, kwargs)
+    start, classes = local.start()[1], call.out[1]
+    operands = named["grad_output"], named["self"], named["target"]
+    return local.call(part.nll_loss_gradient, *operands, named["ignore_index"], start, classes)

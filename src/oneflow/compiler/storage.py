@@ -1,0 +1,55 @@
+"""Where variables are kept, and how: known from the job before it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from torch import fx
+
+from oneflow.compiler.mesh import Layout, Mesh, mesh_of, whole_on
+from oneflow.compiler.training import Training
+from oneflow.core.sbp import BROADCAST, Sbp, split
+from oneflow.core.spec import TensorSpec
+from oneflow.ir.graph import Graph
+from oneflow.optimizer.optimizers import Optimizer
+
+Ranks = Mapping[tuple[int, int], int]
+
+
+def variable_layouts(graph: Graph, ranks: Ranks) -> dict[str, Layout]:
+    """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may choose."""
+    return {name: _declared(graph.decls[name].distribute, _mesh(graph, node, ranks)) for name, node in graph.variables.items()}
+
+
+def _mesh(graph: Graph, node: fx.Node, ranks: Ranks) -> Mesh:
+    user = next((n for n in graph.body.nodes if node in n.all_input_nodes), node)
+    return mesh_of(user.meta["placement"], ranks)
+
+
+def _declared(distribute: tuple[Sbp, ...], mesh: Mesh) -> Layout:
+    """A declaration for another number of axes than the mesh has is read from its last axis: the others hold it whole."""
+    kept = distribute[-len(mesh.axes) :]
+    return Layout(mesh, (BROADCAST,) * (len(mesh.axes) - len(kept)) + kept)
+
+
+def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layout:
+    """How a variable's gradient and state lie while it is updated: as the variable does, or with states shared out, split along dim 0."""
+    threshold = training.split_states_from
+    first = next((axis for axis, sbp in enumerate(layout.sbp) if sbp is BROADCAST and layout.mesh.axes[axis] > 1), None)
+    is_split = any(sbp.dim == 0 for sbp in layout.sbp)
+    if threshold is None or first is None or is_split or spec.elements < threshold or spec.shape[0] < layout.mesh.axes[first]:
+        return layout
+    return Layout(layout.mesh, tuple(split(0) if axis == first else sbp for axis, sbp in enumerate(layout.sbp)))
+
+
+def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+    """The layouts of the optimizer state of a job's trained variables. State of another shape than its variable is whole."""
+    found = {}
+    for decl in graph.trained_variables():
+        if not optimizer.selects(decl.name):
+            continue
+        owner = next(member for member in optimizer.members() if member.selects(decl.name))
+        layout = update_layout(graph.training, decl.spec, layouts[decl.name])
+        for state in owner.state_decls(decl):
+            found[state.name] = layout if state.spec.shape == decl.spec.shape else whole_on(layout.mesh)
+    return found

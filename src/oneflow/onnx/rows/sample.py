@@ -1,0 +1,10 @@
+"""Emitters of ``oneflow.ops.sample``: there are none."""
+
+from __future__ import annotations
+
+from oneflow.onnx.family import Emitters
+
+EMITTERS = Emitters()
+
+for _name in ("bernoulli", "coin_flip", "shuffle", "generate_random_batch_permutation_indices"):
+    EMITTERS.cannot(f"random.{_name}", "its random bits are a function of seed, step and index, which ONNX's random operators are not")

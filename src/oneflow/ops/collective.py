@@ -1,0 +1,248 @@
+"""What a rank's program calls to exchange tensors with others. ``ranks`` are the members of a group in order, this rank among them.
+
+Parts along a dim may be uneven: ``sizes`` gives the extent of each member's part. Ranks that hold nothing of a dim are possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+Ranks = tuple[int, ...]
+Sizes = tuple[int, ...]
+_REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
+
+
+@lru_cache(maxsize=None)
+def group_of(ranks: Ranks) -> Any:
+    """The process group of these ranks. Its members make it when they first need it."""
+    if len(ranks) == dist.get_world_size():
+        return dist.group.WORLD
+    return dist.new_group(list(ranks), use_local_synchronization=True)
+
+
+def all_reduce(value: Tensor, how: str, ranks: Ranks) -> Tensor:
+    """The elementwise reduction of every rank's value."""
+    result = value.clone(memory_format=torch.contiguous_format)
+    dist.all_reduce(result, _REDUCTIONS[how], group_of(ranks))
+    return result
+
+
+def all_gather(value: Tensor, ranks: Ranks) -> Tensor:
+    """The values of all ranks, of equal shapes, stacked along a new first dim."""
+    result = value.new_empty((len(ranks), *value.shape))
+    dist.all_gather_single(result.view(-1), value.contiguous().view(-1), group_of(ranks))
+    return result
+
+
+def gather_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
+    """S(dim) to B: the parts of all ranks, one behind the other along ``dim``."""
+    if len(set(sizes)) == 1:
+        stacked = all_gather(value, ranks)
+        return stacked.flatten(0, 1) if dim == 0 else torch.cat(stacked.unbind(), dim)
+    stacked = all_gather(_padded(value, dim, max(sizes)), ranks)
+    return torch.cat([part.narrow(dim, 0, size) for part, size in zip(stacked.unbind(), sizes)], dim)
+
+
+def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
+    """P to S(dim): this rank's part of the sum of all values."""
+    parts = [_padded(part, dim, max(sizes)) for part in value.split(list(sizes), dim)]
+    mine = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
+    dist.reduce_scatter_single(mine.view(-1), torch.stack(parts).view(-1), group=group_of(ranks))
+    return mine.narrow(dim, 0, sizes[_place(ranks)])
+
+
+def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks) -> Tensor:
+    """S(source) to S(target): each rank sends each other what that one is to hold."""
+    me = _place(ranks)
+    outgoing = [part.contiguous() for part in value.split(list(target_sizes), target)]
+    shapes = [list(value.shape) for _ in ranks]
+    for shape, size in zip(shapes, source_sizes):
+        shape[source], shape[target] = size, target_sizes[me]
+    incoming = [value.new_empty(shape) for shape in shapes]
+    flat = value.new_empty(sum(part.numel() for part in incoming))
+    sent = torch.cat([part.view(-1) for part in outgoing])
+    counts = [part.numel() for part in incoming], [part.numel() for part in outgoing]
+    dist.all_to_all_single(flat, sent, *counts, group=group_of(ranks))
+    return torch.cat([part.view(shape) for part, shape in zip(flat.split(counts[0]), shapes)], source)
+
+
+def part_of(value: Tensor, dim: int, sizes: Sizes, place: int) -> Tensor:
+    """B to S(dim): the part of the member at ``place``."""
+    return value.narrow(dim, sum(sizes[:place]), sizes[place])
+
+
+def as_partial(value: Tensor, is_first: bool) -> Tensor:
+    """B to P: the value on the first rank, zeros on the others."""
+    return value if is_first else torch.zeros_like(value)
+
+
+def part_as_partial(value: Tensor, dim: int, sizes: Sizes, place: int) -> Tensor:
+    """S(dim) to P: the rank's part where it belongs, zeros around it."""
+    shape = list(value.shape)
+    shape[dim] = sum(sizes)
+    result = value.new_zeros(shape)
+    result.narrow(dim, sum(sizes[:place]), sizes[place]).copy_(value)
+    return result
+
+
+def _padded(value: Tensor, dim: int, size: int) -> Tensor:
+    if value.shape[dim] == size:
+        return value
+    shape = list(value.shape)
+    shape[dim] = size - value.shape[dim]
+    return torch.cat([value, value.new_zeros(shape)], dim)
+
+
+def _place(ranks: Ranks) -> int:
+    return ranks.index(dist.get_rank())
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A block of a local tensor that goes to, or comes from, another rank."""
+
+    rank: int
+    start: Sizes
+    shape: Sizes
+
+    def of(self, value: Tensor) -> Tensor:
+        """The block, as a view."""
+        return value[tuple(slice(first, first + size) for first, size in zip(self.start, self.shape))]
+
+
+_IN_FLIGHT: list[tuple[Any, Tensor]] = []
+
+
+def exchange(
+    value: Tensor | None, shape: Sizes | None, dtype: torch.dtype, outgoing: tuple[Piece, ...], incoming: tuple[Piece, ...], tag: int, device: str
+) -> Tensor | None:
+    """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that come.
+
+    Sending does not wait: what was sent is kept until ``settle``.
+    """
+    me = dist.get_rank()
+    kept = next((piece.of(value) for piece in outgoing if piece.rank == me), None) if value is not None else None
+    for piece in outgoing:
+        if piece.rank != me:
+            assert value is not None
+            block = piece.of(value).contiguous()
+            _IN_FLIGHT.append((dist.isend(block, piece.rank, tag=tag), block))
+    if shape is None:
+        return None
+    if len(incoming) == 1 and incoming[0].shape == shape and incoming[0].rank == me:
+        return kept
+    result = torch.empty(shape, dtype=dtype, device=device)
+    for piece in incoming:
+        _receive(piece, result, kept, tag)
+    return result
+
+
+def _receive(piece: Piece, result: Tensor, kept: Tensor | None, tag: int) -> None:
+    target = piece.of(result)
+    if piece.rank == dist.get_rank():
+        assert kept is not None
+        target.copy_(kept)
+        return
+    block = target if target.is_contiguous() else torch.empty(piece.shape, dtype=result.dtype, device=result.device)
+    dist.recv(block, piece.rank, tag=tag)
+    if block is not target:
+        target.copy_(block)
+
+
+def settle() -> None:
+    """Waits until everything that was sent has arrived."""
+    while _IN_FLIGHT:
+        work, _ = _IN_FLIGHT.pop()
+        work.wait()
+
+
+class Bucket:
+    """Tensors that are reduced together: one flat buffer, made once, and one collective a step."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self.ranks = ranks
+        self._flat: Tensor | None = None
+        self._shapes: list[tuple[torch.Size, tuple[int, ...]]] = []
+
+    def start(self, values: Sequence[Tensor]) -> tuple[Any, Tensor]:
+        """Copies the values into the buffer and begins their sum over the ranks."""
+        flat = self._buffer(values)
+        torch.cat([_in_memory_order(value) for value in values], out=flat)
+        return dist.all_reduce(flat, group=group_of(self.ranks), async_op=True), flat
+
+    def wait(self, begun: tuple[Any, Tensor]) -> list[Tensor]:
+        """The sums, as views of the buffer in the strides the values had."""
+        work, flat = begun
+        work.wait()
+        parts = flat.split([shape.numel() for shape, _ in self._shapes])
+        return [part.as_strided(shape, stride, part.storage_offset()) for part, (shape, stride) in zip(parts, self._shapes)]
+
+    def _buffer(self, values: Sequence[Tensor]) -> Tensor:
+        if self._flat is None:
+            self._flat = values[0].new_empty(sum(value.numel() for value in values))
+            self._shapes = [(value.shape, _dense(value).stride()) for value in values]
+        return self._flat
+
+
+def _dense(value: Tensor) -> Tensor:
+    """The value in strides without gaps: its own where they have none."""
+    is_dense = value.is_contiguous() or (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last))
+    return value if is_dense else value.contiguous()
+
+
+def _in_memory_order(value: Tensor) -> Tensor:
+    """All elements in the order they lie in memory, as a view where possible."""
+    value = _dense(value)
+    return value.view(-1) if value.is_contiguous() else value.permute(0, 2, 3, 1).reshape(-1)
+
+
+def bucket_start(bucket: Bucket, values: list[Tensor]) -> tuple[Any, Tensor]:
+    """Begins to reduce the values of a bucket."""
+    return bucket.start(values)
+
+
+def bucket_wait(bucket: Bucket, begun: tuple[Any, Tensor]) -> list[Tensor]:
+    """The reduced values of a bucket."""
+    return bucket.wait(begun)
+
+
+def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes], ranks: Ranks) -> None:
+    """Writes into each variable the parts, along dim 0, that the ranks have updated; all of them in one collective."""
+    most = [max(extents) for extents in sizes]
+    flat = torch.cat([_padded(part, 0, extent).reshape(-1) for part, extent in zip(parts, most)])
+    rows = all_gather(flat, ranks)
+    lengths = [extent * (variable.numel() // variable.shape[0]) for variable, extent in zip(variables, most)]
+    for place, row in enumerate(rows.unbind()):
+        for variable, extents, block in zip(variables, sizes, row.split(lengths)):
+            target = part_of(variable, 0, extents, place)
+            target.copy_(block[: target.numel()].view(target.shape))
+
+
+def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str) -> Tensor:
+    """The common norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
+    squares = [torch.linalg.vector_norm(grad.to(torch.float32)).square() for grad, mine in zip(grads, owned) if mine]
+    total = torch.stack(squares).sum() if squares else torch.zeros((), device=device)
+    return all_reduce(total, "sum", ranks).sqrt()
+
+
+def finite_over(is_finite: Tensor, ranks: Ranks, device: str) -> Tensor:
+    """Whether it is true on every rank."""
+    return all_reduce(is_finite.to(device, torch.int32), "min", ranks).to(torch.bool)
+
+
+@dataclass(frozen=True)
+class NormOverParts:
+    """The norm of each of some tensors that may be split over ranks: ``groups[i]`` holds the i-th, () where it is whole."""
+
+    groups: tuple[Ranks, ...]
+
+    def __call__(self, values: Sequence[Tensor]) -> list[Tensor]:
+        norms = [torch.linalg.vector_norm(value) for value in values]
+        return [all_reduce(n.square(), "sum", ranks).sqrt() if ranks else n for n, ranks in zip(norms, self.groups)]

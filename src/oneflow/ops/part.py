@@ -1,0 +1,143 @@
+"""What one rank computes where the classes of a softmax, or the rows of a table, are split over ranks.
+
+``start`` is where the rank's slice begins in a dim that has ``whole`` elements over all ranks. Sums that ranks share are
+float32 where the values are of half precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def _wide(x: Tensor) -> Tensor:
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
+def shifted(x: Tensor, top: Tensor) -> Tensor:
+    """Scores from which the largest of their row was taken."""
+    return _wide(x) - top
+
+
+def exponential_sum(x: Tensor, dim: int) -> Tensor:
+    return x.exp().sum(dim, keepdim=True)
+
+
+def normalised(powers: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """Softmax from exponentials and their sum over all classes."""
+    return (powers / total).to(dtype)
+
+
+def log_normalised(x: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """The logarithm of softmax from shifted scores and the sum of their exponentials over all classes."""
+    return (x - total.log()).to(dtype)
+
+
+def wide_sum(x: Tensor, dim: int) -> Tensor:
+    return _wide(x).sum(dim, keepdim=True)
+
+
+def product_sum(x: Tensor, y: Tensor, dim: int) -> Tensor:
+    return (_wide(x) * y).sum(dim, keepdim=True)
+
+
+def softmax_gradient(gradient: Tensor, output: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """``total`` is the sum over all classes of gradient · output."""
+    return ((gradient - total) * output).to(dtype)
+
+
+def log_softmax_gradient(gradient: Tensor, output: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """``total`` is the sum over all classes of the gradient."""
+    return (gradient - _wide(output).exp() * total).to(dtype)
+
+
+def locate(index: Tensor, start: int, size: int, whole: int) -> tuple[Tensor, Tensor]:
+    """Indices of a whole dim as indices of a slice of it, and which of them lie in the slice; the others become 0.
+
+    An index outside the whole dim fails on every rank, as it does where nothing is split.
+    """
+    if index.numel():
+        lowest, highest = (int(bound) for bound in index.aminmax())
+        if lowest < 0 or highest >= whole:
+            raise IndexError(f"index {lowest if lowest < 0 else highest} is out of bounds for a dimension of size {whole}")
+    inside = (index >= start) & (index < start + size)
+    return torch.where(inside, index - start, 0), inside
+
+
+def _labels(target: Tensor, ignore_index: int, start: int, size: int, whole: int) -> tuple[Tensor, Tensor]:
+    counted = target != ignore_index
+    local, inside = locate(torch.where(counted, target, 0), start, size, whole)
+    return local.unsqueeze(1), inside & counted
+
+
+def nll_loss(log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> tuple[Tensor, Tensor]:
+    """-log_p[label] of the rows whose label is one of this rank's classes, 0 of the others; and the op's unused second output."""
+    labels, mine = _labels(target, ignore_index, start, log_p.shape[1], whole)
+    return torch.where(mine, -log_p.gather(1, labels).squeeze(1), 0), log_p.new_zeros(())
+
+
+def nll_loss_gradient(gradient: Tensor, log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> Tensor:
+    """The gradient of ``nll_loss`` for this rank's classes."""
+    labels, mine = _labels(target, ignore_index, start, log_p.shape[1], whole)
+    return torch.zeros_like(log_p).scatter_(1, labels, torch.where(mine, -gradient, 0).unsqueeze(1))
+
+
+def _along(mask: Tensor, dim: int, rank: int) -> Tensor:
+    """A mask of one dim, shaped to broadcast along ``dim`` of a tensor of ``rank`` dims."""
+    return mask.view([-1 if d == dim else 1 for d in range(rank)])
+
+
+def gather(x: Tensor, dim: int, index: Tensor, start: int, whole: int) -> Tensor:
+    """``gather`` from a slice along ``dim``; 0 for what lies in other slices."""
+    local, inside = locate(index, start, x.shape[dim], whole)
+    return torch.where(inside, x.gather(dim, local), 0)
+
+
+def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor, start: int, whole: int) -> Tensor:
+    """``scatter_add`` to a slice along ``dim``, of what belongs to it."""
+    local, inside = locate(index, start, x.shape[dim], whole)
+    addend = source[tuple(slice(size) for size in index.shape)]
+    return x.scatter_add(dim, local, torch.where(inside, addend, 0))
+
+
+def index_select(x: Tensor, dim: int, index: Tensor, start: int, whole: int) -> Tensor:
+    """``index_select`` from a slice along ``dim``; rows of 0 for those of other slices."""
+    local, inside = locate(index, start, x.shape[dim], whole)
+    rows = x.index_select(dim, local)
+    return rows.masked_fill_(_along(~inside, dim, x.dim()), 0)
+
+
+def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float, start: int, whole: int) -> Tensor:
+    """``index_add`` to a slice along ``dim``, of the rows that belong to it."""
+    local, inside = locate(index, start, x.shape[dim], whole)
+    rows = source.masked_fill(_along(~inside, dim, x.dim()), 0)
+    return x.index_add(dim, local, rows, alpha=alpha)
+
+
+def _locate_all(x: Tensor, indices: Sequence[Tensor], starts: Sequence[int], wholes: Sequence[int]) -> tuple[list[Tensor], Tensor]:
+    """``locate`` for indices of the first dims of x, which may count from the end; which elements lie in all the slices."""
+    local, insides = [], []
+    for index, start, size, whole in zip(indices, starts, x.shape, wholes):
+        index, inside = locate(torch.where(index < 0, index + whole, index), start, size, whole)
+        local.append(index)
+        insides.append(inside)
+    return local, torch.stack(torch.broadcast_tensors(*insides)).all(0)
+
+
+def index(x: Tensor, indices: Sequence[Tensor], starts: Sequence[int], wholes: Sequence[int]) -> Tensor:
+    """``x[indices]`` for indices of the first dims, some of which are split; 0 for what lies in other slices."""
+    local, inside = _locate_all(x, indices, starts, wholes)
+    found = x[tuple(local)]
+    return found.masked_fill_(~inside.view(*inside.shape, *[1] * (found.dim() - inside.dim())), 0)
+
+
+def index_put(
+    x: Tensor, indices: Sequence[Tensor], values: Tensor, accumulate: bool, starts: Sequence[int], wholes: Sequence[int]
+) -> Tensor:
+    """``index_put`` for indices of the first dims, some of which are split, of what belongs to this rank's slice."""
+    local, inside = _locate_all(x, indices, starts, wholes)
+    mine = [i[inside] for i in torch.broadcast_tensors(*local)]
+    rows = values.expand(*inside.shape, *x.shape[len(local) :])[inside]
+    return x.index_put(mine, rows, accumulate)

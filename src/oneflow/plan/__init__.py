@@ -1,0 +1,46 @@
+"""Plans: what a job costs each rank and what it communicates, without starting anything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.placement import Placement
+from oneflow.job.job import Job
+from oneflow.plan.devices import device_axes, placement_of
+from oneflow.plan.report import Plan
+
+__all__ = ["plan", "plan_job"]
+
+
+def plan(job: Callable[..., Any], devices: int | tuple[int, ...] | str | None = None, placement: Any = None) -> Plan:
+    """The plan of a job: operations, bytes communicated and peak memory of each rank, and every op with its SBP and boxing.
+
+    ``job`` is the decorated function. It is traced, its variables get no values, and nothing is run. It is planned for the
+    placement that it has; ``devices`` plans it for as many others instead, such as 1024, "8x128" or (8, 128), where the first of
+    several axes is that of the machines; ``placement`` for what ``flow.scope.placement`` gives. ``print`` shows a plan,
+    ``save("plan.html")`` writes it, also as .txt and .json.
+    """
+    found = getattr(job, "job", None)
+    if not isinstance(found, Job):
+        raise ArgumentError(f"flow.plan takes a function that @flow.global_function decorated, got {job!r}")
+    if devices is not None and placement is not None:
+        raise ArgumentError("flow.plan takes devices or a placement, got both")
+    where = getattr(placement, "placement", placement)
+    if where is not None and not isinstance(where, Placement):
+        raise ArgumentError(f"the placement of a plan is made by flow.scope.placement(...), got {placement!r}")
+    return plan_job(found, None if devices is None else device_axes(devices), where)
+
+
+def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement | None = None) -> Plan:
+    """The plan of a job on its own devices, on devices of its own type with these axes, or on a placement."""
+    job.session.trace()
+    if job.session.jobs[job.name] is not job:
+        raise JobError(f"job {job.name!r} of {job.line} was replaced by another definition of that name; plan that one")
+    assert job.graph is not None and job.graph.placement is not None
+    if axes is not None:
+        placement = placement_of(job.graph.placement.device_type, axes)
+    from oneflow.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
+
+    return make_plan(job.graph, job.settings, placement or job.graph.placement)

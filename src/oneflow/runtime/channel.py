@@ -1,0 +1,310 @@
+"""The control channel between the driver and the other processes of a run.
+
+How two processes come to speak (``handshake.py``):
+
+    driver listens;  peer connects
+    driver -> peer   greeting: magic, protocol number, version, random challenge
+    peer -> driver   greeting of its own, and a proof: HMAC of both greetings under the shared secret
+    driver -> peer   verdict, and the driver's proof
+    peer -> driver   the first frame: a HELLO that says which rank, or which machine, the peer is
+
+Greetings, proofs and verdicts have fixed sizes. Nothing is unpickled, and nothing of a size that a peer chooses is allocated, before
+both sides have proved that they know the secret. The bytes that follow are neither encrypted nor signed, as those of torch's collectives are not.
+
+What they say then is frames:
+
+    header   marker, kind, bytes of table, bytes of tree, bytes of arrays
+    table    pickled: the segment of shared memory, if any, and for each array its description and where its bytes are
+    tree     pickled: plain Python values, with a number where an array stands
+    arrays   the bytes of arrays that are small or go to another host, each aligned
+
+Arrays of 64 KB or more between processes of one host stand in one segment of shared memory a frame instead (``shared_memory.py``). The
+receiver's arrays lie over the received memory: nothing is copied a second time. When the last of them is gone, the next frame to the
+sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
+
+A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, so that
+one that is stopped is noticed. PING is answered by PULSE at once. EVENT tells the driver of a change in a worker of another machine. END says that
+the run is over, with a reason if it failed; a connection that ends without it is a failure.
+"""
+
+from __future__ import annotations
+
+import enum
+import pickle
+import select
+import socket
+import struct
+import time
+from collections import deque
+from collections.abc import Generator
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from oneflow.runtime.payload import ALIGNMENT, Description, Leaf, array_over, put_together, take_apart
+from oneflow.runtime.shared_memory import Reference, SegmentPool, attach
+
+SHARED_FROM = 64 << 10  # below this a copy through the socket costs less than a mapping
+_HEADER = struct.Struct("!4sB3xIIQ")
+_MARKER = b"OFfr"
+_TREE_LIMIT = 1 << 30
+_ARRAYS_LIMIT = 1 << 40
+_PIECES_LIMIT = 512  # of one sendmsg; the kernel takes 1024
+_READ_AHEAD = 64 << 10
+_PADDING = bytes(ALIGNMENT)
+
+# A cut link is an error after about five seconds: of silence (keepalive) or of bytes that nobody confirms (user timeout).
+_KEEPALIVE = {socket.TCP_KEEPIDLE: 2, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: 5000, socket.TCP_NODELAY: 1}
+
+
+class Kind(enum.IntEnum):
+    HELLO = 1
+    CALL = 2
+    REPLY = 3
+    ERROR = 4
+    PULSE = 5
+    PING = 6
+    EVENT = 7
+    RELEASED = 8
+    END = 9
+
+
+class Message(NamedTuple):
+    kind: Kind
+    tree: Any
+
+
+class _Arrived(NamedTuple):
+    """A whole frame, still as bytes."""
+
+    kind: Kind
+    table: memoryview
+    tree: memoryview
+    arrays: np.ndarray
+
+
+class ChannelError(Exception):
+    """The peer is gone, or what came is not a frame."""
+
+
+class Frame(NamedTuple):
+    """A message ready to be sent, any number of times. The pieces refer to the arrays' own memory."""
+
+    pieces: list[Any]
+
+
+Table = tuple[tuple[int, int, int] | None, list[tuple[tuple, bool, int]]]
+
+
+def make_frame(kind: Kind, tree: Any = None, pool: SegmentPool | None = None, readers: int = 1) -> Frame:
+    """A frame; with a pool, for ``readers`` peers of this host that each give its segment back."""
+    if tree is None:
+        return Frame([_HEADER.pack(_MARKER, kind, 0, 0, 0)])
+    pickled, leaves = take_apart(tree)
+    if not leaves:
+        _check_sizes(0, len(pickled), 0)
+        return Frame([_HEADER.pack(_MARKER, kind, 0, len(pickled), 0) + pickled])
+    is_shared = [pool is not None and leaf.description.nbytes >= SHARED_FROM for leaf in leaves]
+    reference, places = _share([leaf for leaf, shared in zip(leaves, is_shared) if shared], pool, readers)
+    raw, raw_places, size = _line_up([leaf for leaf, shared in zip(leaves, is_shared) if not shared])
+    shared_place, raw_place = iter(places), iter(raw_places)
+    entries = [(tuple(leaf.description), shared, next(shared_place if shared else raw_place)) for leaf, shared in zip(leaves, is_shared)]
+    table = pickle.dumps((reference and tuple(reference), entries), pickle.HIGHEST_PROTOCOL)
+    _check_sizes(len(table), len(pickled), size)
+    return Frame([_HEADER.pack(_MARKER, kind, len(table), len(pickled), size) + table + pickled, *raw])
+
+
+def _share(leaves: list[Leaf], pool: SegmentPool | None, readers: int) -> tuple[Reference | None, list[int]]:
+    """Copies the arrays into one segment; where it is and where in it they are."""
+    if not leaves or pool is None:
+        return None, []
+    places, size = _places(leaves)
+    segment = pool.take(size, readers)
+    for leaf, place in zip(leaves, places):
+        leaf.write(segment.memory[place : place + leaf.description.nbytes])
+    return segment.reference, places
+
+
+def _line_up(leaves: list[Leaf]) -> tuple[list[Any], list[int], int]:
+    """The arrays' bytes with padding between them, where each is in the line, and how long it is."""
+    places, size = _places(leaves)
+    pieces: list[Any] = []
+    for leaf in leaves:
+        nbytes = leaf.description.nbytes
+        if nbytes:
+            pieces.append(leaf.bytes())
+        if nbytes % ALIGNMENT:
+            pieces.append(_PADDING[nbytes % ALIGNMENT :])
+    return pieces, places, size
+
+
+def _places(leaves: list[Leaf]) -> tuple[list[int], int]:
+    places, end = [], 0
+    for leaf in leaves:
+        places.append(end)
+        end += -(-leaf.description.nbytes // ALIGNMENT) * ALIGNMENT
+    return places, end
+
+
+def _check_sizes(table: int, tree: int, arrays: int) -> None:
+    if table + tree > _TREE_LIMIT or arrays > _ARRAYS_LIMIT:
+        raise ChannelError(
+            f"a message of {table + tree} bytes and {arrays} bytes of arrays; the limits are {_TREE_LIMIT} and {_ARRAYS_LIMIT}"
+        )
+
+
+class Channel:
+    """One authenticated connection. Frames go out in order; reading never waits unless asked to.
+
+    ``pool`` is given when the peer shares this host's memory. The caller may send from one thread at a time.
+    """
+
+    def __init__(self, sock: socket.socket, pool: SegmentPool | None = None) -> None:
+        configure(sock)
+        self.socket = sock
+        self.pool = pool
+        self._poll = select.poll()
+        self._outgoing: deque[memoryview] = deque()
+        self._finished: deque[int] = deque()  # segments of the peer that no array lies over any more; appended to by the collector
+        self._read_ahead = memoryview(bytearray(_READ_AHEAD))  # so that a small frame is one system call, and a large one is not copied
+        self._unread: deque[Message] = deque()
+        self._arrived: _Arrived | None = None
+        self._filling = self._frames()
+        self._target = next(self._filling)
+
+    def fileno(self) -> int:
+        return self.socket.fileno()
+
+    def queue(self, frame: Frame) -> bool:
+        """Sends what goes at once and keeps the rest for ``flush``; True when all is gone."""
+        if self._finished:
+            released = [self._finished.popleft() for _ in range(len(self._finished))]
+            self._outgoing.extend(map(memoryview, make_frame(Kind.RELEASED, released).pieces))
+        self._outgoing.extend(map(memoryview, frame.pieces))
+        return self.flush()
+
+    def flush(self) -> bool:
+        """Goes on sending without waiting; True when nothing is left to send."""
+        while self._outgoing:
+            pieces = [self._outgoing[place] for place in range(min(len(self._outgoing), _PIECES_LIMIT))]
+            try:
+                sent = self.socket.sendmsg(pieces, [], socket.MSG_NOSIGNAL)
+            except BlockingIOError:
+                return False
+            except OSError as error:
+                raise ChannelError(_explain(error)) from error
+            self._drop(sent)
+        return True
+
+    def _drop(self, sent: int) -> None:
+        while sent:
+            piece = self._outgoing.popleft()
+            if sent < len(piece):
+                self._outgoing.appendleft(piece[sent:])
+                return
+            sent -= len(piece)
+
+    def read(self) -> list[Message]:
+        """The messages that are complete after one look at what has arrived. Never waits."""
+        messages: list[Message] = []
+        is_direct = len(self._target) >= len(self._read_ahead)
+        try:
+            count = self.socket.recv_into(self._target if is_direct else self._read_ahead)
+        except BlockingIOError:
+            return messages
+        except OSError as error:
+            raise ChannelError(_explain(error)) from error
+        if not count:
+            raise ChannelError("the connection was closed")
+        if is_direct:
+            self._advance(count, messages)
+            return messages
+        ahead = self._read_ahead[:count]
+        while ahead:
+            count = min(len(ahead), len(self._target))
+            self._target[:count] = ahead[:count]
+            ahead = ahead[count:]
+            self._advance(count, messages)
+        return messages
+
+    def _advance(self, count: int, messages: list[Message]) -> None:
+        self._target = self._target[count:]
+        if not self._target:
+            self._target = next(self._filling)
+            message = self._take_arrived()
+            if message is not None:
+                messages.append(message)
+
+    def _frames(self) -> Generator[memoryview, None, None]:
+        """Gives the memory that the next bytes belong in, again and again; a whole frame stands in ``_arrived``."""
+        while True:
+            header = memoryview(bytearray(_HEADER.size))
+            yield header
+            marker, kind, table_size, tree_size, arrays_size = _HEADER.unpack(header)
+            if marker != _MARKER:
+                raise ChannelError("what came is not a frame of this protocol")
+            _check_sizes(table_size, tree_size, arrays_size)
+            body, arrays = memoryview(bytearray(table_size + tree_size)), np.empty(arrays_size, np.uint8)
+            for part in (body, arrays.data):
+                if part:
+                    yield part
+            self._arrived = _Arrived(Kind(kind), body[:table_size], body[table_size:], arrays)
+            del body, arrays, part  # while the next frame is waited for, nothing of this one is kept
+
+    def _take_arrived(self) -> Message | None:
+        if self._arrived is None:
+            return None
+        (kind, table, tree, raw), self._arrived = self._arrived, None
+        message = Message(kind, put_together(tree, self._arrays(pickle.loads(table), raw) if table else []) if tree else None)
+        if kind is not Kind.RELEASED:
+            return message
+        for fd in message.tree:
+            self.pool.give_back(fd)  # type: ignore[union-attr]  # only a peer with whom we share memory has anything to release
+        return None
+
+    def _arrays(self, table: Table, raw: np.ndarray) -> list[Any]:
+        reference, entries = table
+        shared = attach(Reference(*reference), self._finished.append) if reference is not None else raw[:0]
+        memory = {True: shared, False: raw}
+        return [array_over(Description(*what), memory[is_shared], place) for what, is_shared, place in entries]
+
+    def send(self, frame: Frame, timeout: float | None = None) -> None:
+        """Sends a whole frame, waiting for room."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        is_sent = self.queue(frame)
+        while not is_sent:
+            self._wait(select.POLLOUT, deadline)
+            is_sent = self.flush()
+
+    def receive(self, timeout: float | None = None) -> Message:
+        """Waits for the next message."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self._unread:
+            self._wait(select.POLLIN, deadline)
+            self._unread.extend(self.read())
+        return self._unread.popleft()
+
+    def _wait(self, event: int, deadline: float | None) -> None:
+        self._poll.register(self.socket, event)
+        if not self._poll.poll(None if deadline is None else max(0, deadline - time.monotonic()) * 1000):
+            raise ChannelError("the peer did not answer in time")
+
+    def close(self) -> None:
+        """Ends the connection for both sides, also where a forked child has a copy of it."""
+        try:
+            self.socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the peer was faster
+        self.socket.close()
+
+
+def configure(sock: socket.socket) -> None:
+    """No delay of small messages, no waiting, and an error soon after the link is cut."""
+    sock.setblocking(False)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        sock.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _explain(error: OSError) -> str:
+    return f"the connection was lost ({error.strerror or error})"

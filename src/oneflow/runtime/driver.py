@@ -1,0 +1,147 @@
+"""The driver: variables, readers and programs as the session sees them, spread over workers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from oneflow.compiler.mesh import Layout
+from oneflow.compiler.rank_program import RankProgram
+from oneflow.compiler.wire import pack
+from oneflow.core.layout import coordinates, region
+from oneflow.ir.graph import Source
+from oneflow.runtime.cluster import Cluster
+from oneflow.runtime.executor import what_of
+from oneflow.runtime.handler import Opened
+from oneflow.runtime.rank_executor import Step, StepResult
+from oneflow.runtime.variables import VariableStore
+from oneflow.runtime.world import World
+
+_HANDLER = "oneflow.runtime.handler:RankHandler"
+
+
+class Driver:
+    """Commands the workers of a session."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
+        self.cluster = Cluster(world, _HANDLER)
+        self._programs = 0
+
+    def load(self, programs: Sequence[RankProgram], variables: Sequence[str]) -> int:
+        """Sends each rank its program; the number it is known by."""
+        self._programs += 1
+        arguments = [(self._programs, pack(program, what_of), variables) for program in programs]
+        self.cluster.call("load", arguments, what=f"loading job {programs[0].job!r}")
+        return self._programs
+
+    def step(self, number: int, steps: Sequence[Step], job: str) -> list[StepResult]:
+        """One step of a program on every rank."""
+        return self.cluster.call("step", [(number, step) for step in steps], what=f"job {job!r}, step {steps[0].number}")
+
+    def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
+        """Gives each rank its share of a job's readers."""
+        self.cluster.call("open", [(job, opened) for opened in shares], what=f"opening the readers of job {job!r}")
+
+    def close(self) -> None:
+        """Ends the workers."""
+        self.cluster.close()
+
+
+@dataclass(frozen=True)
+class RemoteReader:
+    """A reader that works on the ranks; its state is the same on each."""
+
+    driver: Driver
+    job: str
+    source: Source
+    rank: int
+
+    def state(self) -> dict[str, Any] | None:
+        what = f"asking where reader {self.source.name!r} of job {self.job!r} stands"
+        return self.driver.cluster.broadcast("state", self.job, self.source.name, what=what)[self.rank]
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        what = f"restoring reader {self.source.name!r} of job {self.job!r}"
+        self.driver.cluster.broadcast("load_state", self.job, self.source.name, state, what=what)
+
+
+class RemoteVariables(VariableStore):
+    """Variables whose parts lie on workers. Those that only the driver needs, such as step counters, stay with it."""
+
+    def __init__(self, local: VariableStore, driver: Driver) -> None:
+        super().__init__(local.seed)
+        self._take_over(local)
+        self.layouts: dict[str, Layout] = {}
+        self._driver = driver
+        self._there: set[str] = set()
+
+    def materialise(self, device: torch.device) -> None:
+        for name in self._host:
+            if name not in self.tensors:
+                self.tensors[name] = self._draw(self.decls[name])
+        new = [name for name in self.decls if name not in self._host and name not in self._there]
+        if new:
+            decls = [(self.decls[name], self.layouts[name]) for name in new]
+            self._driver.cluster.broadcast("declare", decls, self.seed, self._draws, what="making variables")
+            self._there.update(new)
+
+    def initialise(self) -> None:
+        super().initialise()
+        self._driver.cluster.broadcast("initialise", self.seed, self._draws, what="initialising variables")
+
+    def numpy(self, name: str) -> np.ndarray:
+        if name in self._host:
+            return super().numpy(name)
+        layout = self.layouts[name]
+        asked = [[name] if _answers(layout, rank) else [] for rank in range(self._driver.world.size)]
+        parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {name!r}")
+        spec = self.decls[name].spec
+        return assembled(layout, spec.shape, {rank: part[0] for rank, part in enumerate(parts) if part}).numpy()
+
+    def write(self, values: Mapping[str, np.ndarray]) -> None:
+        for name, value in values.items():
+            self.check(name, tuple(value.shape), value.dtype)
+        super().write({name: value for name, value in values.items() if name in self._host})
+        for name, value in values.items():
+            if name not in self._host:
+                tensor = torch.from_numpy(np.array(value, order="C"))
+                parts = [parts_of(tensor, self.layouts[name], rank) for rank in range(self._driver.world.size)]
+                arguments = [({name: part} if part is not None else {},) for part in parts]
+                self._driver.cluster.call("write", arguments, what=f"writing variable {name!r}")
+
+
+def parts_of(value: torch.Tensor, layout: Layout, rank: int) -> torch.Tensor | None:
+    """A rank's part of a whole tensor; None where it holds none."""
+    position = layout.mesh.position(rank)
+    return None if position is None else value[tuple(slice(*span) for span in region(value.shape, layout.sbp, layout.mesh.axes, position))]
+
+
+def _answers(layout: Layout, rank: int) -> bool:
+    """Whether a rank sends its part: of those that hold the same, the first does."""
+    position = layout.mesh.position(rank)
+    if position is None:
+        return False
+    return not any(here for here, sbp in zip(coordinates(position, layout.mesh.axes), layout.sbp) if sbp.kind == "B")
+
+
+def assembled(layout: Layout, shape: Sequence[int], parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
+    """The whole tensor from the parts that ranks sent: split ones beside each other, partial sums added."""
+    if len(parts) == 1:
+        (part,) = parts.values()
+        if tuple(part.shape) == tuple(shape):
+            return part
+    first = next(iter(parts.values()))
+    partial = any(sbp.kind == "P" for sbp in layout.sbp)
+    whole = first.new_zeros(tuple(shape)) if partial else first.new_empty(tuple(shape))
+    for rank, part in parts.items():
+        position = layout.mesh.position(rank)
+        assert position is not None
+        block = whole[tuple(slice(*span) for span in region(shape, layout.sbp, layout.mesh.axes, position))]
+        block.add_(part) if partial else block.copy_(part)
+    return whole

@@ -1,0 +1,129 @@
+"""What a worker does: keeps its parts of the variables, its share of the readers, and runs its programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from oneflow.compiler.mesh import Layout
+from oneflow.compiler.rank_program import RankProgram
+from oneflow.compiler.wire import unpack
+from oneflow.core.layout import region
+from oneflow.ir.graph import Source, VariableDecl
+from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
+from oneflow.runtime.variables import draw
+from oneflow.runtime.world import Context
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A reader's share of a rank: the source, the numbers of the feeds it makes, and which share of how many it is."""
+
+    source: Source
+    feeds: tuple[int, ...]
+    share: int
+    shares: int
+
+
+class RankHandler:
+    """The methods that the driver calls on every rank."""
+
+    def __init__(self, context: Context) -> None:
+        self._rank = context.rank
+        self._device = context.device
+        self._layouts: dict[str, Layout] = {}
+        self._decls: dict[str, VariableDecl] = {}
+        self._tensors: dict[str, torch.Tensor] = {}
+        self._sources: dict[str, list[Opened]] = {}
+        self._executors: dict[int, tuple[RankExecutor, str]] = {}
+
+    # -------------------------------------------------------------- variables
+
+    def declare(self, decls: Sequence[tuple[VariableDecl, Layout]], seed: int, draws: int) -> None:
+        """Gives storage and first values to this rank's parts of new variables."""
+        for decl, layout in decls:
+            self._decls[decl.name], self._layouts[decl.name] = decl, layout
+            if layout.mesh.position(self._rank) is not None:
+                part = self._part(decl.name, draw(decl, seed, draws))
+                memory = torch.channels_last if decl.channels_last and part.dim() == 4 else torch.contiguous_format
+                self._tensors[decl.name] = part.to(self._device).clone(memory_format=memory)
+
+    def initialise(self, seed: int, draws: int) -> None:
+        """Draws every variable anew."""
+        for name, tensor in self._tensors.items():
+            tensor.copy_(self._part(name, draw(self._decls[name], seed, draws)))
+
+    def _part(self, name: str, value: torch.Tensor) -> torch.Tensor:
+        layout = self._layouts[name]
+        position = layout.mesh.position(self._rank)
+        assert position is not None
+        return value[tuple(slice(*span) for span in region(value.shape, layout.sbp, layout.mesh.axes, position))]
+
+    def read(self, names: Sequence[str]) -> list[torch.Tensor]:
+        """This rank's parts of some variables."""
+        return [self._tensors[name].detach().cpu().contiguous() for name in names]
+
+    def write(self, parts: Mapping[str, torch.Tensor]) -> None:
+        """Sets this rank's parts of some variables."""
+        for name, part in parts.items():
+            self._tensors[name].copy_(part)
+
+    # -------------------------------------------------------------- readers
+
+    def open(self, job: str, opened: Sequence[Opened]) -> None:
+        """Takes the readers of a job, in place of those it had."""
+        self.close(job)
+        for one in opened:
+            one.source.share(one.share, one.shares)
+        self._sources[job] = list(opened)
+
+    def close(self, job: str) -> None:
+        """Ends the readers of a job."""
+        for one in self._sources.pop(job, []):
+            one.source.close()
+
+    def state(self, job: str, reader: str) -> dict[str, Any] | None:
+        """Where a reader stands."""
+        return next((one.source.state() for one in self._sources.get(job, []) if one.source.name == reader), None)
+
+    def load_state(self, job: str, reader: str, state: dict[str, Any]) -> None:
+        """Takes a reader to where it stood."""
+        for one in self._sources.get(job, []):
+            if one.source.name == reader:
+                one.source.load_state(state)
+                return
+
+    # -------------------------------------------------------------- programs
+
+    def load(self, number: int, program: RankProgram, variables: Sequence[str]) -> None:
+        """Makes a program ready to run; it is known by its number from then on."""
+        for one in self._sources.get(program.job, []):
+            one.source.start()
+        tensors = {name: self._tensors[name] for name in variables if name in self._tensors}
+        self._executors[number] = RankExecutor(unpack(program), tensors, self._device), program.job
+
+    def step(self, number: int, step: Step) -> StepResult:
+        """Runs one step of a program."""
+        executor, job = self._executors[number]
+        feeds = [self._fed(job, fed) for fed in step.feeds]
+        outcome = executor.run(Step(step.number, step.rates, step.scale, feeds))
+        return StepResult(_on_host(outcome.results), _on_host(outcome.watched), outcome.is_finite)
+
+    def _fed(self, job: str, fed: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+        """What a micro-batch gets: its part of every input, and fresh data from the readers."""
+        feeds = dict(fed)
+        for one in self._sources.get(job, []):
+            feeds.update(zip(one.feeds, one.source.next()))
+        return {number: tensor.to(self._device, non_blocking=True) for number, tensor in feeds.items()}
+
+    def unload(self, numbers: Sequence[int]) -> None:
+        """Forgets programs."""
+        for number in numbers:
+            self._executors.pop(number, None)
+
+
+def _on_host(values: list[list[torch.Tensor] | None]) -> list[list[torch.Tensor] | None]:
+    return [None if parts is None else [part.cpu() for part in parts] for parts in values]

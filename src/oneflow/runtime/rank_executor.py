@@ -1,0 +1,109 @@
+"""Runs the program of one rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from oneflow.compiler.codegen import Code, generate
+from oneflow.compiler.distribute import Key
+from oneflow.compiler.rank_program import RankProgram, Section
+from oneflow.core.errors import RunError
+from oneflow.ops import collective
+from oneflow.runtime.executor import failing_node
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the driver says of a step: its number, the learning rates, the loss scale, and the feeds of each micro-batch by number."""
+
+    number: int
+    rates: tuple[float, ...]
+    scale: float
+    feeds: Sequence[Mapping[int, torch.Tensor]]
+
+
+@dataclass(frozen=True)
+class StepResult:
+    """This rank's parts of results and watched values, a list with one entry a micro-batch, None where other ranks answer; and whether the
+    gradients were finite."""
+
+    results: list[list[torch.Tensor] | None]
+    watched: list[list[torch.Tensor] | None]
+    is_finite: bool
+
+
+class RankExecutor:
+    """A rank's program with its variables bound."""
+
+    def __init__(self, program: RankProgram, variables: Mapping[str, torch.Tensor], device: torch.device) -> None:
+        self._program = program
+        self._device = device
+        self._stored: dict[Key, Any] = {("variable", name): tensor for name, tensor in variables.items()}
+        self._code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
+
+    def run(self, step: Step) -> StepResult:
+        """One step: forward, and for a train job backward and update."""
+        values = {**self._stored, ("unscale",): 1.0 / step.scale, **{("rate", i): rate for i, rate in enumerate(step.rates)}}
+        values["scale",] = torch.tensor(step.scale, device=self._device)
+        with torch.inference_mode():
+            if "step" in self._program.sections:
+                micro = [self._micro(values, step, 0)]
+                self._section("step", micro[0], step)
+                is_finite = True
+            else:
+                micro, is_finite = self._in_sections(values, step)
+            collective.settle()
+        return StepResult(_collected(micro, self._program.results), _collected(micro, self._program.watched), is_finite)
+
+    def _micro(self, values: dict[Key, Any], step: Step, number: int) -> dict[Key, Any]:
+        """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
+        count = len(step.feeds)
+        feeds = {("feed", i): tensor for i, tensor in step.feeds[number].items()}
+        return {**values, **feeds, ("step",): torch.tensor([step.number * count + number], device=self._device)}
+
+    def _in_sections(self, values: dict[Key, Any], step: Step) -> tuple[list[dict[Key, Any]], bool]:
+        self._section("prologue", values, step)
+        micro: dict[int, dict[Key, Any]] = {}
+        done: list[dict[Key, Any]] = []
+        total: dict[Key, Any] = {}
+        for part, number in self._program.schedule:
+            if part == "forward":
+                micro[number] = self._micro(values, step, number)
+            self._section(part, micro[number], step)
+            if part == "backward":
+                done.append(self._finished(micro.pop(number), total))
+        values.update(total)
+        self._section("reduce", values, step)
+        is_finite = self._program.finite is None or bool(values[self._program.finite])
+        if is_finite:
+            self._section("update", values, step)
+        return done, is_finite
+
+    def _finished(self, micro: dict[Key, Any], total: dict[Key, Any]) -> dict[Key, Any]:
+        """Adds the gradients of a micro-batch to the total and keeps only what is sent back."""
+        for key in self._program.gradients:
+            total[key] = total[key] + micro[key] if key in total else micro[key]
+        sent = {*self._program.results, *self._program.watched}
+        return {key: value for key, value in micro.items() if key in sent}
+
+    def _section(self, name: str, values: dict[Key, Any], step: Step) -> None:
+        section: Section = self._program.sections[name]
+        code = self._code[name]
+        outputs = self._call(code, [values[key] for key in section.inputs], step)
+        values.update(zip(section.outputs, outputs))
+
+    def _call(self, code: Code, arguments: list[Any], step: Step) -> Any:
+        try:
+            return code.call(*arguments)
+        except (RuntimeError, IndexError, ValueError, TypeError) as error:
+            node = failing_node(code, error)
+            where = node.meta["what"] if node is not None else "the program"
+            raise RunError(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}") from error
+
+
+def _collected(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor] | None]:
+    return [None if key is None else [values[key] for values in micro] for key in keys]

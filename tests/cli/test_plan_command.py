@@ -1,0 +1,314 @@
+"""``flow.plan`` and ``python -m oneflow plan``: from a program to the plans of its jobs. The plans themselves are made by hand here."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+
+import oneflow as flow
+import oneflow.typing as tp
+from oneflow.__main__ import main
+from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.placement import parse_placement
+from oneflow.job.function import default_session
+from oneflow.plan.devices import device_axes, placement_of
+from oneflow.plan.report import Plan
+
+SCRIPT = """
+import argparse
+import sys
+
+import numpy as np
+import oneflow as flow
+import oneflow.typing as tp
+from beside import WIDTH
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--rows", type=int, default=2)
+args = parser.parse_args()
+print("rows", args.rows)
+
+
+@flow.global_function(type="train")
+def learn(x: tp.Numpy.Placeholder((args.rows, WIDTH))) -> tp.Numpy:
+    print("learn is traced")
+    w = flow.get_variable("w", (WIDTH, 1), initializer=flow.zeros_initializer())
+    loss = flow.matmul(x, w)
+    flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
+    return loss
+
+
+@flow.global_function(type="predict")
+def twice(x: tp.Numpy.Placeholder((args.rows, WIDTH))) -> tp.Numpy:
+    return x * 2.0
+
+
+if __name__ == "__main__":
+    try:
+        learn(np.zeros((args.rows, WIDTH), np.float32))
+    except Exception:
+        print("the program took the end for an error of its own")
+    finally:
+        print("the program cleans up")
+    print("a job has run")
+"""
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Stands in for the compiler: makes an empty plan, and keeps what it was asked for."""
+    asked = []
+
+    def make_plan(graph, settings, placement):
+        asked.append((graph, settings, placement))
+        kind = "train" if settings.is_train else "predict"
+        return Plan(graph.job, kind, placement.device_type, placement.size, placement.axes, settings.micro_batches, (), ())
+
+    module = ModuleType("oneflow.plan.make")
+    module.make_plan = make_plan
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    return asked
+
+
+@pytest.fixture
+def script(tmp_path):
+    (tmp_path / "beside.py").write_text("WIDTH = 3\n", encoding="utf-8")
+    path = tmp_path / "program.py"
+    path.write_text(SCRIPT, encoding="utf-8")
+    yield str(path)
+    sys.modules.pop("beside", None)
+
+
+@pytest.fixture
+def job():
+    @flow.global_function(type="predict")
+    def half(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x * flow.get_variable("half", (1,), initializer=flow.constant_initializer(0.5))
+
+    return half
+
+
+# ------------------------------------------------------------------ flow.plan
+
+
+def test_a_job_is_planned_for_the_devices_it_has(made, job):
+    plan = flow.plan(job)
+    assert (plan.job, plan.kind, plan.devices) == ("half", "predict", 1)
+    assert made[0][2] == default_session().default_placement()
+
+
+def test_a_job_is_planned_for_devices_that_are_not_there(made, job):
+    assert flow.plan(job, devices=1024).devices == 1024
+    assert flow.plan(job, devices="8x128").axes == (8, 128)
+    assert flow.plan(job, devices=(2, 2, np.int64(3))).axes == (2, 2, 3)
+    assert flow.plan(job, placement=flow.scope.placement("gpu", ["0:0-3", "1:0-3"], (2, 4))).axes == (2, 4)
+    assert made[-1][2].device_type == "gpu"
+
+
+def test_planning_makes_no_variable_and_the_job_runs_afterwards(made, job):
+    flow.plan(job, devices=16)
+    assert not default_session().store.tensors
+    assert (job(np.ones((4, 2), np.float32)) == 0.5).all()
+    assert flow.plan(job).job == "half"
+
+
+def test_only_a_job_can_be_planned(job):
+    with pytest.raises(ArgumentError, match=r"takes a function that @flow\.global_function decorated, got <built-in function print>"):
+        flow.plan(print)
+    with pytest.raises(ArgumentError, match="takes devices or a placement, got both"):
+        flow.plan(job, devices=2, placement=flow.scope.placement("cpu", "0:0"))
+    with pytest.raises(ArgumentError, match=r"is made by flow\.scope\.placement\(\.\.\.\), got 'gpu'"):
+        flow.plan(job, placement="gpu")
+
+
+def test_a_job_that_was_replaced_cannot_be_planned(job):
+    old = job
+
+    @flow.global_function(type="predict")
+    def half(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x
+
+    with pytest.raises(JobError, match=r"job 'half' of .* was replaced by another definition of that name; plan that one"):
+        flow.plan(old)
+
+
+def test_a_job_cannot_be_planned_inside_a_job(job):
+    @flow.global_function(type="predict")
+    def outer(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        flow.plan(job)
+        return x
+
+    with pytest.raises(JobError, match="inside the body of job 'outer'"):
+        flow.plan(outer)
+
+
+@pytest.mark.parametrize("devices, axes", [(8, (8,)), ("8", (8,)), ("2x4", (2, 4)), ([2, 4], (2, 4)), ((1, 2, 3), (1, 2, 3))])
+def test_devices_in_every_form(devices, axes):
+    assert device_axes(devices) == axes
+
+
+@pytest.mark.parametrize("devices", [0, -1, True, 2.0, "", "8x", "x8", "8 x 128", "2x0", (), (2, 0), ("2",), {2}])
+def test_devices_in_no_form(devices):
+    with pytest.raises(ArgumentError, match=r"a number such as 1024, or axes such as '8x128' or \(8, 128\)"):
+        device_axes(devices)
+
+
+def test_the_first_of_several_axes_is_that_of_the_machines():
+    assert placement_of("cpu", (4,)) == parse_placement("cpu", "0:0-3")
+    assert placement_of("gpu", (2, 2)) == parse_placement("gpu", ["0:0-1", "1:0-1"], (2, 2))
+    assert placement_of("gpu", (2, 2, 2)) == parse_placement("gpu", ["0:0-3", "1:0-3"], (2, 2, 2))
+
+
+# ------------------------------------------------------------------ the command
+
+
+def test_a_program_runs_up_to_its_first_job_and_all_its_jobs_are_planned(made, script, capsys):
+    assert main(["plan", script, "--devices", "2x4", "--", "--rows", "8"]) == 0
+    out, err = capsys.readouterr()
+    assert [line for line in out.splitlines() if line] == [
+        "train job learn on 8 cpu devices (2 x 4)",
+        "predict job twice on 8 cpu devices (2 x 4)",
+    ]
+    assert [line for line in err.splitlines() if line] == ["rows 8", "learn is traced", "the program cleans up"]
+    assert made[0][0].inputs[0].meta["spec"].shape == (8, 3)
+
+
+def test_one_job_can_be_chosen_and_written_to_a_file(made, script, tmp_path, capsys):
+    target = tmp_path / "plan.json"
+    assert main(["plan", script, "--job", "twice", "--output", str(target)]) == 0
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith(f"the plan is in {target}\n")
+    assert Plan.from_json(target.read_text(encoding="utf-8")).job == "twice"
+
+
+def test_json_is_a_line_a_job(made, script, capsys):
+    assert main(["plan", script, "--json"]) == 0
+    assert [Plan.from_json(line).job for line in capsys.readouterr().out.splitlines()] == ["learn", "twice"]
+
+
+def test_the_program_finds_the_interpreter_as_it_was(made, script, capsys):
+    argv, path = sys.argv, list(sys.path)
+    assert main(["plan", script, "--json"]) == 0
+    assert (sys.argv, sys.path) == (argv, path)
+    assert default_session().before_start is None
+
+
+def test_jobs_of_a_program_that_calls_none_are_planned(made, tmp_path, capsys):
+    path = tmp_path / "program.py"
+    path.write_text(
+        """
+import oneflow as flow
+import oneflow.typing as tp
+
+flow.clear_default_session()
+
+@flow.global_function()
+def same(x: tp.Numpy.Placeholder((2,))) -> tp.Numpy:
+    print("traced")
+    return flow.identity(x)
+
+raise SystemExit
+""",
+        encoding="utf-8",
+    )
+    assert main(["plan", str(path)]) == 0
+    assert capsys.readouterr() == ("predict job same on 1 cpu device\n", "traced\n")
+
+
+def test_a_session_that_was_cleared_stops_at_its_first_job_too(made, script, capsys):
+    with open(script, "r+", encoding="utf-8") as file:
+        text = file.read().replace("parser = ", "flow.clear_default_session()\nparser = ")
+        file.seek(0)
+        file.write(text)
+    assert main(["plan", script, "--job", "twice"]) == 0
+    assert "a job has run" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["--job", "twise"], "has no job 'twise', it has learn, twice. Did you mean 'twice'?"),
+        (["--output", "plan.html"], "has 2 jobs and --output writes one; choose with --job: learn, twice"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(made, script, capsys, arguments, reason):
+    assert main(["plan", script, *arguments]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.splitlines()[-1].endswith(reason)
+
+
+def test_a_program_without_a_job_is_told(tmp_path, capsys):
+    (tmp_path / "program.py").write_text("print('nothing here')\n", encoding="utf-8")
+    assert main(["plan", str(tmp_path / "program.py")]) == 1
+    assert "program.py ended without defining a job; decorate a function" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, reason",
+    [
+        (["--devices", "8y128"], "devices are a number such as 1024, or axes such as '8x128' or (8, 128); got '8y128'"),
+        (["--json", "--output", "x.html"], "not allowed with argument"),
+        (["--rows", "8"], "unrecognized arguments: --rows 8"),
+    ],
+)
+def test_a_wrong_command_line_is_refused(script, capsys, arguments, reason):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", script, *arguments])
+    assert end.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
+def test_a_script_that_is_not_there_is_refused(tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", str(tmp_path / "program.py")])
+    assert end.value.code == 2
+    assert "program.py is no file; name the program" in capsys.readouterr().err
+
+
+def test_a_program_that_refuses_its_arguments_ends_with_its_own_code(script, capsys):
+    with pytest.raises(SystemExit) as end:
+        main(["plan", script, "--", "--rows", "many"])
+    assert end.value.code == 2
+    assert "argument --rows: invalid int value: 'many'" in capsys.readouterr().err
+
+
+def test_an_error_of_the_program_is_the_programs(tmp_path):
+    (tmp_path / "program.py").write_text("raise OSError('its own')\n", encoding="utf-8")
+    with pytest.raises(OSError, match="its own"):
+        main(["plan", str(tmp_path / "program.py")])
+    assert default_session().before_start is None
+
+
+def test_a_job_that_cannot_be_traced_is_an_error_with_the_users_line(tmp_path, capsys):
+    path = tmp_path / "program.py"
+    path.write_text(
+        """import numpy as np
+import oneflow as flow
+import oneflow.typing as tp
+
+@flow.global_function()
+def wrong(x: tp.Numpy.Placeholder((2, 3))) -> tp.Numpy:
+    return flow.matmul(x, x)
+
+wrong(np.zeros((2, 3), np.float32))
+""",
+        encoding="utf-8",
+    )
+    assert main(["plan", str(path)]) == 1
+    assert f"error: {path}:7: " in capsys.readouterr().err
+
+
+def test_as_a_command(tmp_path):
+    (tmp_path / "program.py").write_text("import oneflow\nprint('for the log')\n", encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    command = [sys.executable, "-m", "oneflow", "plan", "program.py"]
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    assert (run.returncode, run.stdout) == (1, "")
+    assert run.stderr == "for the log\nerror: program.py ended without defining a job; decorate a function with @flow.global_function\n"

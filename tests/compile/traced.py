@@ -1,0 +1,139 @@
+"""Aten calls to test rules on: those in the joint graphs of the op rows' samples, and calls made by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import runner
+import torch
+from sample import Sample
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from oneflow.ir.interpret import interpret
+
+_SAMPLES = Path(__file__).parents[1] / "single" / "samples"
+FILES = sorted(path.stem for path in _SAMPLES.glob("*.py") if path.stem not in ("sample", "runner"))
+
+
+@dataclass(frozen=True)
+class Executed:
+    """One aten call: its node, the values of its tensor arguments, and its result. ``row`` is the op row it came from."""
+
+    row: str
+    node: fx.Node
+    values: tuple[Tensor, ...]
+    result: Any
+
+
+@lru_cache(maxsize=None)
+def executed(file: str) -> tuple[Executed, ...]:
+    """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each row."""
+    found: dict[Any, Executed] = {}
+    for sample in import_module(file).SAMPLES:
+        for one in _calls(sample):
+            found.setdefault((one.row, *_key(one)), one)
+    return tuple(found.values())
+
+
+def distinct(file: str) -> list[Executed]:
+    """Those that differ in more than their row."""
+    return list({_key(one): one for one in executed(file)}.values())
+
+
+def _key(one: Executed) -> Any:
+    node = one.node
+    frozen = fx.node.map_arg((node.args, node.kwargs), lambda n: "tensor")
+    return node.target, str(frozen), tuple((v.shape, v.dtype) for v in one.values)
+
+
+def made(op: Any, *args: Any, **kwargs: Any) -> Executed:
+    """A call of an op on real tensors."""
+    graph = fx.Graph()
+    values: list[Tensor] = []
+
+    def feed(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(feed, value))
+        if not isinstance(value, Tensor):
+            return value
+        node = graph.placeholder(f"x{len(values)}")
+        node.meta["val"] = value
+        values.append(value)
+        return node
+
+    node = graph.call_function(op, feed(args), {name: feed(value) for name, value in kwargs.items()})
+    result = node.meta["val"] = op(*args, **kwargs)
+    return Executed(op.name(), node, tuple(values), result)
+
+
+def _calls(sample: Sample) -> Iterator[Executed]:
+    step, tensors = _joint(sample)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        module = make_fx(step)(*[mode.from_tensor(t) for t in tensors])
+    env: dict[fx.Node, Any] = {}
+    feeds = iter(tensors)
+    for node in module.graph.nodes:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+        if node.op == "placeholder":
+            env[node] = next(feeds)
+        elif node.op == "get_attr":
+            env[node] = node.meta["val"] = getattr(module, node.target)
+        elif node.op == "call_function":
+            env[node] = node.target(*args, **kwargs)
+            if _is_pure(node):
+                yield Executed(sample.row, node, _tensors((args, kwargs)), _copied(env[node]))
+
+
+def _is_pure(node: fx.Node) -> bool:
+    """Writers are left out: the compiler has turned them into calls that write nothing when it looks for rules."""
+    return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable
+
+
+def _tensors(value: Any) -> tuple[Tensor, ...]:
+    return tuple(leaf for leaf in tree_leaves(_copied(value)) if isinstance(leaf, Tensor))
+
+
+def _copied(value: Any) -> Any:
+    """Apart from the memory of the graph, in which a later call may write."""
+    return tree_map_only(Tensor, lambda t: t.detach().clone(), value)
+
+
+def _joint(sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
+    """The function of a sample's forward and backward, and the tensors to call it on: its inputs, then its variables."""
+    state, blobs = runner.trace(sample)
+    graph = state.graph
+    generator = torch.Generator().manual_seed(0)
+    variables = [graph.decls[name].initializer.draw(graph.decls[name].spec, generator) for name in graph.variables]
+    fed = [*graph.inputs, *graph.variables.values()]
+    tensors = [*runner.leaves(sample), *variables]
+    if graph.step is not None:
+        fed, tensors = [*fed, graph.step], [*tensors, torch.zeros(1, dtype=torch.int64)]
+    for source, nodes in graph.sources:
+        fed, tensors = [*fed, *nodes], [*tensors, *source.next()]
+    frozen = {node for name, node in graph.variables.items() if not graph.decls[name].trainable}
+    learned = [sample.gradient and node not in frozen and t.dtype.is_floating_point for node, t in zip(fed, tensors)]
+
+    def step(*given: Tensor) -> list[Tensor]:
+        leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, learned)]
+        env = interpret(graph, dict(zip(fed, leaves)), "cpu")
+        results = [env[b.node] for b in blobs]
+        return [*results, *_gradients(results, [t for t in leaves if t.requires_grad])]
+
+    return step, [t.detach() for t in tensors]
+
+
+def _gradients(results: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
+    differentiable = [r for r in results if r.dtype.is_floating_point and r.requires_grad]
+    if not differentiable or not leaves:
+        return []
+    grads = torch.autograd.grad(differentiable, leaves, [torch.ones_like(r) for r in differentiable], allow_unused=True)
+    return [g for g in grads if g is not None]

@@ -1,0 +1,132 @@
+"""What workers do in the tests of the transport. Loaded in the workers by its name, so it stands apart from the tests."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+import torch.distributed as dist
+
+from oneflow.core.errors import DataError
+from oneflow.runtime.world import Context
+
+
+class Echo:
+    """Gives back what it gets, and fails in every way it is asked to."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.kept: list[Any] = []
+
+    def echo(self, value: Any) -> Any:
+        return value
+
+    def where(self) -> tuple[int, int, str, str]:
+        return self.context.rank, os.getpid(), str(self.context.device), self.context.host
+
+    def threads(self) -> int:
+        return torch.get_num_threads()
+
+    def keep(self, value: Any) -> list[Any]:
+        """All that was ever given to it, as it looks now."""
+        self.kept.append(value)
+        return [kept.clone() for kept in self.kept]
+
+    def double(self, value: torch.Tensor) -> float:
+        """Changes its argument in place."""
+        return float(value.mul_(2).sum())
+
+    def is_contiguous(self, value: torch.Tensor, memory_format: torch.memory_format) -> bool:
+        return value.is_contiguous(memory_format=memory_format)
+
+    def all_reduce(self, value: float) -> float:
+        total = torch.tensor([value])
+        dist.all_reduce(total)
+        return total.item()
+
+    def interface(self) -> str:
+        return os.environ["GLOO_SOCKET_IFNAME"]
+
+    def say(self, text: str) -> None:
+        print(text, flush=True)
+        os.write(1, f"{text} raw\n".encode())
+
+    def fail(self, rank: int, how: str) -> Any:
+        """The given rank fails; the others wait for it in a collective."""
+        if rank == self.context.rank:
+            getattr(self, f"fail_by_{how}")()
+        return self.all_reduce(1.0)
+
+    def fail_by_raising(self) -> NoReturn:
+        raise ValueError("three is not four")
+
+    def fail_by_package_error(self) -> NoReturn:
+        raise DataError("part-0: record 3 is broken")
+
+    def fail_by_memory(self) -> None:
+        torch.empty(1 << 60)
+
+    def fail_by_kill(self) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def fail_by_stop(self) -> None:
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+    def fail_by_exit(self) -> None:
+        os._exit(7)
+
+    def fail_by_system_exit(self) -> NoReturn:
+        sys.exit(3)
+
+    def fail_by_hanging(self) -> None:
+        threading.Event().wait()
+
+    def hang_if(self, rank: int) -> None:
+        if rank == self.context.rank:
+            self.fail_by_hanging()
+
+    def hang_in_collective(self, folder: str) -> None:
+        """All wait for rank 1, which never comes. Each leaves a file to say that it has begun."""
+        Path(folder, str(self.context.rank)).touch()
+        if self.context.rank != 1:
+            self.all_reduce(1.0)
+        self.fail_by_hanging()
+
+    def fail_by_unpicklable(self) -> NoReturn:
+        raise _Stubborn
+
+    def lambda_(self) -> Any:
+        return lambda: None
+
+    def unreadable(self) -> Any:
+        """Something that only this process can read."""
+        return _OnlyHere()
+
+
+class _Stubborn(Exception):
+    def __str__(self) -> str:
+        return "cannot be sent as an object"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("never")
+
+
+def _rebuild(pid: int) -> int:
+    if pid != os.getpid():
+        raise LookupError("made elsewhere")
+    return pid
+
+
+class _OnlyHere:
+    def __reduce__(self) -> Any:
+        return _rebuild, (os.getpid(),)
+
+
+class Broken:
+    def __init__(self, context: Context) -> None:
+        raise LookupError(f"no handler for rank {context.rank}")
