@@ -136,7 +136,7 @@ def test_layers_name_their_variables() -> None:
 
 def test_dense_lays_out_both_variables() -> None:
     state, _ = traced(lambda x: layers.dense(x, 4, model_distribute=split(0)), rand(2, 3))
-    assert {d.distribute for d in state.graph.decls.values()} == {split(0)}
+    assert {d.distribute for d in state.graph.decls.values()} == {(split(0),)}
 
 
 def test_frozen_layers_are_not_trained() -> None:

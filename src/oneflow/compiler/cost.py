@@ -1,7 +1,8 @@
 """What layouts cost: bytes moved between ranks, and work done more than once.
 
-Costs are in bytes sent by each rank. Work counts too, so that a whole batch is not gathered only to spare the reduction of
-gradients: two floating-point operations weigh as much as one byte, far more than on any machine, because devices were asked for to share the work.
+Costs are in bytes sent by each rank. Work counts too, so that a batch is not gathered only to spare a reduction: sixteen floating-point
+operations weigh as much as a byte, or eight bytes read or written. That is little against what processors do in the time they send a byte, on purpose:
+devices were asked for to share the work. Still, the gradient of a large matrix over a small batch costs less to compute everywhere than to add up.
 Memory only decides between layouts that cost the same.
 """
 
@@ -17,8 +18,8 @@ from torch.utils.flop_counter import flop_registry
 from oneflow.compiler.rules.rule import Signature, tensor_arguments
 from oneflow.core.sbp import Sbp
 
-_PER_OPERATION = 0.5
-_PER_BYTE_TOUCHED = 0.25
+_PER_OPERATION = 1 / 16
+_PER_BYTE_TOUCHED = 1 / 8
 _PER_BYTE_HELD = 1e-6
 _START = 32768.0  # of a collective: what could have been sent in the time it takes to begin
 _START_OF_SUM = 16.0  # sums of gradients are put together in buckets and begin once for many

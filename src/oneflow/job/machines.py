@@ -1,43 +1,99 @@
-"""The machines of a session, as ``flow.config.machine`` and the environment say."""
+"""The machines of a session: as ``flow.config.machine`` lists them, or as the launcher that started the process says."""
 
 from __future__ import annotations
 
+import os
+import sys
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-from oneflow.core.errors import ArgumentError
+from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.core.placement import Placement
 
 if TYPE_CHECKING:
+    from oneflow.runtime.launchers import Launched
     from oneflow.runtime.world import World
+
+HANDLER = "oneflow.runtime.handler:RankHandler"
 
 
 class Machines:
-    """Addresses in order: the first drives. Empty for this machine alone."""
+    """``addresses`` in order, of which the first drives; empty for this machine alone."""
 
     def __init__(self) -> None:
         self.addresses: tuple[str, ...] = ()
         self.ctrl_port = 0
 
+    @cached_property
+    def launched(self) -> Launched | None:
+        """What torchrun, SLURM or the like say of this process, if one of them started it beside others."""
+        if "RANK" not in os.environ and "SLURM_PROCID" not in os.environ:
+            return None
+        from oneflow.runtime.launchers import launched
+
+        return launched()
+
     @property
     def count(self) -> int:
+        if self.launched is not None:
+            return self.launched.size // self.launched.local_size
         return max(1, len(self.addresses))
 
-    def serve_unless_first(self, default: Placement) -> None:
-        """Does nothing on the first machine."""
+    def devices(self, configured: int | None) -> int | None:
+        """The devices of each machine: as many as a launcher started processes, else as configured."""
+        if self.launched is None:
+            return configured
+        here = self.launched.local_size
+        if configured is not None and configured != here:
+            raise ArgumentError(f"{configured} devices are configured and the launcher started {here} processes on each machine; make them the same")
+        return here
+
+    def serve_unless_first(self, devices: Placement) -> None:
+        """Returns where the program drives. Anywhere else it serves until the driver's end, and the program ends here."""
+        try:
+            if not self._serve(devices):
+                return
+        except WorkerError as error:
+            print(f"oneflow: {error}", file=sys.stderr)
+            sys.exit(1)
+        sys.exit(0)
+
+    def _serve(self, devices: Placement) -> bool:
+        if self.launched is not None:
+            if self.launched.is_driver:
+                return False
+            from oneflow.runtime.launchers import serve_rank
+
+            serve_rank(self.launched, self.launched.world(devices.device_type), HANDLER)
+            return True
+        if self.count == 1:
+            return False
+        from oneflow.runtime.machines import find_here, serve
+
+        here = find_here(self.addresses)
+        if here:
+            serve(self._world(devices.device_type, devices.size // self.count, here), HANDLER)
+        return bool(here)
 
     def world(self, placements: list[tuple[Placement, str]], default: Placement, is_configured: bool) -> World:
-        """Every configured device. Where none was configured, placements may name any of this machine."""
-        from oneflow.runtime.world import LOOPBACK, World
-
+        """Every device of the run. Where none was configured, placements may name any of this machine."""
         count = default.size // self.count
+        is_fixed = is_configured or self.count > 1 or self.launched is not None
         for placement, line in placements:
             machine, device = (max(numbers) for numbers in zip(*placement.devices))
-            if machine >= self.count or (is_configured and device >= count):
+            if machine >= self.count or (is_fixed and device >= count):
                 have = f"{self.count} machine{'s' if self.count > 1 else ''} with {count} device{'s' if count > 1 else ''} each"
                 raise ArgumentError(
                     f"{line}: placement {placement} names {machine}:{device}; {have} are configured. Raise flow.config.{default.device_type}_device_num"
-                    " or flow.config.machine, or choose another placement"
+                    " or name more machines with flow.env.machine, or choose another placement"
                 )
             count = max(count, device + 1)
-        kind = "gpu" if any(placement.device_type == "gpu" for placement, _ in placements) else "cpu"
-        return World(kind, self.addresses or (LOOPBACK,), count, 0, self.ctrl_port)
+        if self.launched is not None:
+            return self.launched.world(default.device_type)
+        asks_for_gpu = self.count == 1 and any(placement.device_type == "gpu" for placement, _ in placements)
+        return self._world("gpu" if asks_for_gpu else default.device_type, count, 0)
+
+    def _world(self, device_type: str, count: int, here: int) -> World:
+        from oneflow.runtime.world import LOOPBACK, World
+
+        return World(device_type, self.addresses or (LOOPBACK,), count, here, self.ctrl_port)

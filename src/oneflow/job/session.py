@@ -12,7 +12,7 @@ from oneflow.core.placement import Placement
 from oneflow.ir.graph import Reader
 from oneflow.ir.trace import current
 from oneflow.job.job import Job
-from oneflow.job.machines import Machines
+from oneflow.job.machines import HANDLER, Machines
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
@@ -44,7 +44,9 @@ class Session:
 
     def default_placement(self) -> Placement:
         """All configured devices."""
-        return self.devices.default_placement(self.gpu_num, self.cpu_num, self.machines.count)
+        tag, configured = self.devices.default(self.gpu_num, self.cpu_num)
+        count = self.machines.devices(configured) or 1
+        return Placement(tag, tuple((machine, device) for machine in range(self.machines.count) for device in range(count)))
 
     def register(self, job: Job) -> None:
         """Makes a job known under its name; a later one of the same name takes its place."""
@@ -87,7 +89,7 @@ class Session:
         """Decides where the traced jobs run, starts workers if it takes several devices, and gives variables storage."""
         placements = [(placement, line) for job in self.jobs.values() for placement, line in job.placements()]
         devices = {device for placement, _ in placements for device in placement.devices}
-        if self.driver is None and (devices - {(0, 0)} or self.machines.count > 1):
+        if self.driver is None and (devices - {(0, 0)} or self.machines.count > 1 or self.machines.launched is not None):
             self._spread(placements)
         workers = 1 if self.driver is None else self.driver.world.size
         for job in self.jobs.values():
@@ -102,7 +104,8 @@ class Session:
             raise JobError("a job on several devices comes too late: jobs ran on one device already; define it before the first job is called")
         from oneflow.runtime.driver import Driver, RemoteVariables  # starts processes, which one device does not need
 
-        self.driver = Driver(self.machines.world(placements, self.default_placement(), self._configured()))
+        is_configured = self.gpu_num is not None or self.cpu_num is not None
+        self.driver = Driver(self.machines.world(placements, self.default_placement(), is_configured), HANDLER, self.machines.launched)
         self.store = RemoteVariables(self.store, self.driver)
 
     def _spread_jobs(self) -> None:
@@ -114,9 +117,6 @@ class Session:
             if job.graph is not job.spread_graph:
                 spread(job, self.driver, self.store)  # type: ignore[arg-type]
                 job.spread_graph = job.graph
-
-    def _configured(self) -> bool:
-        return self.gpu_num is not None or self.cpu_num is not None
 
     def remote_readers(self, job: Job) -> dict[str, Reader]:
         """The readers of a job that runs on workers."""

@@ -35,7 +35,7 @@ def dense(
 
     Variables: ``<name>-weight`` (units, features) and, with ``use_bias``, ``<name>-bias`` (units,). Both are ZERO unless an
     initializer is given. Inputs have rank 2 or more. ``model_distribute`` lays out the variables: ``flow.distribute`` auto,
-    broadcast, or split(0) for inputs of rank 2, which divides the units over the devices.
+    broadcast, or split(0) for inputs of rank 2, which divides the units over the devices: each gets all inputs and makes its own outputs.
     """
     name = build.layer_name("Dense", name)
     rank = len(arguments.blob("inputs", inputs).shape)
@@ -47,6 +47,8 @@ def dense(
     terms = [weight]
     if flag("use_bias", use_bias):
         terms.append(build.bias(f"{name}-bias", width, inputs.dtype, bias_initializer, bias_regularizer, trainable, model_distribute))
+    if model_distribute is split(0) and inputs.parallel_size > 1:
+        inputs = inputs.with_distribute(BROADCAST)
     return build.activate(emit(rows.dense, inputs, *terms, name=name), activation, name)
 
 

@@ -61,7 +61,7 @@ class GraphEmitter:
         if self.parts.foreign:
             listed = "; ".join(self.parts.foreign)
             warnings.warn(
-                f"the model is not plain ONNX, a runtime must bring operators of the domain {FOREIGN_DOMAIN!r}: {listed}", stacklevel=4
+                f"the model is not plain ONNX, a runtime must bring operators of the domain {FOREIGN_DOMAIN!r}: {listed}", stacklevel=3
             )
         return self.parts
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from oneflow.core.errors import ArgumentError
 from oneflow.onnx.builder import Wire
@@ -39,9 +39,9 @@ class Emitters:
         self._claim(name)
         self.reasons[name] = reason
 
-    def plain(self, name: str, kind: str, **attributes: Any) -> None:
+    def plain(self, name: str, kind: str) -> None:
         """A row that is one ONNX node of the same inputs."""
-        self.add(name, lambda b, *inputs: b.node(kind, *inputs, **attributes))
+        self.add(name, lambda b, *inputs: b.node(kind, *inputs))
 
     def _claim(self, name: str) -> None:
         if name in self.rows or name in self.reasons:

@@ -14,11 +14,11 @@ from oneflow.ops.row import Family, Op, require
 ROWS = Family()
 
 
-def _plain(name: str, function: Callable[[Tensor], Tensor]) -> Op:
-    return ROWS.add(name, lambda x: function(require_float(x)))
+def _plain(name: str, function: Callable[[Tensor], Tensor], precision: str | None = None) -> Op:
+    return ROWS.add(name, lambda x: function(require_float(x)), precision=precision)
 
 
-relu6 = _plain("nn.relu6", F.relu6)
+relu6 = _plain("nn.relu6", F.relu6, "clear")  # as relu: a selection, exact in any precision
 hardswish = _plain("nn.hardswish", F.hardswish)
 hardsigmoid = _plain("nn.hardsigmoid", F.hardsigmoid)
 mish = _plain("nn.mish", F.mish)

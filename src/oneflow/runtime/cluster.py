@@ -20,10 +20,11 @@ from oneflow.runtime.launch import LAUNCHER
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.limits import connect_seconds, given_port, given_secret, share_of_threads, step_seconds
 from oneflow.runtime.rendezvous import Address, Hello, Reception, identity
-from oneflow.runtime.shared_memory import SegmentPool
+from oneflow.runtime.shared_memory import SegmentPool, can_open_files_of
 from oneflow.runtime.worker import Seat
 from oneflow.runtime.world import LOOPBACK, World
 
+_STARTING = "starting the workers"
 _PATIENCE = 3.0  # seconds before the driver says whom it waits for
 
 
@@ -113,9 +114,8 @@ class Cluster:
         return [(rank, shared if rank in near else whole) for rank in range(self.size)]
 
     def _join(self) -> None:
-        what = "starting the workers"
-        ((host, port),) = self._exchange([(0, ".open_store", ())], what)
-        self._exchange([(rank, ".join", (host, port, self._step_seconds)) for rank in range(self.size)], what)
+        ((host, port),) = self._exchange([(0, ".open_store", ())], _STARTING)
+        self._exchange([(rank, ".join", (host, port, self._step_seconds)) for rank in range(self.size)], _STARTING)
 
     def _check_open(self, what: str) -> None:
         if not self._close.alive:
@@ -188,17 +188,16 @@ class _Gathering:
         self._reception = reception
 
     def run(self, seconds: float) -> None:
-        what = "starting the workers"
         self._crew.listen(self._reception, lambda mask: None)
         began, is_told = time.monotonic(), False
         while missing := self._missing():
             self._crew.step(0.5)
             for channel, hello in self._reception.receive():
                 self._seat(channel, hello)
-            self._crew.raise_trouble(what)
+            self._crew.raise_trouble(_STARTING)
             waited = time.monotonic() - began
             if waited > seconds:
-                raise WorkerError(f"{what}: {', '.join(missing)} did not come within {seconds:g} s; is the program started there too?")
+                raise WorkerError(f"{_STARTING}: {', '.join(missing)} did not come within {seconds:g} s; is the program started there too?")
             if waited > _PATIENCE and not is_told and len(self._meeting.own_ranks) < self._world.size:
                 is_told = True
                 print(f"oneflow: the driver waits for {', '.join(missing)}, up to {seconds:g} s", file=sys.stderr)
@@ -213,16 +212,19 @@ class _Gathering:
 
     def _seat(self, channel: Channel, hello: Hello) -> None:
         expected = self._expected
-        refusal = None
         if (hello.layout, hello.handler) != (expected.layout, expected.handler):
-            refusal = f"it was configured for {hello.layout} and {hello.handler}, the driver for {expected.layout} and {expected.handler}"
-        elif hello.rank in self._crew.workers or (hello.rank is None and hello.machine in self._crew.agents):
-            refusal = "another process has taken its place already"
-        if refusal is not None:
-            channel.queue(make_frame(Kind.END, refusal))
-            channel.close()
+            problem = f"it was configured for {hello.layout} and {hello.handler}, the driver for {expected.layout} and {expected.handler}"
+            _refuse(channel, problem)
+            raise WorkerError(f"{_STARTING}: machine {hello.machine} ({hello.host}) cannot take part: {problem}")
+        if hello.rank in self._crew.workers or (hello.rank is None and hello.machine in self._crew.agents):
+            _refuse(channel, "another process has taken its place already")
             return
-        is_near = hello.identity == expected.identity and os.access(f"/proc/{hello.pid}/fd", os.R_OK)
+        is_near = hello.identity == expected.identity and can_open_files_of(hello.pid)
         channel.queue(make_frame(Kind.HELLO, is_near))
         channel.pool = self._crew.pool if is_near else None
         self._crew.seat(Peer(hello, channel, is_watched=hello.rank in self._meeting.own_ranks or hello.machine in self._crew.agents))
+
+
+def _refuse(channel: Channel, problem: str) -> None:
+    channel.queue(make_frame(Kind.END, problem))
+    channel.close()

@@ -22,7 +22,7 @@ from oneflow.runtime.shared_memory import SegmentPool
 from oneflow.runtime.worker import Seat
 
 _TICK = 0.5
-_FAREWELL_SECONDS = 2.0
+_FAREWELL_SECONDS = 1.0
 # A stopped process may go on: somebody looks at it with a debugger, or has pressed Ctrl-Z and then continues.
 _STOPPED_LIMIT = 3.0
 # A process that answers pings or pulses from a thread, and nothing else tells whether it lives.
@@ -38,6 +38,7 @@ class Peer:
     hello: Hello
     channel: Channel
     is_watched: bool = False  # by a process of its machine, which tells when it ends or is stopped
+    is_lost: bool = False
     silence: float = 0.0
     stopped: float | None = None
     stop: str = ""
@@ -140,18 +141,19 @@ class Crew:
             self.troubles.add(Trouble(peer.name, f"gave an answer that cannot be read ({type(error).__name__}: {error})", Weight.CAUSE))
 
     def _lose(self, peer: Peer, reason: str) -> None:
+        peer.is_lost = True
         self._selector.unregister(peer.channel)
         self.troubles.add(Trouble(peer.name, f"is gone: {reason}", Weight.LOST))
 
     def _post(self, peer: Peer, frame: Frame) -> None:
+        if peer.is_lost:
+            return
         try:
             if not peer.channel.queue(frame):
                 both = selectors.EVENT_READ | selectors.EVENT_WRITE
                 self._selector.modify(peer.channel, both, self._selector.get_key(peer.channel).data)
         except ChannelError as error:
             self._lose(peer, str(error))
-        except KeyError:  # it was lost before
-            pass
 
     def _take(self, peer: Peer, message: Message) -> None:
         rank = peer.hello.rank
@@ -205,7 +207,7 @@ class Crew:
         for peer in self._peers:
             self._dismiss(peer, reason)
         self._group.close()
-        self._see_off([peer for peer in self._peers if peer.channel.pool is None])
+        self._see_off([peer for peer in self._peers if peer.channel.pool is None and not peer.is_lost])
         for peer in self._peers:
             peer.channel.close()
         self._selector.close()

@@ -17,13 +17,13 @@ class Devices:
     def __init__(self) -> None:
         self._told = False
 
-    def default_placement(self, gpu_num: int | None, cpu_num: int | None, machines: int) -> Placement:
-        """All configured devices of all machines; of each one GPU where there is one, else the CPU, when nothing was configured."""
-        if gpu_num is None and cpu_num is None:
-            tag, count = "gpu" if torch.cuda.is_available() else "cpu", 1
-        else:
-            tag, count = ("gpu", gpu_num) if gpu_num else ("cpu", cpu_num or 1)
-        return Placement(tag, tuple((machine, device) for machine in range(machines) for device in range(count)))
+    def default(self, gpu_num: int | None, cpu_num: int | None) -> tuple[str, int | None]:
+        """The device type and the number of devices of each machine that were configured: GPUs before the CPU. Without a number GPUs where there are any."""
+        if gpu_num:
+            return "gpu", gpu_num
+        if gpu_num is not None or cpu_num is not None:
+            return "cpu", cpu_num or 1
+        return "gpu" if torch.cuda.is_available() else "cpu", None
 
     def resolve(self, placements: Iterable[Placement], workers: int = 1) -> torch.device:
         """The torch device of ops on these placements: a GPU if one of them asks for it and there is one. On a GPU each worker has

@@ -17,20 +17,19 @@ from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.executor import what_of
 from oneflow.runtime.handler import Opened
+from oneflow.runtime.launchers import Launched
 from oneflow.runtime.rank_executor import Step, StepResult
 from oneflow.runtime.variables import VariableStore
 from oneflow.runtime.world import World
-
-_HANDLER = "oneflow.runtime.handler:RankHandler"
 
 
 class Driver:
     """Commands the workers of a session."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, handler: str, launched: Launched | None = None) -> None:
         self.world = world
         self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
-        self.cluster = Cluster(world, _HANDLER)
+        self.cluster = Cluster(world, handler, launched=launched)
         self._programs = 0
 
     def load(self, programs: Sequence[RankProgram], variables: Sequence[str]) -> int:

@@ -108,3 +108,12 @@ def host_identity() -> tuple[str, ...]:
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         boot = file.read().strip()
     return boot, os.readlink("/proc/self/ns/pid"), os.readlink("/proc/self/ns/net")
+
+
+def can_open_files_of(pid: int) -> bool:
+    """Whether this process may open another one's segments, as the system's rules for looking into processes have it."""
+    try:
+        os.listdir(f"/proc/{pid}/fd")
+    except OSError:
+        return False
+    return True

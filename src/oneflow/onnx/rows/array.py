@@ -6,6 +6,7 @@ import torch
 
 from oneflow.onnx.builder import Builder, Operand, Wire
 from oneflow.onnx.family import Emitters
+from oneflow.onnx.rows.conv import flat_pads
 from oneflow.onnx.rows.elementwise import Operands, wires
 from oneflow.ops.array import axes_of, axis_of
 
@@ -46,20 +47,15 @@ def stack(b: Builder, inputs: list[Operand], axis: int) -> Wire:
     return b.node("Concat", *(b.unsqueeze(x, dim) for x in inputs), axis=dim)
 
 
-def _pads(paddings: tuple[tuple[int, int], ...]) -> list[int]:
-    """ONNX's order: what comes before each dim, then what comes after each."""
-    return [before for before, _ in paddings] + [after for _, after in paddings]
-
-
 @EMITTERS.row("pad")
 def pad(b: Builder, x: Operand, paddings: tuple[tuple[int, int], ...], constant_value: float) -> Wire:
-    return b.node("Pad", x, b.ints(_pads(paddings)), constant_value, mode="constant")
+    return b.node("Pad", x, b.ints(flat_pads(paddings)), constant_value, mode="constant")
 
 
 @EMITTERS.row("reflection_pad2d")
 def reflection_pad2d(b: Builder, x: Operand, padding: tuple[int, int, int, int]) -> Wire:
     left, right, top, bottom = padding
-    return b.node("Pad", x, b.ints(_pads(((0, 0), (0, 0), (top, bottom), (left, right)))), mode="reflect")
+    return b.node("Pad", x, b.ints(flat_pads(((0, 0), (0, 0), (top, bottom), (left, right)))), mode="reflect")
 
 
 @EMITTERS.row("where")

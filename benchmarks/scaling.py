@@ -1,0 +1,240 @@
+"""Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP on the same work.
+
+LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two workers and back, and the
+start of two workers. ``python benchmarks/scaling.py [--rounds N]``
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import statistics
+import time
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+
+import numpy as np
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from measure import Timing, alternate, machine
+from train_step import LeNet
+
+import oneflow as flow
+
+BATCH = {"lenet": 100, "alexnet": 16}
+
+
+def config() -> flow.FunctionConfig:
+    made = flow.function_config()
+    made.train.primary_lr(0.001)
+    made.train.model_update_conf({"naive_conf": {}})
+    return made
+
+
+def digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(batch, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, batch).astype(np.int32)
+
+
+def lenet_job(batch: int) -> Callable[[], object]:
+    @flow.global_function(config())
+    def lenet(images=flow.FixedTensorDef((batch, 1, 28, 28)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
+        init = flow.truncated_normal(0.1)
+        x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv1")
+        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool1")
+        x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv2")
+        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool2")
+        x = flow.reshape(x, [x.shape[0], -1])
+        x = flow.layers.dense(x, 512, activation=flow.nn.relu, kernel_initializer=init, name="dense1")
+        logits = flow.layers.dense(x, 10, kernel_initializer=init, name="dense2")
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        flow.losses.add_loss(loss)
+        return loss
+
+    images, labels = digits(batch)
+    return lambda: lenet(images, labels).get()
+
+
+def alexnet_job(batch: int) -> Callable[[], object]:
+    @flow.global_function(config())
+    def alexnet():
+        he = flow.variance_scaling_initializer(2.0, "fan_in", "random_normal")
+        x = flow.data.decode_random((3, 227, 227), flow.float32, batch, name="images")
+        labels = flow.data.decode_random((), flow.int32, batch, flow.random_uniform_initializer(0, 1000, flow.int32), name="labels")
+        for number, (filters, kernel, strides, padding, pooled) in enumerate(ALEXNET):
+            x = flow.layers.conv2d(x, filters, kernel, strides, padding, use_bias=False, kernel_initializer=he, name=f"conv{number}")
+            x = flow.nn.relu(x)
+            x = flow.nn.avg_pool2d(x, 3, 2, "VALID") if pooled else x
+        x = flow.reshape(x, (batch, -1))
+        for number, units in enumerate((4096, 4096)):
+            x = flow.layers.dense(x, units, flow.nn.relu, use_bias=False, kernel_initializer=he, name=f"fc{number}")
+            x = flow.nn.dropout(x, rate=0.5)
+        logits = flow.layers.dense(x, 1001, use_bias=False, kernel_initializer=he, name="fc2")
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        flow.losses.add_loss(loss)
+        return loss
+
+    return lambda: alexnet().get()
+
+
+ALEXNET = [(64, 11, 4, "VALID", True), (192, 5, 1, "SAME", True), (384, 3, 1, "SAME", False), (384, 3, 1, "SAME", False), (256, 3, 1, "SAME", True)]
+JOBS = {"lenet": lenet_job, "alexnet": alexnet_job}
+
+
+def torch_alexnet() -> torch.nn.Module:
+    layers: list[torch.nn.Module] = []
+    channels = 3
+    for filters, kernel, strides, padding, pooled in ALEXNET:
+        layers += [torch.nn.Conv2d(channels, filters, kernel, strides, 0 if padding == "VALID" else kernel // 2, bias=False), torch.nn.ReLU()]
+        layers += [torch.nn.AvgPool2d(3, 2)] if pooled else []
+        channels = filters
+    layers += [torch.nn.Flatten(), torch.nn.Linear(9216, 4096, bias=False), torch.nn.ReLU(), torch.nn.Dropout()]
+    layers += [torch.nn.Linear(4096, 4096, bias=False), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(4096, 1001, bias=False)]
+    return torch.nn.Sequential(*layers)
+
+
+# ------------------------------------------------------------------ the rival
+
+
+def ddp_worker(rank: int, net: str, port: int, commands: Connection) -> None:
+    """Runs as many DDP steps as it is told, until it is told 0."""
+    torch.set_num_threads(1)
+    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
+    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
+    model: torch.nn.Module = LeNet() if net == "lenet" else torch_alexnet()
+    model = torch.nn.parallel.DistributedDataParallel(model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, fused=True)
+    batch = BATCH[net]
+    x = torch.from_numpy(digits(batch)[0]) if net == "lenet" else torch.rand(batch, 3, 227, 227)
+    y = torch.zeros(batch, dtype=torch.int64)
+    x = x.contiguous(memory_format=torch.channels_last)
+    while count := commands.recv():
+        for _ in range(count):
+            optimizer.zero_grad(set_to_none=True)
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+        commands.send(count)
+    dist.destroy_process_group()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Ddp:
+    """Two processes that train with DDP."""
+
+    def __init__(self, net: str) -> None:
+        context = get_context("spawn")
+        port = free_port()
+        pipes = [context.Pipe() for _ in range(2)]
+        self._pipes = [mine for mine, _ in pipes]
+        self._processes = [context.Process(target=ddp_worker, args=(rank, net, port, pipes[rank][1]), daemon=True) for rank in range(2)]
+        for process in self._processes:
+            process.start()
+        self()
+
+    def __call__(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(1)
+        for pipe in self._pipes:
+            pipe.recv()
+
+    def close(self) -> None:
+        for pipe in self._pipes:
+            pipe.send(0)
+        for process in self._processes:
+            process.join()
+
+
+# ------------------------------------------------------------------ the runs
+
+
+class OneWorker:
+    """The job on one worker of one thread: a process of its own, as each of the two is."""
+
+    def __init__(self, net: str) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=one_worker, args=(net, theirs), daemon=True)
+        self._process.start()
+        self()
+
+    def __call__(self) -> None:
+        self._pipe.send(1)
+        self._pipe.recv()
+
+    def close(self) -> None:
+        self._pipe.send(0)
+        self._process.join()
+
+
+def one_worker(net: str, commands: Connection) -> None:
+    torch.set_num_threads(1)
+    step = JOBS[net](BATCH[net])
+    while commands.recv():
+        step()
+        commands.send(1)
+
+
+def scaling(net: str, rounds: int, calls: int) -> None:
+    flow.clear_default_session()
+    flow.config.cpu_device_num(2)
+    two = JOBS[net](2 * BATCH[net])
+    two()
+    one, ddp = OneWorker(net), Ddp(net)
+    timings = {t.name: t for t in alternate({"one": one, "two": two, "DDP": ddp}, calls, rounds)}
+    one.close()
+    ddp.close()
+    show(net, timings)
+
+
+def show(net: str, timings: dict[str, Timing]) -> None:
+    print(f"\n{net}, batch {BATCH[net]} a worker")
+    for name, t in timings.items():
+        print(f"  {name:<6} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})")
+    print(f"  two workers do {timings['one'].median / timings['two'].median:.2f} of twice one; {timings['DDP'].median / timings['two'].median:.2f} of DDP's speed")
+
+
+def dispatch(rounds: int) -> None:
+    """A tiny job to two workers and back."""
+    flow.clear_default_session()
+    flow.config.cpu_device_num(2)
+
+    @flow.global_function()
+    def tiny(x=flow.FixedTensorDef((2, 4))):
+        return x + 1.0
+
+    x = np.zeros((2, 4), np.float32)
+    began = time.perf_counter()
+    tiny(x).get()
+    first = time.perf_counter() - began
+    times = []
+    for _ in range(200 * rounds):
+        start = time.perf_counter()
+        tiny(x).get()
+        times.append(time.perf_counter() - start)
+    print(f"\ntiny job to two workers and back: {1e6 * statistics.median(times):.0f} us; the first call, with their start: {first:.2f} s")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--net", choices=[*JOBS, "dispatch"])
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    print(machine())
+    if args.net in (None, "dispatch"):
+        dispatch(args.rounds)
+    for net, calls in (("lenet", 5), ("alexnet", 1)):
+        if args.net in (None, net):
+            scaling(net, args.rounds, calls)
+    flow.clear_default_session()
+
+
+if __name__ == "__main__":
+    main()
