@@ -88,13 +88,12 @@ def transfer(shape: Shape, source: Layout, target: Layout, rank: int) -> Transfe
     mine = source.mesh.position(rank)
     here = region(shape, source.sbp, source.mesh.axes, mine) if mine is not None else ()
     held: Shape | None = None
+    own = {here: holders[here]} if mine is not None else {}
     for position, receiver in enumerate(target.mesh.ranks):
         need = region(shape, target.sbp, target.mesh.axes, position)
         if receiver == rank:
             held = tuple(stop - start for start, stop in need)
-        elif mine is None:
-            continue
-        for block, members in holders.items():
+        for block, members in (holders if receiver == rank else own).items():  # to others only what it holds itself
             common = _common(block, need)
             sender = receiver if receiver in members else members[position % len(members)]
             if common is None or rank not in (sender, receiver):

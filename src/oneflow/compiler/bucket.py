@@ -12,10 +12,12 @@ from oneflow.ops import collective
 BYTES = 16 * 2**20
 
 
-def put_in_buckets(graph: fx.Graph, early: bool) -> None:
-    """Replaces the sums of gradients over the same ranks by buckets, in the order the gradients are made. ``early`` ones begin in the midst of
-    the backward pass; where gradients are accumulated over micro-batches they cannot."""
+def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
+    """Replaces the sums of gradients over the same ranks by buckets, in the order of the sums. ``early`` ones begin in the midst of
+    the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
+    ranks that make their gradients in different orders, as the copies of a mirrored job may, begin them in the same."""
     order = {node: i for i, node in enumerate(graph.nodes)}
+    full: list[list[fx.Node]] = []
     open_buckets: dict[object, list[fx.Node]] = {}
     sizes: dict[object, int] = {}
     for node in list(graph.nodes):
@@ -24,11 +26,13 @@ def put_in_buckets(graph: fx.Graph, early: bool) -> None:
         key = node.args[2], node.meta["boxed"].meta["val"].dtype
         size = _bytes(node)
         if key in open_buckets and sizes[key] + size > BYTES:
-            _replace(graph, open_buckets.pop(key), order, early)
+            full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
-    for members in open_buckets.values():
-        _replace(graph, members, order, early)
+    before: fx.Node | None = None
+    for members in [*full, *open_buckets.values()]:
+        begun = _replace(graph, members, order, before, early)
+        before = begun if in_turn else None
 
 
 def _bytes(node: fx.Node) -> int:
@@ -36,12 +40,14 @@ def _bytes(node: fx.Node) -> int:
     return prod(value.shape) * value.dtype.itemsize
 
 
-def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int], early: bool) -> None:
+def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int], before: fx.Node | None, early: bool) -> fx.Node:
+    """Puts one bucket in the place of its members; the node that begins it, behind ``before`` if that is given."""
     bucket = collective.Bucket(members[0].args[2])  # type: ignore[arg-type]
     values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
-    last = max(values, key=lambda value: order[value])
+    last = max(values if before is None else [before, *values], key=lambda node: order[node])
     with graph.inserting_after(last) if early else graph.inserting_before(members[0]):
         begun = graph.call_function(collective.bucket_start, (bucket, values))
+    order[begun] = order[last]
     begun.meta = {**members[0].meta, "members": [node.meta for node in members]}
     with graph.inserting_before(members[0]):
         done = graph.call_function(collective.bucket_wait, (bucket, begun))
@@ -49,5 +55,7 @@ def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int],
         items = [graph.call_function(operator.getitem, (done, i)) for i in range(len(members))]
     for node, item in zip(members, items):
         item.meta = dict(node.meta)
+        order[item] = order[node]
         node.replace_all_uses_with(item)
         graph.erase_node(node)
+    return begun

@@ -54,7 +54,7 @@ class _Writer:
     """Names for values, functions and constants of one generated function."""
 
     def __init__(self) -> None:
-        self.names: dict[str, Any] = {"__builtins__": {}}
+        self.names: dict[str, Any] = {}
         self._values: dict[fx.Node, str] = {}
         self._bound: dict[int, str] = {}
 

@@ -30,12 +30,12 @@ def nbytes(value: Any) -> int:
     return prod(value.shape) * value.dtype.itemsize
 
 
-def boxing(source: Sbp, target: Sbp, size: float, parts: int) -> float:
-    """The cost of changing the layout of a tensor of ``size`` bytes along one axis."""
+def boxing(source: Sbp, target: Sbp, size: float, parts: int, is_last: bool = False) -> float:
+    """The cost of changing the layout of a tensor of ``size`` bytes along one axis. ``is_last`` of what a step ends with: its gradients."""
     if source is target or source.kind == "B" or target.kind == "P" or parts == 1:
         return 0.0
     if source.kind == "P":
-        start = _START_OF_SUM if target.kind == "B" else _START
+        start = _START_OF_SUM if is_last and target.kind == "B" else _START
         return start + size * (parts - 1) / parts * (2 if target.kind == "B" else 1)
     return _START + size * (parts - 1) / parts / (1 if target.kind == "B" else parts)
 

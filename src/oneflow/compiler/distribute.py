@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import clean, without_writes
+from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
 from oneflow.compiler.mesh import Layout, Mesh, mesh_of
+from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
 from oneflow.compiler.pipeline import custom_rates, feed_nodes, joint_request
 from oneflow.compiler.place import place, stages_of
 from oneflow.compiler.rewrite import rewritten
@@ -59,17 +61,23 @@ class Assigned:
 
 
 def distribute_job(graph: Graph, around: Surroundings) -> Assigned:
-    """Places every node, chooses every layout."""
+    """Places every node, chooses every layout; of a mirrored job every device gets a copy."""
     graph = rewritten(graph)
     joint = build_joint(joint_request(graph, _tensors(graph, around), around.device, around.mixed_precision))
+    if graph.is_mirrored:
+        drop_layouts(joint.graph)
     clean(joint.graph)
     without_writes(joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
-    _place(graph, joint, arguments, around)
-    wanted = _wanted(graph, outputs, around)
-    infer(joint.graph, _given(graph, arguments, around), wanted)
+    if graph.is_mirrored:
+        mesh = mirrored_mesh(graph, around.ranks)
+        require_whole(graph, around.layouts, mesh)
+        outputs = mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
+    else:
+        _place(graph, joint, arguments, around)
+        infer(joint.graph, _given(graph, arguments, around), _wanted(graph, outputs, around))
     layouts = {**around.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
@@ -119,7 +127,8 @@ def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
 def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], around: Surroundings) -> None:
     fixed = {arguments["variable", name]: around.layouts[name] for name in graph.variables}
     assert graph.placement is not None
-    place(joint.graph, lambda origin: mesh_of(origin.meta["placement"], around.ranks), fixed, mesh_of(graph.placement, around.ranks))
+    meshes = cache(lambda placement: mesh_of(placement, around.ranks))
+    place(joint.graph, lambda origin: meshes(origin.meta["placement"]), fixed, meshes(graph.placement))
 
 
 def _given(graph: Graph, arguments: dict[Key, fx.Node], around: Surroundings) -> dict[fx.Node, tuple[Any, ...]]:

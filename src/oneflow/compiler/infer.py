@@ -106,7 +106,7 @@ class _Axis:
     ) -> None:
         self.axis = axis
         self.given = given
-        self.boxing: dict[tuple[Value, Held, Mesh, Sbp], float] = {}
+        self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
         self.steps = [self._step(node) for node in nodes]
         self._note_sinks(wanted)
         self._note_last_uses()
@@ -147,31 +147,32 @@ class _Axis:
 
     def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
         held, key, total = dict(state.held), state.key, state.cost + price
-        wishes = [(value, step.mesh, sbp) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")]
+        wishes = [(value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")]
+        sinks = [(*sink, True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
             held[made] = ((step.mesh, sbp),)
             key ^= hash((made, held[made]))
-        for value, mesh, sbp in (*wishes, *step.sinks):
+        for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = held[value]
             if (mesh, sbp) not in have:
-                total += self._price(value, have, mesh, sbp)
-                held[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=str))
+                total += self._price(value, have, mesh, sbp, is_last)
+                held[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
                 key ^= hash((value, have)) ^ hash((value, held[value]))
         for value in step.dies:
             key ^= hash((value, held.pop(value)))
         return _State(total, held, key, state, signature)
 
-    def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp) -> float:
+    def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp, is_last: bool) -> float:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
-        found = self.boxing.get((value, have, mesh, sbp))
+        found = self.boxing.get((value, have, mesh, sbp, is_last))
         if found is None:
             size = cost.nbytes(_tensor(value)) * value[0].meta["share"]
             parts = self._parts(mesh)
             found = min(
-                cost.boxing(source, sbp, size, parts) if m == mesh else cost.transfer(source, sbp, size, parts) for m, source in have
+                cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts) for m, source in have
             )
-            self.boxing[value, have, mesh, sbp] = found
+            self.boxing[value, have, mesh, sbp, is_last] = found
         return found
 
     # -------------------------------------------------------------- what there is to choose
@@ -238,6 +239,11 @@ class _Axis:
             last.update(dict.fromkeys(step.inputs, step))
         for value, step in last.items():
             step.dies.append(value)
+
+
+def _order(held: tuple[Mesh, Sbp]) -> tuple[Any, ...]:
+    mesh, sbp = held
+    return mesh.ranks, mesh.axes, str(sbp)
 
 
 def _any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:

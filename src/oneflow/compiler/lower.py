@@ -160,6 +160,8 @@ class Lowering:
         moved = transfer(tuple(value.shape), source, target, self.rank)
         if moved.is_idle:
             return None
+        if moved.outgoing and node.meta.get("stored"):  # sending does not wait, and the step may change the variable meanwhile
+            local = self.call_function(aten.clone.default, (local,))
         args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device))
         made = self.call_function(collective.exchange, args)
         return made if moved.shape is not None else None
@@ -169,9 +171,23 @@ class Lowering:
             return None
         position = source.mesh.position(self.rank)
         assert position is not None
-        for move in moves(source.sbp, target):
-            local = self._moved(local, shape, move, source.mesh, position)
+        now, local = self._summed(local, source, target, position)
+        for move in moves(now, target):
+            after = tuple(move.target if axis == move.axis else sbp for axis, sbp in enumerate(move.before))
+            with self.because(source=Layout(source.mesh, move.before), target=Layout(source.mesh, after)):
+                local = self._moved(local, shape, move, source.mesh, position)
         return local
+
+    def _summed(self, local: fx.Node, source: Layout, target: NdSbp, position: int) -> tuple[NdSbp, fx.Node]:
+        """A sum over several axes is one sum over all their ranks: half the bytes of one after the other."""
+        mesh = source.mesh
+        along = [axis for axis, (a, b) in enumerate(zip(source.sbp, target)) if a.kind == "P" and b.kind == "B" and mesh.axes[axis] > 1]
+        if len(along) < 2:
+            return source.sbp, local
+        after = tuple(BROADCAST if axis in along else sbp for axis, sbp in enumerate(source.sbp))
+        ranks = tuple(mesh.ranks[p] for p in peers(position, mesh.axes, along))
+        with self.because(source=source, target=Layout(mesh, after)):
+            return after, self.call_function(collective.all_reduce, (local, "sum", ranks))
 
     def _moved(self, local: fx.Node, shape: tuple[int, ...], move: Move, mesh: Mesh, position: int) -> fx.Node:
         ranks = tuple(mesh.ranks[p] for p in peers(position, mesh.axes, (move.axis,)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
@@ -25,7 +26,19 @@ class Mesh:
 
     def position(self, rank: int) -> int | None:
         """Where a rank stands; None when it is not a member."""
-        return self.ranks.index(rank) if rank in self.ranks else None
+        return self._positions.get(rank)
+
+    @cached_property
+    def _positions(self) -> dict[int, int]:
+        return {rank: position for position, rank in enumerate(self.ranks)}
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        """Worked out once: layouts are looked up all the time, and a mesh may have a thousand ranks."""
+        return hash((self.ranks, self.axes))
 
     def __str__(self) -> str:
         ranks = f"{self.ranks[0]}-{self.ranks[-1]}" if self.size > 1 and _is_range(self.ranks) else ",".join(map(str, self.ranks))

@@ -57,7 +57,7 @@ def lower_job(assigned: Assigned, rank: int) -> RankProgram:
     lowering = Lowering(rank, assigned.device)
     builder = _Builder(assigned, lowering)
     builder.build()
-    put_in_buckets(lowering.graph, early=not builder.in_sections)
+    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)
     return builder.program()
 
 
@@ -83,7 +83,7 @@ class _Builder:
             self.lowering.run(node)
         self.results = [self._sent(node) for node in self.assigned.outputs.results]
         self.watched = [self._sent(node) for node in self.assigned.outputs.watched]
-        if self.training is not None:
+        if self.training is not None and self.lowering.rank in self.assigned.ranks:
             self._reduce_and_update(self.training)
 
     def _sent(self, node: fx.Node) -> fx.Node | None:

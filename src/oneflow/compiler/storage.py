@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 from torch import fx
 
@@ -18,12 +19,19 @@ Ranks = Mapping[tuple[int, int], int]
 
 def variable_layouts(graph: Graph, ranks: Ranks) -> dict[str, Layout]:
     """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may choose."""
-    return {name: _declared(graph.decls[name].distribute, _mesh(graph, node, ranks)) for name, node in graph.variables.items()}
+    meshes = cache(lambda placement: mesh_of(placement, ranks))
+    users = _first_users(graph)
+    return {
+        name: _declared(graph.decls[name].distribute, meshes(users.get(node, node).meta["placement"])) for name, node in graph.variables.items()
+    }
 
 
-def _mesh(graph: Graph, node: fx.Node, ranks: Ranks) -> Mesh:
-    user = next((n for n in graph.body.nodes if node in n.all_input_nodes), node)
-    return mesh_of(user.meta["placement"], ranks)
+def _first_users(graph: Graph) -> dict[fx.Node, fx.Node]:
+    found: dict[fx.Node, fx.Node] = {}
+    for user in graph.body.nodes:
+        for node in user.all_input_nodes:
+            found.setdefault(node, user)
+    return found
 
 
 def _declared(distribute: tuple[Sbp, ...], mesh: Mesh) -> Layout:

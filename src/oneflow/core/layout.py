@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
+from itertools import product
 
 from oneflow.core.sbp import Sbp
 
@@ -37,8 +37,8 @@ def position_of(place: Sequence[int], axes: Sequence[int]) -> int:
 def peers(position: int, axes: Sequence[int], along: Sequence[int]) -> tuple[int, ...]:
     """The positions that differ from ``position`` only on the axes ``along``, itself included, in order."""
     mine = coordinates(position, axes)
-    others = [coordinates(p, axes) for p in range(prod(axes))]
-    return tuple(position_of(o, axes) for o in others if all(o[a] == mine[a] for a in range(len(axes)) if a not in along))
+    places = product(*(range(extent) if axis in along else (mine[axis],) for axis, extent in enumerate(axes)))
+    return tuple(position_of(place, axes) for place in places)
 
 
 def region(shape: Sequence[int], sbp: Sequence[Sbp], axes: Sequence[int], position: int) -> Region:

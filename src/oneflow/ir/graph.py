@@ -101,6 +101,8 @@ class Graph:
     is_train: bool = False
     training: Any = None
     placement: Placement | None = None
+    is_mirrored: bool = False
+    other_view: str | None = None  # the line of the first scope whose view is not the job's
 
     def result_nodes(self) -> list[fx.Node]:
         """The nodes of ``results`` in the order a flattened structure gives."""

@@ -21,7 +21,7 @@ from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph, Reader, VariableDecl
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
-from oneflow.job.result import ResultArray, check_results, deliver
+from oneflow.job.result import MirroredResult, ResultArray, check_results, deliver
 from oneflow.job.settings import FunctionConfig, Settings, frozen
 from oneflow.job.signature import Signature, TensorDef, annotations_of
 from oneflow.job.training import settle_training
@@ -30,6 +30,10 @@ from oneflow.optimizer.schedule import LrScheduler, WarmUp
 
 if TYPE_CHECKING:
     from oneflow.job.session import Session
+
+
+Value = torch.Tensor | list[torch.Tensor]
+"""What a step gives: a whole tensor, or for a mirrored job on workers one tensor a device."""
 
 
 class Job:
@@ -49,6 +53,7 @@ class Job:
         self.settings = Settings()
         self.calls = torch.zeros(1, dtype=torch.int64)  # steps of a predict job, for its random ops
         self.spread_graph: Graph | None = None  # the graph whose variables and readers the workers have
+        self.copies: int | None = None  # the devices of a mirrored job on workers, each of which runs a copy
         self._fresh = False  # traced, and not called since
         self._touched = dict(config.touched) if config is not None else {}
         self._runners: dict[tuple[tuple[int, ...], ...], Any] = {}
@@ -69,7 +74,7 @@ class Job:
         graph.drop_unused_sources()
         if self.has_return:
             check_results(returned, self.returns, self.name, self.line)
-        graph.is_train = settings.is_train
+        graph.is_train, graph.is_mirrored = settings.is_train, settings.mirrored
         settings.micro_batches = settings.micro_batches if settings.is_train else 1
         graph.placement = placement
         self.settings = settings
@@ -165,18 +170,24 @@ class Job:
         if self.session.eager and not self._fresh:
             self._trace_again()
         self._fresh = False
-        tensors = self.signature.bind(args, kwargs, self.settings.micro_batches)
-        results, watched = self._runner(tensors).step(tensors)
+        results, watched = self._run(args, kwargs)
         for watch, value in zip(self.graph.watches, watched):  # type: ignore[union-attr]
             watch.handler(_array(value))
         return deliver(self.name, self._structured(results), self.returns, self.has_return)
+
+    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Value, ...], tuple[Value, ...]]:
+        if self.copies is not None:
+            pieces = self.signature.bind_each(args, kwargs, self.settings.micro_batches, self.copies)
+            return self._mirrored_runner().step(pieces)
+        tensors = self.signature.bind(args, kwargs, self.settings.micro_batches)
+        return self._runner(tensors).step(tensors)
 
     def _require_current(self) -> None:
         current = self.session.jobs[self.name]
         if current is not self:
             raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
 
-    def _structured(self, results: tuple[torch.Tensor, ...]) -> Any:
+    def _structured(self, results: tuple[Value, ...]) -> Any:
         structure = self.graph.results  # type: ignore[union-attr]
         if isinstance(structure, fx.Node):
             return _array(results[0])
@@ -202,6 +213,14 @@ class Job:
         from oneflow.job.runner import Runner
 
         return Runner(self, tensors)
+
+    def _mirrored_runner(self) -> Any:
+        """The compiled steps of a mirrored job, for input shapes of any kind."""
+        if () not in self._runners:
+            from oneflow.job.mirrored_runner import MirroredRunner
+
+            self._runners[()] = MirroredRunner(self)
+        return self._runners[()]
 
     def readers(self) -> dict[str, Reader]:
         """What reads the job's data, by name, wherever it runs."""
@@ -236,5 +255,7 @@ def _alike(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _array(tensor: torch.Tensor) -> ResultArray:
-    return tensor.cpu().numpy().view(ResultArray)
+def _array(value: Value) -> ResultArray | MirroredResult:
+    if isinstance(value, torch.Tensor):
+        return value.cpu().numpy().view(ResultArray)
+    return MirroredResult([piece.numpy() for piece in value]) if len(value) > 1 else _array(value[0])

@@ -11,10 +11,12 @@ from torch import fx
 
 from oneflow.compiler.distribute import Surroundings, declared_feeds, distribute_job
 from oneflow.compiler.mesh import Layout, Mesh, mesh_of
+from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.pipeline import feed_nodes
 from oneflow.compiler.storage import state_layouts, variable_layouts
 from oneflow.core.errors import ArgumentError
 from oneflow.ir.graph import Graph, Reader
+from oneflow.job.views import check_view
 from oneflow.runtime.driver import Driver, RemoteReader, RemoteVariables
 from oneflow.runtime.handler import Opened
 
@@ -26,6 +28,8 @@ def spread(job: Job, driver: Driver, store: RemoteVariables) -> None:
     """Gives the variables of a traced job that have none a layout, and every rank its share of the job's readers."""
     graph = job.graph
     assert graph is not None
+    check_view(job)
+    job.copies = mirrored_mesh(graph, driver.ranks).size if graph.is_mirrored else None
     for name, layout in job_layouts(job, driver.ranks, store.layouts).items():
         store.layouts.setdefault(name, layout)
     if graph.sources:
@@ -52,7 +56,7 @@ def _shares(graph: Graph, driver: Driver) -> list[list[Opened]]:
     for source, nodes in graph.sources:
         mesh = _mesh(graph, nodes, driver)
         rows = source.specs[0].shape[0]
-        count = mesh.size if rows >= mesh.size else 1
+        count = mesh.size if rows >= mesh.size or graph.is_mirrored else 1
         if rows % count:
             raise ArgumentError(
                 f"{nodes[0].meta['line']}: reader {source.name!r} gives batches of {rows}, which {count} devices cannot share evenly; "

@@ -7,6 +7,8 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import torch
+
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.core.placement import Placement
 
@@ -64,7 +66,7 @@ class Machines:
                 return False
             from oneflow.runtime.launchers import serve_rank
 
-            serve_rank(self.launched, self.launched.world(devices.device_type), HANDLER)
+            serve_rank(self.launched, self.launched.world(_device_type(devices.device_type)), HANDLER)
             return True
         if self.count == 1:
             return False
@@ -89,11 +91,16 @@ class Machines:
                 )
             count = max(count, device + 1)
         if self.launched is not None:
-            return self.launched.world(default.device_type)
+            return self.launched.world(_device_type(default.device_type))
         asks_for_gpu = self.count == 1 and any(placement.device_type == "gpu" for placement, _ in placements)
         return self._world("gpu" if asks_for_gpu else default.device_type, count, 0)
 
     def _world(self, device_type: str, count: int, here: int) -> World:
         from oneflow.runtime.world import LOOPBACK, World
 
-        return World(device_type, self.addresses or (LOOPBACK,), count, here, self.ctrl_port)
+        return World(_device_type(device_type), self.addresses or (LOOPBACK,), count, here, self.ctrl_port)
+
+
+def _device_type(asked: str) -> str:
+    """Where there is no GPU, as many CPU workers stand for them."""
+    return asked if torch.cuda.is_available() else "cpu"

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_origin
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
+from oneflow.core.errors import ArgumentError, JobError, NameError_, UnsupportedError
 from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
 
 
@@ -45,6 +45,52 @@ class ResultArray(np.ndarray):
     def __array_wrap__(self, array: np.ndarray, context: Any = None, return_scalar: bool = False) -> Any:
         """What numpy computes from a result is an ordinary array or scalar."""
         return array[()] if return_scalar or array.ndim == 0 else array.view(np.ndarray)
+
+
+class MirroredResult:
+    """A result of a job in the mirrored view on several devices: one array a device, and no whole of them."""
+
+    __slots__ = ("_pieces",)
+
+    def __init__(self, pieces: list[np.ndarray]) -> None:
+        self._pieces = pieces
+
+    def numpy(self, parallel_id: int | None = None) -> np.ndarray:
+        """The array of one device."""
+        count = len(self._pieces)
+        if parallel_id is None:
+            raise ArgumentError(f"{self._described()}; say which with numpy(parallel_id), or take all with numpy_list()")
+        if not isinstance(parallel_id, (int, np.integer)) or not 0 <= parallel_id < count:
+            raise ArgumentError(f"this result has {count} pieces, there is no parallel_id {parallel_id!r}")
+        return self._pieces[parallel_id]
+
+    def ndarray(self) -> np.ndarray:
+        return self.numpy()
+
+    def numpy_list(self) -> list[np.ndarray]:
+        """The arrays of all devices, in order."""
+        return list(self._pieces)
+
+    def ndarray_list(self) -> list[np.ndarray]:
+        return self.numpy_list()
+
+    def parallel_num(self) -> int:
+        return len(self._pieces)
+
+    def _described(self) -> str:
+        return f"this result has {len(self._pieces)} pieces, one array a device of a job in the mirrored view"
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return self.numpy()
+
+    def __getattr__(self, name: str) -> Any:
+        """Refuses what the single array of other results would answer."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise NameError_(f"{self._described()}, and has no {name!r} of its own; take an array with numpy(parallel_id) or numpy_list()")
+
+    def __repr__(self) -> str:
+        return f"MirroredResult({self._pieces!r})"
 
 
 class JobFuture:
@@ -130,7 +176,7 @@ def _shaped(results: Any, annotation: Any) -> Any:
     if annotation is ListNumpy:
         return results.numpy_list()
     if annotation is ListListNumpy:
-        return [results.numpy_list()]
+        return [[piece] for piece in results.numpy_list()]
     args = get_args(annotation)
     if isinstance(results, tuple) and args:
         return tuple(_shaped(r, a) for r, a in zip(results, args))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, get_args, get_origin
 
 import numpy as np
@@ -125,10 +126,20 @@ class Signature:
         values = self._positional(args, kwargs)
         if self._plain:
             return [_tensor(v, d, n, self.job, scale) for v, d, n in zip(values, self.defs, self.names)]
-        tensors: list[torch.Tensor] = []
+        return [pieces[0] for pieces in self._bound(values, scale, 1)]
+
+    def bind_each(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int, devices: int) -> list[list[torch.Tensor]]:
+        """The same for a mirrored job: for each of its devices the tensors that its copy is given."""
+        pieces = self._bound(self._positional(args, kwargs), scale, devices)
+        return [[tensors[device] for tensors in pieces] for device in range(devices)]
+
+    def _bound(self, values: Sequence[Any], scale: int, devices: int) -> list[list[torch.Tensor]]:
+        """For each declared input what every device is given of it."""
+        leaf = _Leaf(self.job, scale, devices)
+        pieces: list[list[torch.Tensor]] = []
         for value, definition, name in zip(values, self.defs, self.names):
-            self._bind_tree(value, definition, name, scale, tensors)
-        return tensors
+            self._bind_tree(value, definition, name, leaf, pieces)
+        return pieces
 
     def _positional(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Sequence[Any]:
         if not kwargs and len(args) == len(self.names):
@@ -143,19 +154,19 @@ class Signature:
         given.update(kwargs)
         return [given[name] for name in self.names]
 
-    def _bind_tree(self, value: Any, definition: Any, name: str, scale: int, out: list[torch.Tensor]) -> None:
+    def _bind_tree(self, value: Any, definition: Any, name: str, leaf: _Leaf, out: list[list[torch.Tensor]]) -> None:
         if isinstance(definition, TensorDef):
-            out.append(_leaf(value, definition, name, self.job, scale))
+            out.append(leaf.bind(value, definition, name))
         elif isinstance(definition, dict):
             if not isinstance(value, dict) or set(value) != set(definition):
                 raise ArgumentError(f"input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}")
             for key in definition:
-                self._bind_tree(value[key], definition[key], f"{name}[{key!r}]", scale, out)
+                self._bind_tree(value[key], definition[key], f"{name}[{key!r}]", leaf, out)
         else:
             if not isinstance(value, (list, tuple)) or len(value) != len(definition):
                 raise ArgumentError(f"input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}")
             for i, (v, d) in enumerate(zip(value, definition)):
-                self._bind_tree(v, d, f"{name}[{i}]", scale, out)
+                self._bind_tree(v, d, f"{name}[{i}]", leaf, out)
 
 
 def _as_tree(declared: Any) -> Any:
@@ -173,33 +184,49 @@ def _as_tree(declared: Any) -> Any:
     return None
 
 
-def _leaf(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:
-    if definition.kind == "array":
-        return _tensor(value, definition, name, job, scale)
-    if not isinstance(value, (list, tuple)) or len(value) != 1:
-        raise ArgumentError(f"input {name!r} of job {job!r} is a list with one entry a device (1 here), got {_shown(value)}")
-    if definition.kind == "list":
-        return _tensor(value[0], definition, f"{name}[0]", job, scale)
-    inner = value[0]
-    if not isinstance(inner, (list, tuple)) or not inner or not all(isinstance(a, np.ndarray) for a in inner):
-        raise ArgumentError(f"input {name!r} of job {job!r} is a list with a list of arrays for each device, got {_shown(inner)}")
-    return _tensor(np.concatenate(inner), definition, f"{name}[0]", job, scale)
+@dataclass(frozen=True)
+class _Leaf:
+    """Binds one declared input of a call of ``job``: to a tensor for each of ``devices``."""
+
+    job: str
+    scale: int
+    devices: int
+
+    def bind(self, value: Any, definition: TensorDef, name: str) -> list[torch.Tensor]:
+        if definition.kind == "array":
+            return [_tensor(value, definition, name, self.job, self.scale)] * self.devices
+        if not isinstance(value, (list, tuple)) or len(value) != self.devices:
+            raise ArgumentError(f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got {_shown(value)}")
+        return [self._piece(piece, definition, name, device) for device, piece in enumerate(value)]
+
+    def _piece(self, piece: Any, definition: TensorDef, name: str, device: int) -> torch.Tensor:
+        array = piece if definition.kind == "list" else self._joined(piece, definition, name, device)
+        return _tensor(array, definition, f"{name}[{device}]", self.job, self.scale, f" on device {device}")
+
+    def _joined(self, arrays: Any, definition: TensorDef, name: str, device: int) -> np.ndarray:
+        what = f"input {name!r} of job {self.job!r}"
+        if not isinstance(arrays, (list, tuple)) or not arrays or not all(isinstance(a, np.ndarray) for a in arrays):
+            raise ArgumentError(f"{what} is a list with a list of arrays for each device, got {_shown(arrays)} for device {device}")
+        if len({(a.shape[1:], a.dtype) for a in arrays}) > 1 or not all(a.ndim for a in arrays):
+            found = ", ".join(f"{a.dtype}{a.shape}" for a in arrays)
+            raise ArgumentError(f"{what}: the arrays for a device are joined along their first dim, which {found} for device {device} cannot be")
+        return np.concatenate(arrays)
 
 
-def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int) -> torch.Tensor:
+def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, where: str = "") -> torch.Tensor:
     """A numpy array as a tensor, without a copy where its memory can be used as it is."""
     if not isinstance(value, np.ndarray):
-        raise ArgumentError(f"input {name!r} of job {job!r} is a numpy array {definition.spec}, got {_shown(value)}")
+        raise ArgumentError(f"input {name!r} of job {job!r}{where} is a numpy array {definition.spec}, got {_shown(value)}")
     spec = definition.spec
     if value.dtype != spec.dtype.numpy:
         raise DTypeError(
-            f"input {name!r} of job {job!r} has dtype {spec.dtype.name}, got {value.dtype}; "
+            f"input {name!r} of job {job!r}{where} has dtype {spec.dtype.name}, got {value.dtype}; "
             f"nothing is cast silently, write .astype(np.{spec.dtype.name})"
         )
     expected = spec.shape if scale == 1 else _scaled(definition, scale)
     if value.shape != expected and not (definition.dynamic and _fits(value.shape, expected)):
         more = " or less of it" if definition.dynamic else ""
-        raise ArgumentError(f"input {name!r} of job {job!r} has shape {expected}{more}, got {value.shape}")
+        raise ArgumentError(f"input {name!r} of job {job!r}{where} has shape {expected}{more}, got {value.shape}")
     flags = value.flags
     return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
 

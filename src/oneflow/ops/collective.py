@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from math import prod
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,7 @@ from torch import Tensor
 
 Ranks = tuple[int, ...]
 Sizes = tuple[int, ...]
+_T = TypeVar("_T")
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
@@ -38,7 +40,7 @@ def all_gather(value: Tensor, ranks: Ranks) -> Tensor:
     """The values of all ranks, of equal shapes, stacked along a new first dim."""
     result = value.new_empty((len(ranks), *value.shape))
     dist.all_gather_single(result.view(-1), value.contiguous().view(-1), group_of(ranks))
-    return result
+    return result if _is_sorted(ranks) else torch.stack(_by_place(result.unbind(), ranks))
 
 
 def gather_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
@@ -54,23 +56,23 @@ def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
     """P to S(dim): this rank's part of the sum of all values."""
     parts = [_padded(part, dim, max(sizes)) for part in value.split(list(sizes), dim)]
     mine = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
-    dist.reduce_scatter_single(mine.view(-1), torch.stack(parts).view(-1), group=group_of(ranks))
+    dist.reduce_scatter_single(mine.view(-1), torch.stack(_by_rank(parts, ranks)).reshape(-1), group=group_of(ranks))
     return mine.narrow(dim, 0, sizes[_place(ranks)])
 
 
 def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks) -> Tensor:
     """S(source) to S(target): each rank sends each other what that one is to hold."""
     me = _place(ranks)
-    outgoing = [part.contiguous() for part in value.split(list(target_sizes), target)]
+    outgoing = _by_rank([part.reshape(-1) for part in value.split(list(target_sizes), target)], ranks)
     shapes = [list(value.shape) for _ in ranks]
     for shape, size in zip(shapes, source_sizes):
         shape[source], shape[target] = size, target_sizes[me]
-    incoming = [value.new_empty(shape) for shape in shapes]
-    flat = value.new_empty(sum(part.numel() for part in incoming))
-    sent = torch.cat([part.view(-1) for part in outgoing])
-    counts = [part.numel() for part in incoming], [part.numel() for part in outgoing]
-    dist.all_to_all_single(flat, sent, *counts, group=group_of(ranks))
-    return torch.cat([part.view(shape) for part, shape in zip(flat.split(counts[0]), shapes)], source)
+    shapes = _by_rank(shapes, ranks)
+    counts = [prod(shape) for shape in shapes], [part.numel() for part in outgoing]
+    flat = value.new_empty(sum(counts[0]))
+    dist.all_to_all_single(flat, torch.cat(outgoing), *counts, group=group_of(ranks))
+    incoming = [part.view(shape) for part, shape in zip(flat.split(counts[0]), shapes)]
+    return torch.cat(_by_place(incoming, ranks), source)
 
 
 def part_of(value: Tensor, dim: int, sizes: Sizes, place: int) -> Tensor:
@@ -102,6 +104,21 @@ def _padded(value: Tensor, dim: int, size: int) -> Tensor:
 
 def _place(ranks: Ranks) -> int:
     return ranks.index(dist.get_rank())
+
+
+def _is_sorted(ranks: Ranks) -> bool:
+    return all(first < second for first, second in zip(ranks, ranks[1:]))
+
+
+def _by_rank(values: Sequence[_T], ranks: Ranks) -> list[_T]:
+    """What belongs to each member, in the order of a process group: by rank, whatever the order of the placement."""
+    return [values[ranks.index(rank)] for rank in sorted(ranks)]
+
+
+def _by_place(values: Sequence[_T], ranks: Ranks) -> list[_T]:
+    """The inverse of ``_by_rank``."""
+    order = sorted(ranks)
+    return [values[order.index(rank)] for rank in ranks]
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,15 @@ Norms = Callable[[Sequence[Tensor]], Tensors]
 """The norm of each of some tensors; of whole ones, where a rank holds parts."""
 
 
+def _laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
+    """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and check nothing."""
+    return [g if g.stride() == p.stride() else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
+
+
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float) -> None:
     """w -= lr * (g + weight_decay * w)"""
     torch._fused_sgd_(
-        params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False, is_first_step=False
+        params, _laid_out_as(params, grads), [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False, is_first_step=False
     )
 
 
@@ -33,8 +38,9 @@ def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, b
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     torch._fused_sgd_(
-        params, grads, velocity, weight_decay=0.0, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True, is_first_step=False
-    )
+        params, _laid_out_as(params, grads), velocity, weight_decay=0.0, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
+        is_first_step=False,
+    )  # fmt: skip
 
 
 def adam(
@@ -45,6 +51,7 @@ def adam(
     An infinite step count turns torch's own correction off: 1 - beta ** inf is 1.
     """
     steps = [torch.full((), float("inf"), device=p.device) for p in params]
+    grads = _laid_out_as(params, grads)
     torch._fused_adamw_(
         params, grads, m, v, [], steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False
     )

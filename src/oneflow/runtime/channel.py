@@ -36,7 +36,6 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -74,15 +73,6 @@ class Message(NamedTuple):
     tree: Any
 
 
-class _Arrived(NamedTuple):
-    """A whole frame, still as bytes."""
-
-    kind: Kind
-    table: memoryview
-    tree: memoryview
-    arrays: np.ndarray
-
-
 class ChannelError(Exception):
     """The peer is gone, or what came is not a frame."""
 
@@ -91,6 +81,7 @@ class Frame(NamedTuple):
     """A message ready to be sent, any number of times. The pieces refer to the arrays' own memory."""
 
     pieces: list[Any]
+    size: int
 
 
 Table = tuple[tuple[int, int, int] | None, list[tuple[tuple, bool, int]]]
@@ -98,20 +89,22 @@ Table = tuple[tuple[int, int, int] | None, list[tuple[tuple, bool, int]]]
 
 def make_frame(kind: Kind, tree: Any = None, pool: SegmentPool | None = None, readers: int = 1) -> Frame:
     """A frame; with a pool, for ``readers`` peers of this host that each give its segment back."""
-    if tree is None:
-        return Frame([_HEADER.pack(_MARKER, kind, 0, 0, 0)])
-    pickled, leaves = take_apart(tree)
+    pickled, leaves = take_apart(tree) if tree is not None else (b"", [])
     if not leaves:
-        _check_sizes(0, len(pickled), 0)
-        return Frame([_HEADER.pack(_MARKER, kind, 0, len(pickled), 0) + pickled])
+        return _assemble(kind, b"", pickled, [], 0)
     is_shared = [pool is not None and leaf.description.nbytes >= SHARED_FROM for leaf in leaves]
-    reference, places = _share([leaf for leaf, shared in zip(leaves, is_shared) if shared], pool, readers)
+    reference, shared_places = _share([leaf for leaf, shared in zip(leaves, is_shared) if shared], pool, readers)
     raw, raw_places, size = _line_up([leaf for leaf, shared in zip(leaves, is_shared) if not shared])
-    shared_place, raw_place = iter(places), iter(raw_places)
+    shared_place, raw_place = iter(shared_places), iter(raw_places)
     entries = [(tuple(leaf.description), shared, next(shared_place if shared else raw_place)) for leaf, shared in zip(leaves, is_shared)]
     table = pickle.dumps((reference and tuple(reference), entries), pickle.HIGHEST_PROTOCOL)
-    _check_sizes(len(table), len(pickled), size)
-    return Frame([_HEADER.pack(_MARKER, kind, len(table), len(pickled), size) + table + pickled, *raw])
+    return _assemble(kind, table, pickled, raw, size)
+
+
+def _assemble(kind: Kind, table: bytes, tree: bytes, raw: list[Any], raw_size: int) -> Frame:
+    _check_sizes(len(table), len(tree), raw_size)
+    head = _HEADER.pack(_MARKER, kind, len(table), len(tree), raw_size) + table + tree
+    return Frame([head, *raw], len(head) + raw_size)
 
 
 def _share(leaves: list[Leaf], pool: SegmentPool | None, readers: int) -> tuple[Reference | None, list[int]]:
@@ -153,6 +146,52 @@ def _check_sizes(table: int, tree: int, arrays: int) -> None:
         )
 
 
+class _Sizes(NamedTuple):
+    """A frame's header."""
+
+    kind: int
+    table: int
+    tree: int
+    arrays: int
+
+    @classmethod
+    def read(cls, data: memoryview, place: int) -> _Sizes:
+        marker, *sizes = _HEADER.unpack_from(data, place)
+        if marker != _MARKER:
+            raise ChannelError("what came is not a frame of this protocol")
+        _check_sizes(*sizes[1:])
+        return cls(*sizes)
+
+
+class _LargeFrame:
+    """A frame on its way in that is larger than the read-ahead: its bytes go straight to where they stay."""
+
+    def __init__(self, sizes: _Sizes) -> None:
+        self.sizes = sizes
+        self.body = memoryview(bytearray(sizes.table + sizes.tree))
+        self.arrays = np.empty(sizes.arrays, np.uint8)
+        self._targets = [part for part in (self.body, self.arrays.data) if part]
+
+    @property
+    def target(self) -> memoryview:
+        return self._targets[0]
+
+    def advance(self, count: int) -> bool:
+        """Takes note of bytes that were written to the target; True when the frame is whole."""
+        self._targets[0] = self._targets[0][count:]
+        if not self._targets[0]:
+            del self._targets[0]
+        return not self._targets
+
+    def take(self, data: memoryview) -> None:
+        """The frame's first bytes, which were read ahead; never all of them."""
+        while data:
+            count = min(len(data), len(self.target))
+            self.target[:count] = data[:count]
+            self.advance(count)
+            data = data[count:]
+
+
 class Channel:
     """One authenticated connection. Frames go out in order; reading never waits unless asked to.
 
@@ -166,11 +205,10 @@ class Channel:
         self._poll = select.poll()
         self._outgoing: deque[memoryview] = deque()
         self._finished: deque[int] = deque()  # segments of the peer that no array lies over any more; appended to by the collector
-        self._read_ahead = memoryview(bytearray(_READ_AHEAD))  # so that a small frame is one system call, and a large one is not copied
+        self._ahead = memoryview(bytearray(_READ_AHEAD))  # so that a small frame is one system call
+        self._held = 0  # bytes that were read ahead
+        self._large: _LargeFrame | None = None
         self._unread: deque[Message] = deque()
-        self._arrived: _Arrived | None = None
-        self._filling = self._frames()
-        self._target = next(self._filling)
 
     def fileno(self) -> int:
         return self.socket.fileno()
@@ -180,21 +218,31 @@ class Channel:
         if self._finished:
             released = [self._finished.popleft() for _ in range(len(self._finished))]
             self._outgoing.extend(map(memoryview, make_frame(Kind.RELEASED, released).pieces))
-        self._outgoing.extend(map(memoryview, frame.pieces))
+        if not self._outgoing and len(frame.pieces) == 1:  # as most are
+            sent = self._send(frame.pieces)
+            if sent == frame.size:
+                return True
+            self._outgoing.append(memoryview(frame.pieces[0])[sent:])
+        else:
+            self._outgoing.extend(map(memoryview, frame.pieces))
         return self.flush()
 
     def flush(self) -> bool:
         """Goes on sending without waiting; True when nothing is left to send."""
         while self._outgoing:
-            pieces = [self._outgoing[place] for place in range(min(len(self._outgoing), _PIECES_LIMIT))]
-            try:
-                sent = self.socket.sendmsg(pieces, [], socket.MSG_NOSIGNAL)
-            except BlockingIOError:
+            sent = self._send([self._outgoing[place] for place in range(min(len(self._outgoing), _PIECES_LIMIT))])
+            if not sent:
                 return False
-            except OSError as error:
-                raise ChannelError(_explain(error)) from error
             self._drop(sent)
         return True
+
+    def _send(self, pieces: list[Any]) -> int:
+        try:
+            return self.socket.sendmsg(pieces, [], socket.MSG_NOSIGNAL)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise ChannelError(_explain(error)) from error
 
     def _drop(self, sent: int) -> None:
         while sent:
@@ -206,61 +254,58 @@ class Channel:
 
     def read(self) -> list[Message]:
         """The messages that are complete after one look at what has arrived. Never waits."""
-        messages: list[Message] = []
-        is_direct = len(self._target) >= len(self._read_ahead)
+        large = self._large
+        if large is None:
+            self._held += self._receive(self._ahead[self._held :])
+            return self._small_frames()
+        if not large.advance(self._receive(large.target)):
+            return []
+        self._large = None
+        return self._open(large.sizes, large.body, large.arrays)
+
+    def _receive(self, target: memoryview) -> int:
         try:
-            count = self.socket.recv_into(self._target if is_direct else self._read_ahead)
+            count = self.socket.recv_into(target)
         except BlockingIOError:
-            return messages
+            return 0
         except OSError as error:
             raise ChannelError(_explain(error)) from error
         if not count:
             raise ChannelError("the connection was closed")
-        if is_direct:
-            self._advance(count, messages)
-            return messages
-        ahead = self._read_ahead[:count]
-        while ahead:
-            count = min(len(ahead), len(self._target))
-            self._target[:count] = ahead[:count]
-            ahead = ahead[count:]
-            self._advance(count, messages)
+        return count
+
+    def _small_frames(self) -> list[Message]:
+        """Opens the frames that were read ahead; goes over to reading a large one where it begins."""
+        messages: list[Message] = []
+        place, end = 0, self._held
+        try:
+            while end - place >= _HEADER.size:
+                sizes = _Sizes.read(self._ahead, place)
+                begin = place + _HEADER.size
+                body, after = begin + sizes.table + sizes.tree, begin + sizes.table + sizes.tree + sizes.arrays
+                if after - place > _READ_AHEAD:
+                    self._large = _LargeFrame(sizes)
+                    self._large.take(self._ahead[begin:end])
+                    place = end
+                elif after > end:
+                    break
+                else:
+                    place = after
+                    messages += self._open(sizes, self._ahead[begin:body], np.frombuffer(bytearray(self._ahead[body:after]), np.uint8))
+        finally:  # also when a tree cannot be unpickled: the next frame can
+            self._ahead[: end - place] = self._ahead[place:end]
+            self._held = end - place
         return messages
 
-    def _advance(self, count: int, messages: list[Message]) -> None:
-        self._target = self._target[count:]
-        if not self._target:
-            self._target = next(self._filling)
-            message = self._take_arrived()
-            if message is not None:
-                messages.append(message)
-
-    def _frames(self) -> Generator[memoryview, None, None]:
-        """Gives the memory that the next bytes belong in, again and again; a whole frame stands in ``_arrived``."""
-        while True:
-            header = memoryview(bytearray(_HEADER.size))
-            yield header
-            marker, kind, table_size, tree_size, arrays_size = _HEADER.unpack(header)
-            if marker != _MARKER:
-                raise ChannelError("what came is not a frame of this protocol")
-            _check_sizes(table_size, tree_size, arrays_size)
-            body, arrays = memoryview(bytearray(table_size + tree_size)), np.empty(arrays_size, np.uint8)
-            for part in (body, arrays.data):
-                if part:
-                    yield part
-            self._arrived = _Arrived(Kind(kind), body[:table_size], body[table_size:], arrays)
-            del body, arrays, part  # while the next frame is waited for, nothing of this one is kept
-
-    def _take_arrived(self) -> Message | None:
-        if self._arrived is None:
-            return None
-        (kind, table, tree, raw), self._arrived = self._arrived, None
-        message = Message(kind, put_together(tree, self._arrays(pickle.loads(table), raw) if table else []) if tree else None)
-        if kind is not Kind.RELEASED:
-            return message
+    def _open(self, sizes: _Sizes, body: memoryview, raw: np.ndarray) -> list[Message]:
+        table, tree = body[: sizes.table], body[sizes.table :]
+        arrays = self._arrays(pickle.loads(table), raw) if table else []
+        message = Message(Kind(sizes.kind), put_together(tree, arrays) if tree else None)
+        if message.kind is not Kind.RELEASED:
+            return [message]
         for fd in message.tree:
             self.pool.give_back(fd)  # type: ignore[union-attr]  # only a peer with whom we share memory has anything to release
-        return None
+        return []
 
     def _arrays(self, table: Table, raw: np.ndarray) -> list[Any]:
         reference, entries = table

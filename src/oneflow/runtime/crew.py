@@ -5,6 +5,7 @@ One loop over all connections, none of which is ever waited for alone: a worker 
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 import time
@@ -60,7 +61,8 @@ class Crew:
         self.agents: dict[int, Peer] = {}
         self.elapsed = 0.0
         self._group = group
-        self._selector = selectors.DefaultSelector()
+        self._epoll = select.epoll()
+        self._callbacks: dict[int, Callable[[int], None]] = {}
         self._waiting: set[int] = set()
         self._answers: dict[int, Any] = {}
         self._last_tick = time.monotonic()
@@ -72,10 +74,12 @@ class Crew:
 
     def listen(self, source: Any, callback: Callable[[int], None]) -> None:
         """Has the callback called, in ``step``, when there is something to read."""
-        self._selector.register(source, selectors.EVENT_READ, callback)
+        self._epoll.register(source, select.EPOLLIN)
+        self._callbacks[source.fileno()] = callback
 
     def unlisten(self, source: Any) -> None:
-        self._selector.unregister(source)
+        self._epoll.unregister(source)
+        del self._callbacks[source.fileno()]
 
     def seat(self, peer: Peer) -> None:
         if peer.hello.rank is None:
@@ -120,8 +124,8 @@ class Crew:
 
     def step(self, seconds: float) -> None:
         """Waits for something to happen, at most for a time, and deals with it."""
-        for key, mask in self._selector.select(min(seconds, 0.05) if self.troubles else seconds):
-            key.data(mask)
+        for fd, mask in self._epoll.poll(min(seconds, 0.05) if self.troubles else seconds):
+            self._callbacks[fd](mask)
         passed = time.monotonic() - self._last_tick
         if passed >= min(seconds, _TICK):
             self._last_tick += passed
@@ -130,9 +134,9 @@ class Crew:
     def _attend(self, peer: Peer, mask: int) -> None:
         peer.silence = 0.0
         try:
-            if mask & selectors.EVENT_WRITE and peer.channel.flush():
-                self._selector.modify(peer.channel, selectors.EVENT_READ, self._selector.get_key(peer.channel).data)
-            if mask & selectors.EVENT_READ:
+            if mask & select.EPOLLOUT and peer.channel.flush():
+                self._epoll.modify(peer.channel, select.EPOLLIN)
+            if mask & ~select.EPOLLOUT:
                 for message in peer.channel.read():
                     self._take(peer, message)
         except ChannelError as error:
@@ -142,7 +146,7 @@ class Crew:
 
     def _lose(self, peer: Peer, reason: str) -> None:
         peer.is_lost = True
-        self._selector.unregister(peer.channel)
+        self.unlisten(peer.channel)
         self.troubles.add(Trouble(peer.name, f"is gone: {reason}", Weight.LOST))
 
     def _post(self, peer: Peer, frame: Frame) -> None:
@@ -150,8 +154,7 @@ class Crew:
             return
         try:
             if not peer.channel.queue(frame):
-                both = selectors.EVENT_READ | selectors.EVENT_WRITE
-                self._selector.modify(peer.channel, both, self._selector.get_key(peer.channel).data)
+                self._epoll.modify(peer.channel, select.EPOLLIN | select.EPOLLOUT)
         except ChannelError as error:
             self._lose(peer, str(error))
 
@@ -172,7 +175,7 @@ class Crew:
             for event in self._group.events():
                 self._note(event)
         except WorkerError as error:
-            self._selector.unregister(self._group)
+            self.unlisten(self._group)
             self.troubles.add(Trouble("this machine", f"lost its workers: {error}", Weight.CAUSE))
 
     def _note(self, event: Event) -> None:
@@ -210,7 +213,7 @@ class Crew:
         self._see_off([peer for peer in self._peers if peer.channel.pool is None and not peer.is_lost])
         for peer in self._peers:
             peer.channel.close()
-        self._selector.close()
+        self._epoll.close()
         self.pool.close()
 
     def _dismiss(self, peer: Peer, reason: str | None) -> None:
@@ -236,7 +239,7 @@ class Crew:
         for peer in self._peers:
             peer.channel.socket.close()
         self._group.abandon()
-        self._selector.close()
+        self._epoll.close()
 
 
 def _is_at_end(channel: Channel) -> bool:

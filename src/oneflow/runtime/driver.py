@@ -39,9 +39,9 @@ class Driver:
         self.cluster.call("load", arguments, what=f"loading job {programs[0].job!r}")
         return self._programs
 
-    def step(self, number: int, steps: Sequence[Step], job: str) -> list[StepResult]:
-        """One step of a program on every rank."""
-        return self.cluster.call("step", [(number, step) for step in steps], what=f"job {job!r}, step {steps[0].number}")
+    def step(self, numbers: Sequence[int], steps: Sequence[Step], job: str) -> list[StepResult]:
+        """One step of a job: on each rank of the program of that number."""
+        return self.cluster.call("step", list(zip(numbers, steps)), what=f"job {job!r}, step {steps[0].number}")
 
     def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
         """Gives each rank its share of a job's readers."""

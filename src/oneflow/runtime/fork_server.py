@@ -14,6 +14,7 @@ the workers.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import selectors
 import signal
@@ -212,4 +213,6 @@ def _move_in(order: Order, stderr: int) -> None:
 
 
 def main(arguments: list[Any]) -> None:
+    gc.collect()
+    gc.freeze()  # what was loaded is never looked at again by the workers' collectors, and stays shared memory
     ForkServer(socket.socket(fileno=int(arguments[0]))).run()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.errors import ArgumentError, JobError, user_line
 from oneflow.core.placement import Placement, parse_placement
 from oneflow.ir.trace import current, require_trace
 
@@ -64,6 +64,8 @@ class View:
     def __enter__(self) -> View:
         trace = require_trace("with flow.scope.*_view")
         self._before = trace.settings.mirrored
+        if self.mirrored != self._before and trace.graph.other_view is None:
+            trace.graph.other_view = user_line()
         trace.settings.mirrored = self.mirrored
         return self
 

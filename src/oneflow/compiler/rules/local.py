@@ -63,8 +63,12 @@ class RankLocal:
         return self.call(collective.all_gather, value, self._group())
 
     @property
+    def place(self) -> int:
+        return self._peers().index(self.position)
+
+    @property
     def is_first(self) -> bool:
-        return self._peers()[0] == self.position
+        return self.place == 0
 
     def _peers(self) -> tuple[int, ...]:
         return peers(self.position, self.axes, self.along)

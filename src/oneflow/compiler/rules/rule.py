@@ -114,6 +114,10 @@ class Local(Protocol):
         """The values of those ranks, which have equal shapes, stacked along a new first dim."""
 
     @property
+    def place(self) -> int:
+        """The place of this rank among those ranks."""
+
+    @property
     def is_first(self) -> bool:
         """True on the first of those ranks."""
 

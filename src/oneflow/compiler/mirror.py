@@ -1,0 +1,96 @@
+"""The mirrored view: each device runs a copy of the job on inputs of its own.
+
+To the compiler every value of a copy is whole (B), so that nothing is chosen and nothing is boxed. What leaves the copies is marked P, one
+part a device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.compiler.joint import Outputs
+from oneflow.compiler.mesh import Layout, Mesh, mesh_of, whole_on
+from oneflow.compiler.rules.rule import Call, Local, Signature, whole
+from oneflow.core.errors import UnsupportedError
+from oneflow.core.sbp import BROADCAST, PARTIAL
+from oneflow.ir.graph import Graph
+
+aten = torch.ops.aten
+_LAYOUT = torch.ops.oneflow.layout.default
+
+
+def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
+    """The devices of a mirrored job, each of which runs all of it."""
+    lines = {node.meta["placement"]: node.meta["line"] for node in graph.body.nodes if node.op == "call_function"}
+    if len(lines) > 1:
+        *_, (placement, line) = lines.items()
+        others = ", ".join(str(other) for other in lines if other != placement)
+        raise UnsupportedError(
+            f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they are placed on {placement} and on {others}; "
+            "use one placement, or the consistent view"
+        )
+    placement = next(iter(lines), graph.placement)
+    assert placement is not None
+    return mesh_of(placement, ranks)
+
+
+def require_whole(graph: Graph, layouts: Mapping[str, Layout], mesh: Mesh) -> None:
+    """Refuses variables that are not whole on every device of a mirrored job."""
+    for name in graph.variables:
+        layout = layouts[name]
+        if layout.mesh != mesh or any(sbp.kind not in ("B", "auto") for sbp in layout.sbp):
+            raise UnsupportedError(
+                f"{graph.decls[name].line}: variable {name!r} lies as {layout}, but job {graph.job!r} is in the mirrored view and needs it whole on "
+                f"each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's placement, or use the consistent view"
+            )
+
+
+def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) -> Outputs:
+    """Has every rank of ``mesh`` run the whole graph; the outputs, marked as parts.
+
+    Copies for inputs of other shapes have other graphs. Gradients are marked, and so reduced, in an order that is the same in all of them.
+    """
+    if outputs.rates:
+        raise UnsupportedError("CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use another schedule")
+    for node in joint.nodes:
+        node.meta["mesh"], node.meta["share"] = mesh, 1.0
+        if node.target is not operator.getitem:
+            _sign(node, Signature((), (BROADCAST,)) if node.op == "placeholder" else whole(Call(node, mesh.size)))
+    if step is not None:
+        _draw_apart(joint, step)
+    results = [_leaving(joint, node) for node in outputs.results]
+    watched = [_leaving(joint, node) for node in outputs.watched]
+    gradients = {name: _leaving(joint, outputs.gradients[name]) for name in reversed(outputs.gradients)}  # about the order they are made in
+    return Outputs(results, watched, [], gradients)
+
+
+def _sign(node: fx.Node, signature: Signature) -> None:
+    axes = len(node.meta["mesh"].axes)
+    node.meta["signatures"] = (signature,) * axes
+    node.meta["sbp"] = tuple((sbp,) * axes for sbp in signature.outputs)
+
+
+def _leaving(joint: fx.Graph, node: fx.Node) -> fx.Node:
+    marked = joint.call_function(_LAYOUT, (node, str(PARTIAL), ""))
+    marked.meta = {key: value for key, value in node.meta.items() if key not in ("stored", "everywhere")}
+    _sign(marked, Signature((BROADCAST,), (PARTIAL,)))
+    return marked
+
+
+def _draw_apart(joint: fx.Graph, step: fx.Node) -> None:
+    """To random ops every device is at a step of its own, so that no two share a mask."""
+    first = next(node for node in joint.nodes if node.op != "placeholder")
+    with joint.inserting_before(first):
+        own = joint.call_function(aten.clone.default, (step,))
+    step.replace_all_uses_with(own, delete_user_cb=lambda user: user is not own)
+    own.meta = {key: step.meta[key] for key in ("val", "part", "mesh", "share")}
+    _sign(own, Signature((BROADCAST,), (BROADCAST,), _own_step))
+
+
+def _own_step(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+    return local.call(aten.add.Tensor, local.call(aten.mul.Tensor, args[0], call.parts), local.place)

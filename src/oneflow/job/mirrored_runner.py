@@ -1,0 +1,90 @@
+"""Compiles a job in the mirrored view and runs its steps: every device has inputs, a program and results of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from oneflow.compiler.distribute import Assigned, Surroundings, distribute_job
+from oneflow.compiler.joint import Like
+from oneflow.compiler.mirror import mirrored_mesh
+from oneflow.compiler.pipeline import feed_nodes
+from oneflow.compiler.rank_program import lower_job
+from oneflow.job.pace import Pace
+from oneflow.job.runner import cut, tell_precision
+from oneflow.runtime.driver import Driver, RemoteVariables
+
+if TYPE_CHECKING:
+    from oneflow.job.job import Job
+
+Shapes = tuple[tuple[int, ...], ...]
+Pieces = list[torch.Tensor]
+"""A value of a mirrored job: one tensor a device."""
+
+
+class MirroredRunner:
+    """The programs of a mirrored job: one for each set of input shapes that a device was given. All are loaded on every rank, and in a step
+    each rank runs the one that its inputs need."""
+
+    def __init__(self, job: Job) -> None:
+        graph, session = job.graph, job.session
+        assert graph is not None and session.driver is not None
+        tell_precision(job)
+        self._job = job
+        self._graph = graph
+        self._driver: Driver = session.driver
+        self._store: RemoteVariables = session.store  # type: ignore[assignment]
+        self._mesh = mirrored_mesh(graph, self._driver.ranks)
+        self._micro = job.settings.micro_batches
+        self._numbers: dict[Shapes, int] = {}
+        self._pace: Pace | None = None
+
+    def step(self, inputs: Sequence[Sequence[torch.Tensor]]) -> tuple[tuple[Pieces, ...], tuple[Pieces, ...]]:
+        """One call of the job, given the inputs of each device."""
+        size = self._driver.world.size
+        cuts = [self._cut(tensors) for tensors in inputs]
+        of_device = [self._number(micro[0]) for micro in cuts]
+        numbers = [of_device[0]] * size  # a rank that is none of the job's devices has an empty share in any of its programs
+        feeds: list[list[dict[int, torch.Tensor]]] = [[{} for _ in range(self._micro)] for _ in range(size)]
+        for rank, number, micro in zip(self._mesh.ranks, of_device, cuts):
+            numbers[rank], feeds[rank] = number, [dict(enumerate(tensors)) for tensors in micro]
+        assert self._pace is not None
+        outcomes = self._driver.step(numbers, self._pace.steps(feeds), self._job.name)
+        self._pace.advance(outcomes)
+        mine = [outcomes[rank] for rank in self._mesh.ranks]
+        return _pieces([outcome.results for outcome in mine]), _pieces([outcome.watched for outcome in mine])
+
+    def _cut(self, tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
+        """The inputs of one device for each micro-batch."""
+        cuts = [cut(tensor, node.meta["batch_axis"], self._micro) for tensor, node in zip(tensors, self._graph.inputs)]
+        return [[parts[i] for parts in cuts] for i in range(self._micro)]
+
+    def _number(self, tensors: list[torch.Tensor]) -> int:
+        """The program for inputs of these shapes."""
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        if shapes not in self._numbers:
+            assigned = self._compiled(tensors)
+            programs = [lower_job(assigned, rank) for rank in range(self._driver.world.size)]
+            self._numbers[shapes] = self._driver.load(programs, [name for name in self._store if name in self._store.layouts])
+            self._pace = self._pace or Pace(self._job, assigned)
+        return self._numbers[shapes]
+
+    def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
+        job, ranks = self._job, self._driver.ranks
+        feeds = [Like(tuple(t.shape), t.dtype, job.device) for t in tensors]
+        for node in feed_nodes(self._graph)[len(feeds) :]:
+            rows, *rest = node.meta["spec"].shape
+            feeds.append(Like((rows // self._mesh.size, *rest), node.meta["spec"].dtype.torch, job.device))
+        return distribute_job(self._graph, Surroundings(ranks, self._store.layouts, feeds, job.device, job.settings.mixed_precision))
+
+
+def _pieces(sent: list[list[list[torch.Tensor] | None]]) -> tuple[Pieces, ...]:
+    """For each result what every device sent: the results of its micro-batches, put together along the first dim."""
+    return tuple([_joined(parts) for parts in of_devices] for of_devices in zip(*sent))
+
+
+def _joined(parts: list[torch.Tensor] | None) -> torch.Tensor:
+    assert parts is not None
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
