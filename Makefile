@@ -46,6 +46,7 @@ bench: $(VENV)/examples.stamp
 	$(RUN) benchmarks/train_step.py
 	$(RUN) benchmarks/dispatch.py
 	$(RUN) benchmarks/input_pipeline.py
+	$(RUN) benchmarks/scaling.py
 
 reference: $(VENV)/dev.stamp
 	$(RUN) docs/make_reference.py
