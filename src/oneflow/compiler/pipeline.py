@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import clean, drop_layouts
+from oneflow.compiler.inplace import write_over
 from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
 from oneflow.compiler.precision import casting, half_dtype
 from oneflow.compiler.program import Program
@@ -171,6 +172,7 @@ def _program(
     graph: Graph, joint: Joint, arguments: _Arguments, groups: list[Group], rates: list[fx.Node], second: fx.Graph | None
 ) -> Program:
     custom = custom_rates(graph)
+    write_over(joint.graph)
     return Program(
         job=graph.job,
         graph=_reordered(joint.graph, arguments.ordered(rates)),

@@ -1,0 +1,120 @@
+"""Elementwise ops write over an input that nothing reads again: no new memory, one pass over it less.
+
+On a CPU a large fresh tensor costs about as much to get from the system as to fill.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+aten = torch.ops.aten
+Memory = tuple[Any, ...]
+"""The node that made it, and which of its outputs where it has several."""
+
+
+@dataclass(frozen=True)
+class _Over:
+    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of the result if it is given."""
+
+    target: Any
+    takes: tuple[int, ...]
+    out: str | None = None
+
+
+_OVER: dict[Any, _Over] = {
+    aten.relu.default: _Over(aten.relu_.default, (0,)),
+    aten.hardtanh.default: _Over(aten.hardtanh_.default, (0,)),
+    aten.sigmoid.default: _Over(aten.sigmoid_.default, (0,)),
+    aten.tanh.default: _Over(aten.tanh_.default, (0,)),
+    aten.neg.default: _Over(aten.neg_.default, (0,)),
+    aten.add.Tensor: _Over(aten.add_.Tensor, (0, 1)),
+    aten.mul.Tensor: _Over(aten.mul_.Tensor, (0, 1)),
+    aten.sub.Tensor: _Over(aten.sub_.Tensor, (0,)),
+    aten.div.Tensor: _Over(aten.div_.Tensor, (0,)),
+    aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
+    aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
+}
+
+
+def write_over(graph: fx.Graph) -> None:
+    """Lets elementwise ops of a finished graph take the memory of an input that dies with them."""
+    uses = _Uses(graph)
+    for node in list(graph.nodes):
+        over = _OVER.get(node.target)
+        if over is None or not isinstance(node.meta.get("val"), torch.Tensor):
+            continue
+        places = [i for i in over.takes if i < len(node.args) and (i == 0 or not node.kwargs)]
+        taken = next((i for i in places if uses.can_take(node, node.args[i])), None)
+        if taken is not None:
+            uses.give(node, node.args[taken])
+            _rewrite(node, over, taken)
+
+
+class _Uses:
+    """In which memory each value lies, and the last place in the graph that touches it. Memory is named by the node that made it; views share it."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
+        self._memory: dict[fx.Node, Memory] = {}
+        self._last: dict[Memory, int] = {}
+        for node in graph.nodes:
+            self._memory[node] = self._made_in(node)
+            for used in (node, *node.all_input_nodes):
+                self._last[self._memory[used]] = self._place[node]
+
+    def _made_in(self, node: fx.Node) -> Memory:
+        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+            source = node.args[0] if node.target is operator.getitem else None
+            if isinstance(source, fx.Node) and _is_view(source.target):
+                return self._memory[source]
+            return (node,) if source is None else (source, node.args[1])
+        return self._memory[node.args[0]] if _is_view(node.target) else (node,)  # type: ignore[index]
+
+    def can_take(self, node: fx.Node, taken: Any) -> bool:
+        """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last time."""
+        if not isinstance(taken, fx.Node) or taken.op != "call_function" or not isinstance(taken.meta.get("val"), torch.Tensor):
+            return False
+        mine, its = node.meta["val"], taken.meta["val"]
+        if (mine.shape, mine.stride(), mine.dtype) != (its.shape, its.stride(), its.dtype):
+            return False
+        memory = self._memory[taken]
+        if memory[0].op == "placeholder" or sum(arg is taken for arg in node.args) > 1 or _repeats(its):
+            return False
+        return self._last[memory] == self._place[node]
+
+    def give(self, node: fx.Node, taken: fx.Node) -> None:
+        """Notes that a node's value lies where its argument did, which lives on as long as the node's value."""
+        memory, mine = self._memory[taken], self._memory[node]
+        self._last[memory] = self._last[mine]
+        for other, where in self._memory.items():
+            if where == mine:
+                self._memory[other] = memory
+
+
+def _is_view(target: Any) -> bool:
+    """Whether what an op gives may lie in the memory of its first argument."""
+    if target is aten._unsafe_view.default:
+        return True
+    if not isinstance(target, torch._ops.OpOverload):
+        return False
+    return any(value.alias_info is not None for value in target._schema.returns)
+
+
+def _repeats(value: torch.Tensor) -> bool:
+    """Whether several elements lie in one place, as in an expanded tensor."""
+    return any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride()))
+
+
+def _rewrite(node: fx.Node, over: _Over, taken: int) -> None:
+    args: list[Any] = list(node.args)
+    if over.out is not None:
+        node.kwargs = {**node.kwargs, over.out: args[taken]}
+    else:
+        args[0], args[taken] = args[taken], args[0]
+    node.args = tuple(args)
+    node.target = over.target
