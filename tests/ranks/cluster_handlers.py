@@ -26,6 +26,13 @@ class Echo:
     def echo(self, value: Any) -> Any:
         return value
 
+    def echo_or_fail(self, value: Any) -> Any:
+        """Fails without a value, when the other rank has had the time to answer."""
+        if value is None:
+            threading.Event().wait(0.3)
+            self.fail_by_raising()
+        return value
+
     def where(self) -> tuple[int, int, str, str]:
         return self.context.rank, os.getpid(), str(self.context.device), self.context.host
 

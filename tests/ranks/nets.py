@@ -171,7 +171,7 @@ def run(net: Net, how: Layout, steps: int, optimizer: Callable[[], Any] = sgd) -
     """A run from the start, in a session of its own. The first batches come again and again, so that there is something to learn."""
     begin(how.devices)
     job = define(net, how, optimizer)
-    losses = np.stack([job(*data(how.batch, step % 3)) for step in range(steps)])
+    losses = np.stack([job(*data(how.batch * how.micro_batches, step % 3)) for step in range(steps)])
     return Run(losses, variables())
 
 

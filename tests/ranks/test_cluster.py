@@ -94,6 +94,15 @@ def test_a_result_may_be_kept_while_others_come():
     assert [float(result[0]) for result in results] == [1.0, 2.0, 3.0]
 
 
+def test_any_number_of_results_may_be_kept():
+    with two() as cluster:
+        results = [cluster.call("echo", [(torch.full((BIG // 16,), float(n)),), (None,)], what="asking")[0] for n in range(100)]
+        assert [float(result[-1]) for result in results] == list(range(100))
+        assert len(open_segments()) < 2 * 64  # an open file and a mapping each
+        kept = [cluster.broadcast("keep", torch.full((BIG // 16,), float(n)), what="keeping") for n in range(40)][-1]
+        assert [float(value[0]) for value in kept[1]] == list(range(40))
+
+
 def test_what_a_worker_writes_into_its_argument_is_its_own():
     value = torch.ones(BIG)
     with two() as cluster:

@@ -82,6 +82,12 @@ def test_a_worker_that_dies_between_calls_is_told_by_the_next():
             cluster.broadcast("echo", torch.ones(1 << 20), what="step 2")
 
 
+def test_what_the_others_have_answered_is_let_go():
+    with failing() as cluster:
+        with pytest.raises(WorkerError, match=f"^step 1: rank 1 on {HOST} raised ValueError"):
+            cluster.call("echo_or_fail", [(torch.ones(1 << 20),), (None,)], what="step 1")
+
+
 def test_a_worker_that_was_stopped_between_calls_is_told_by_the_next():
     with failing() as cluster:
         os.kill(cluster.pids[0], signal.SIGSTOP)

@@ -20,7 +20,9 @@ from processes import are_gone, until
 
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.runtime import cluster as cluster_module
+from oneflow.runtime import crew, machines
 from oneflow.runtime.addresses import interface_of, local_addresses
+from oneflow.runtime.channel import Kind
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.machines import find_here, serve
 from oneflow.runtime.world import World
@@ -142,6 +144,28 @@ def test_a_worker_that_is_stopped_on_another_machine_is_named(port):
         assert until(lambda: are_gone(cluster.pids))
 
 
+def test_a_machine_that_gives_no_sign_of_life_is_named(port, monkeypatch):
+    monkeypatch.setattr(crew, "_SILENCE_LIMIT", 1.0)
+    with two_machines(port) as (cluster, other):
+        monkeypatch.setattr(machines._Agent, "_is_end", lambda self, message: message.kind is Kind.END)  # it hears pings and is silent
+        with pytest.raises(WorkerError, match=rf"^step 1: machine 1 \({HOST}\) gave no sign of life for \d s; it is stopped or it hangs"):
+            cluster.broadcast("fail_by_hanging", what="step 1")
+        other.end()
+        assert until(lambda: are_gone(cluster.pids))
+
+
+def test_an_interrupted_machine_is_named(port, monkeypatch):
+    def interrupt(self, message):
+        raise KeyboardInterrupt
+
+    with two_machines(port) as (cluster, other):
+        monkeypatch.setattr(machines._Agent, "_is_end", interrupt)
+        with pytest.raises(WorkerError, match=rf"^step 1: machine 1 \({HOST}\) has left: KeyboardInterrupt"):
+            cluster.broadcast("fail_by_hanging", what="step 1")
+        other.end()
+        assert isinstance(other.error, KeyboardInterrupt)
+
+
 def test_machines_that_were_configured_differently_do_not_start(port):
     other = Serving(world(1, port, devices=3))
     with pytest.raises(
@@ -176,6 +200,7 @@ PROGRAM = """
 import sys
 import torch
 from oneflow.core.errors import OneFlowError
+from oneflow.runtime.channel import Kind
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.machines import find_here, serve
 from oneflow.runtime.world import World

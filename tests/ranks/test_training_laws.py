@@ -60,6 +60,7 @@ ACCUMULATING = {
     "dp2": LAYOUTS["dp2"],
     "tp2": LAYOUTS["tp2"],
     "zero": LAYOUTS["zero"],
+    "auto": MORE["weights laid out by the compiler"],
 }
 
 

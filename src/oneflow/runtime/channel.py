@@ -8,8 +8,9 @@ How two processes come to speak (``handshake.py``):
     driver -> peer   verdict, and the driver's proof
     peer -> driver   the first frame: a HELLO that says which rank, or which machine, the peer is
 
-Greetings, proofs and verdicts have fixed sizes. Nothing is unpickled, and nothing of a size that a peer chooses is allocated, before
-both sides have proved that they know the secret. The bytes that follow are neither encrypted nor signed, as those of torch's collectives are not.
+Greetings, proofs and verdicts have fixed sizes. Nothing is unpickled, and nothing of a size that a peer chooses is allocated, before both
+sides have proved that they know the secret. The bytes that follow are neither encrypted nor signed, as those of torch's collectives are
+not.
 
 What they say then is frames:
 
@@ -18,13 +19,13 @@ What they say then is frames:
     tree     pickled: plain Python values, with a number where an array stands
     arrays   the bytes of arrays that are small or go to another host, each aligned
 
-Arrays of 64 KB or more between processes of one host stand in one segment of shared memory a frame instead (``shared_memory.py``). The
-receiver's arrays lie over the received memory: nothing is copied a second time. When the last of them is gone, the next frame to the
-sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
+Arrays of 64 KB or more between processes of one host stand in one segment of shared memory a frame instead (``shared_memory.py``), unless
+the receiver keeps too many of them already. The receiver's arrays lie over the received memory: nothing is copied a second time. When the
+last of them is gone, the next frame to the sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
 
-A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, so that
-one that is stopped is noticed. PING is answered by PULSE at once. EVENT tells the driver of a change in a worker of another machine. END says that
-the run is over, with a reason if it failed; a connection that ends without it is a failure.
+A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, so
+that one that is stopped is noticed. PING is answered by PULSE at once. EVENT tells the driver of a change in a worker of another machine.
+END says that the run is over, with a reason if it failed; a connection that ends without it is a failure.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ _ARRAYS_LIMIT = 1 << 40
 _PIECES_LIMIT = 512  # of one sendmsg; the kernel takes 1024
 _READ_AHEAD = 64 << 10
 _PADDING = bytes(ALIGNMENT)
+_NO_BYTES = np.empty(0, np.uint8)
 
 # A cut link is an error after about five seconds: of silence (keepalive) or of bytes that nobody confirms (user timeout).
 _KEEPALIVE = {socket.TCP_KEEPIDLE: 2, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: 5000, socket.TCP_NODELAY: 1}
@@ -92,6 +94,8 @@ def make_frame(kind: Kind, tree: Any = None, pool: SegmentPool | None = None, re
     pickled, leaves = take_apart(tree) if tree is not None else (b"", [])
     if not leaves:
         return _assemble(kind, b"", pickled, [], 0)
+    if pool is not None and not pool.has_room:
+        pool = None
     is_shared = [pool is not None and leaf.description.nbytes >= SHARED_FROM for leaf in leaves]
     reference, shared_places = _share([leaf for leaf, shared in zip(leaves, is_shared) if shared], pool, readers)
     raw, raw_places, size = _line_up([leaf for leaf, shared in zip(leaves, is_shared) if not shared])
@@ -154,13 +158,13 @@ class _Sizes(NamedTuple):
     tree: int
     arrays: int
 
-    @classmethod
-    def read(cls, data: memoryview, place: int) -> _Sizes:
-        marker, *sizes = _HEADER.unpack_from(data, place)
-        if marker != _MARKER:
-            raise ChannelError("what came is not a frame of this protocol")
-        _check_sizes(*sizes[1:])
-        return cls(*sizes)
+
+def _read_header(data: memoryview, place: int) -> _Sizes:
+    marker, kind, table, tree, arrays = _HEADER.unpack_from(data, place)
+    if marker != _MARKER:
+        raise ChannelError("what came is not a frame of this protocol")
+    _check_sizes(table, tree, arrays)
+    return _Sizes(kind, table, tree, arrays)
 
 
 class _LargeFrame:
@@ -280,7 +284,7 @@ class Channel:
         place, end = 0, self._held
         try:
             while end - place >= _HEADER.size:
-                sizes = _Sizes.read(self._ahead, place)
+                sizes = _read_header(self._ahead, place)
                 begin = place + _HEADER.size
                 body, after = begin + sizes.table + sizes.tree, begin + sizes.table + sizes.tree + sizes.arrays
                 if after - place > _READ_AHEAD:
@@ -291,19 +295,23 @@ class Channel:
                     break
                 else:
                     place = after
-                    messages += self._open(sizes, self._ahead[begin:body], np.frombuffer(bytearray(self._ahead[body:after]), np.uint8))
+                    arrays = np.frombuffer(bytearray(self._ahead[body:after]), np.uint8) if sizes.arrays else _NO_BYTES
+                    messages += self._open(sizes, self._ahead[begin:body], arrays)
         finally:  # also when a tree cannot be unpickled: the next frame can
             self._ahead[: end - place] = self._ahead[place:end]
             self._held = end - place
         return messages
 
     def _open(self, sizes: _Sizes, body: memoryview, raw: np.ndarray) -> list[Message]:
-        table, tree = body[: sizes.table], body[sizes.table :]
-        arrays = self._arrays(pickle.loads(table), raw) if table else []
-        message = Message(Kind(sizes.kind), put_together(tree, arrays) if tree else None)
-        if message.kind is not Kind.RELEASED:
-            return [message]
-        for fd in message.tree:
+        kind: Kind = Kind(sizes.kind)
+        tree: Any = None
+        if sizes.table:
+            tree = put_together(body[sizes.table :], self._arrays(pickle.loads(body[: sizes.table]), raw))
+        elif sizes.tree:
+            tree = pickle.loads(body)
+        if kind is not Kind.RELEASED:
+            return [Message(kind, tree)]
+        for fd in tree:
             self.pool.give_back(fd)  # type: ignore[union-attr]  # only a peer with whom we share memory has anything to release
         return []
 

@@ -75,7 +75,7 @@ class Cluster:
     def call(self, method: str, arguments: Sequence[tuple[Any, ...]], *, what: str) -> list[Any]:
         """Calls the method of every rank's handler with its own arguments; the results in rank order.
 
-        ``what`` names job and step in errors. Arrays in the results lie over memory of their own or of shared pages; they may be kept and written to.
+        ``what`` names job and step in errors. Arrays in the results may be kept and written to.
         """
         if len(arguments) != self.size:
             raise ArgumentError(f"{what}: arguments for {len(arguments)} ranks; there are {self.size}")

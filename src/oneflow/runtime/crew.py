@@ -1,6 +1,7 @@
 """The driver's view of the processes of a run: sends to all, hears all, and notices when one is in trouble.
 
-One loop over all connections, none of which is ever waited for alone: a worker that does not read, or a machine that is gone, holds up nobody.
+One loop over all connections, none of which is ever waited for alone: a worker that does not read, or a machine that is gone, holds up
+nobody.
 """
 
 from __future__ import annotations
@@ -213,6 +214,7 @@ class Crew:
         self._see_off([peer for peer in self._peers if peer.channel.pool is None and not peer.is_lost])
         for peer in self._peers:
             peer.channel.close()
+        self._answers.clear()
         self._epoll.close()
         self.pool.close()
 

@@ -35,7 +35,8 @@ class Driver:
     def load(self, programs: Sequence[RankProgram], variables: Sequence[str]) -> int:
         """Sends each rank its program; the number it is known by."""
         self._programs += 1
-        arguments = [(self._programs, pack(program, what_of), variables) for program in programs]
+        groups = list(dict.fromkeys(ranks for program in programs for ranks in program.groups()))
+        arguments = [(self._programs, pack(program, what_of), variables, groups) for program in programs]
         self.cluster.call("load", arguments, what=f"loading job {programs[0].job!r}")
         return self._programs
 

@@ -1,14 +1,14 @@
 """The process that workers are forked from: it has loaded torch once, so a worker is there in milliseconds; and it watches over them.
 
-It is started fresh, not forked from the user's process, whose threads and GPU contexts would not survive a fork, and it runs none of the user's script.
-It has one thread and never computes. Workers belong to groups, one a cluster; each group has a connection to its owner:
+It is started fresh, not forked from the user's process, whose threads and GPU contexts would not survive a fork, and it runs none of the
+user's script. It has one thread and never computes. Workers belong to groups, one a cluster; each group has a connection to its owner:
 
     owner -> server   (seat, environment, folder, search path) and the file number of stderr: fork a worker
     server -> owner   Event: a worker has ended, was stopped, goes on
     owner closes      the group is killed; when all of it is gone the server closes its end too
 
-When the owner's process ends, in whichever way, its connections close; the server kills every worker and ends. When the server ends, the kernel kills
-the workers.
+When the owner's process ends, in whichever way, its connections close; the server kills every worker and ends. When the server ends, the
+kernel kills the workers.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import unpack
 from oneflow.core.layout import region
 from oneflow.ir.graph import Source, VariableDecl
+from oneflow.ops import collective
 from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
 from oneflow.runtime.variables import draw
 from oneflow.runtime.world import Context
@@ -98,8 +99,9 @@ class RankHandler:
 
     # -------------------------------------------------------------- programs
 
-    def load(self, number: int, program: RankProgram, variables: Sequence[str]) -> None:
-        """Makes a program ready to run; it is known by its number from then on."""
+    def load(self, number: int, program: RankProgram, variables: Sequence[str], groups: Sequence[tuple[int, ...]]) -> None:
+        """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's program uses."""
+        collective.make_groups(groups)
         for one in self._sources.get(program.job, []):
             one.source.start()
         tensors = {name: self._tensors[name] for name in variables if name in self._tensors}

@@ -1,7 +1,7 @@
 """Mutual authentication by a shared secret, before anything else is said. The first lines of ``channel.py`` show the order of the messages.
 
-Both sides are generators that do no I/O: they give ``(bytes to send, number of bytes to read)`` and are sent the bytes that were read. So the driver can
-serve any number of peers at once, silent ones among them, and the tests need no socket.
+Both sides are generators that do no I/O: they give ``(bytes to send, number of bytes to read)`` and are sent the bytes that were read. So
+the driver can serve any number of peers at once, silent ones among them, and the tests need no socket.
 """
 
 from __future__ import annotations

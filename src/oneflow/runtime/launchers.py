@@ -15,7 +15,7 @@ import socket
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch.distributed as dist
@@ -32,7 +32,7 @@ _SLURM_PORTS = range(20000, 30000)
 
 @dataclass(frozen=True)
 class Launched:
-    """What the launcher says of this process. ``store_key`` is where the driver's port is told when the launcher itself listens on ``port``."""
+    """What the launcher says of this process. ``store_key``: where the driver tells its port if the launcher listens on ``port``."""
 
     rank: int
     size: int
@@ -40,7 +40,7 @@ class Launched:
     local_size: int
     address: str
     port: int
-    machines: tuple[str, ...] = field(default=())
+    machines: tuple[str, ...] = ()
     store_key: str | None = None
 
     def __post_init__(self) -> None:

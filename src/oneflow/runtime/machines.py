@@ -1,7 +1,7 @@
 """Several machines: the same program runs on each. The first of the list drives; on the others it serves until the driver ends.
 
-Each machine's process starts that machine's workers and watches over them. The workers connect to the driver themselves; beside them the process, as
-the machine's agent, tells the driver what happens to them and answers its pings.
+Each machine's process starts that machine's workers and watches over them. The workers connect to the driver themselves; beside them the
+process, as the machine's agent, tells the driver what happens to them and answers its pings.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _check_id(given: str, machines: Sequence[str]) -> int:
 
 
 def serve(world: World, handler: str, *, threads: int | None = None) -> None:
-    """Serves as machine ``world.here``, which is not the first: returns when the driver has ended the run; raises if it failed or was lost."""
+    """Serves as machine ``world.here``, not the first: returns when the driver has ended the run; raises if it failed or was lost."""
     address = functools.partial(Address, world.machines[0], given_port(world.ctrl_port), given_secret())
     hello = Hello(None, world.here, os.getpid(), socket.gethostname(), identity(), world.layout, handler)
     share = share_of_threads(threads, world.devices_per_machine)

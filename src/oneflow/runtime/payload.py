@@ -21,7 +21,7 @@ _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(val
 
 
 class Description(NamedTuple):
-    """An array without its bytes. Strides count elements for a tensor, bytes for an array of numpy; the dtype is one of torch by its name."""
+    """An array without its bytes. A tensor's strides count elements and its dtype is a name; those of numpy count bytes."""
 
     is_tensor: bool
     dtype: str | np.dtype

@@ -1,7 +1,7 @@
 """Memory that processes of one host share without a name, so that nothing is left of it however they end.
 
-A segment is an anonymous file (``memfd``). Its maker tells the peer its own process id and file number; the peer opens the same file through
-``/proc`` and maps it. The kernel frees it with the last process that has it open: no file system entry, nothing to clean up.
+A segment is an anonymous file (``memfd``). Its maker tells the peer its own process id and file number; the peer opens the same file
+through ``/proc`` and maps it. The kernel frees it with the last process that has it open: no file system entry, nothing to clean up.
 
 The peer maps it privately: it sees what the maker wrote, and what it writes itself stays its own, so one segment may serve many peers.
 The maker writes into a segment again only when every peer has said that it needs it no more.
@@ -19,6 +19,7 @@ import numpy as np
 
 _NAME = "oneflow"
 _FREE_LIMIT = 4  # segments kept for the next message: two directions of alternating sizes
+_READ_LIMIT = 32  # segments that peers keep, each of which is an open file for them and for us
 _GROWTH = 1 << 20  # segments are a multiple of this, so that messages of nearly equal sizes can share them
 
 
@@ -61,6 +62,11 @@ class SegmentPool:
     def __init__(self) -> None:
         self._read: dict[int, Segment] = {}
         self._free: list[Segment] = []  # the one freed last is at the end: its pages are the warmest
+
+    @property
+    def has_room(self) -> bool:
+        """False when peers keep so many segments that further arrays had better become memory of their own."""
+        return len(self._read) < _READ_LIMIT
 
     def take(self, size: int, readers: int) -> Segment:
         """A segment of at least ``size`` bytes for ``readers`` peers; each gives it back with ``give_back``."""

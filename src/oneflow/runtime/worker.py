@@ -27,6 +27,7 @@ from oneflow.runtime.world import Context, World
 
 PULSE_SECONDS = 0.5
 _LOST = 1
+_AFTER_THE_DRIVER = 5.0  # seconds by which collectives are more patient than the driver, whose error tells more
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class _Worker:
 
     def _join(self, host: str, port: int, seconds: float) -> None:
         """Joins the collectives of all ranks, and makes the handler."""
-        seat, timeout = self._seat, timedelta(seconds=seconds)
+        seat, timeout = self._seat, timedelta(seconds=seconds + _AFTER_THE_DRIVER)
         self._bind_collectives()
         if self._store is None:
             self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
