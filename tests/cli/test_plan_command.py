@@ -1,4 +1,7 @@
-"""``flow.plan`` and ``python -m oneflow plan``: from a program to the plans of its jobs. The plans themselves are made by hand here."""
+"""``flow.plan`` and ``python -m oneflow plan``: from a program to the plans of its jobs.
+
+Where only the way there is tested, a stand-in takes the compiler's place; what is in a plan is tested with the compiler.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.placement import parse_placement
 from oneflow.job.function import default_session
 from oneflow.plan.devices import device_axes, placement_of
-from oneflow.plan.report import Plan
+from oneflow.plan.report import Plan, Traffic
 
 SCRIPT = """
 import argparse
@@ -110,11 +113,13 @@ def test_a_job_is_planned_for_devices_that_are_not_there(made, job):
     assert made[-1][2].device_type == "gpu"
 
 
-def test_planning_makes_no_variable_and_the_job_runs_afterwards(made, job):
-    flow.plan(job, devices=16)
-    assert not default_session().store.tensors
+def test_planning_starts_nothing_and_the_job_runs_afterwards(job):
+    plan = flow.plan(job, devices=16)
+    session = default_session()
+    assert session.driver is None and not session.store.tensors
     assert (job(np.ones((4, 2), np.float32)) == 0.5).all()
-    assert flow.plan(job).job == "half"
+    assert flow.plan(job, devices=16) == plan
+    assert flow.plan(job).devices == 1
 
 
 def test_only_a_job_can_be_planned(job):
@@ -305,10 +310,36 @@ wrong(np.zeros((2, 3), np.float32))
     assert f"error: {path}:7: " in capsys.readouterr().err
 
 
+def command(folder, *arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    asked = [sys.executable, "-m", "oneflow", "plan", "program.py", *arguments]
+    return subprocess.run(asked, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
 def test_as_a_command(tmp_path):
     (tmp_path / "program.py").write_text("import oneflow\nprint('for the log')\n", encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    command = [sys.executable, "-m", "oneflow", "plan", "program.py"]
-    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
+    run = command(tmp_path)
     assert (run.returncode, run.stdout) == (1, "")
     assert run.stderr == "for the log\nerror: program.py ended without defining a job; decorate a function with @flow.global_function\n"
+
+
+def test_the_command_plans_for_a_thousand_devices(script, tmp_path):
+    """2048 rows for 1024 devices: two rows each, and the three elements of w are summed once."""
+    run = command(tmp_path, "--devices", "8x128", "--json", "--", "--rows", "2048")
+    assert run.stderr.splitlines() == ["rows 2048", "learn is traced", "the program cleans up"]
+    learn, twice = map(Plan.from_json, run.stdout.splitlines())
+    (rank,) = learn.ranks
+    assert (rank.ranks, rank.count, rank.flops, rank.variables) == ("0-1023", 1024, 2 * 2 * 2 * 3, 2 * 3 * 4)
+    assert rank.communicated == {"all_reduce": Traffic(1, 3 * 4)}
+    (product,) = [op for op in learn.ops if op.part == "forward" and op.flops]
+    assert (product.name, product.op, product.shape, product.local_shape) == ("Matmul_0", "matmul", (2048, 1), (2, 1))
+    assert (product.sbp, product.placement) == (("S(0)", "S(0)"), "cpu[0-7:0-127]")
+    assert product.line.endswith("program.py:20")
+    assert [(twice.kind, rank.flops, rank.communicated) for rank in twice.ranks] == [("predict", 0, {})]
+
+
+def test_the_command_prints_a_plan_that_people_read(script, tmp_path):
+    run = command(tmp_path, "--devices", "4", "--job", "learn", "--", "--rows", "2")
+    assert run.returncode == 0
+    assert run.stdout.startswith("train job learn on 4 cpu devices\n\na step, each rank\n  ranks  operations")
+    assert "the batch of 2 (Input_0) is smaller than its 4 devices: it is not split" in run.stdout

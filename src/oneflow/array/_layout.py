@@ -9,6 +9,7 @@ from oneflow.array._arguments import apply, blob_of
 from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.sbp import AUTO, Sbp
 from oneflow.ir.blob import Blob
+from oneflow.ir.trace import require_trace
 from oneflow.ir.variable import distribution
 from oneflow.ops import array as rows
 from oneflow.ops.structure import layout
@@ -37,10 +38,11 @@ def hierarchical_parallel_cast(
     grad_parallel_distribution: Sequence[str] | None = None,
     name: str | None = None,
 ) -> Blob:
-    """``parallel_cast`` with one layout, "S(0)", "B" or "P", for each axis of the placement."""
+    """``parallel_cast`` with one layout, "S(0)", "B" or "P", for each axis of the placement in force."""
     if grad_mode not in (None, "identity", "restore", "manual", "auto"):
         raise ArgumentError(f"grad_mode is 'identity', 'restore', 'manual' or 'auto', got {grad_mode!r}")
-    placement = blob_of("hierarchical_parallel_cast", x).placement
+    blob_of("hierarchical_parallel_cast", x)
+    placement = require_trace("flow.hierarchical_parallel_cast").placements[-1]
     forward = distribution("parallel_distribution", parallel_distribution, placement)
     backward = distribution("grad_parallel_distribution", grad_parallel_distribution, placement)
     return apply(layout, x, forward=",".join(map(str, forward)), backward=",".join(map(str, backward)), name=name)

@@ -46,11 +46,11 @@ def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int],
     values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
     last = max(values if before is None else [before, *values], key=lambda node: order[node])
     with graph.inserting_after(last) if early else graph.inserting_before(members[0]):
-        begun = graph.call_function(collective.bucket_start, (bucket, values))
+        begun = graph.call_function(collective.bucket_start, (bucket, values))  # type: ignore[arg-type]
     order[begun] = order[last]
     begun.meta = {**members[0].meta, "members": [node.meta for node in members]}
     with graph.inserting_before(members[0]):
-        done = graph.call_function(collective.bucket_wait, (bucket, begun))
+        done = graph.call_function(collective.bucket_wait, (bucket, begun))  # type: ignore[arg-type]
         done.meta = dict(members[0].meta)
         items = [graph.call_function(operator.getitem, (done, i)) for i in range(len(members))]
     for node, item in zip(members, items):

@@ -13,7 +13,7 @@ aten = torch.ops.aten
 
 _SAME_VALUE = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default}
 _LAYOUT = torch.ops.oneflow.layout.default
-_RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default}
+_RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default, aten.permute.default}
 
 
 def argument(node: fx.Node, index: int) -> Any:

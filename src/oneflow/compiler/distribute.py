@@ -12,7 +12,7 @@ from torch import fx
 
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import infer, layout_of
-from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
+from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.mesh import Layout, Mesh, mesh_of
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
 from oneflow.compiler.pipeline import custom_rates, feed_nodes, joint_request
@@ -86,15 +86,8 @@ def distribute_job(graph: Graph, around: Surroundings) -> Assigned:
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:
     """What one micro-batch looks like, as declared."""
-    feeds = []
-    count = graph.training.micro_batches if graph.training is not None else 1
-    for node in feed_nodes(graph):
-        shape = list(node.meta["spec"].shape)
-        axis = node.meta.get("batch_axis")
-        if node in graph.inputs and axis is not None:
-            shape[axis] //= count
-        feeds.append(Like(tuple(shape), node.meta["spec"].dtype.torch, device))
-    return feeds
+    specs = [node.meta["spec"] for node in feed_nodes(graph)]
+    return [Like(spec.shape, spec.dtype.torch, device) for spec in specs]
 
 
 def _tensors(graph: Graph, around: Surroundings) -> dict[fx.Node, torch.Tensor | Like]:

@@ -137,7 +137,8 @@ class _Axis:
 
     def _expand(self, state: _State, step: _Step) -> Iterable[_State]:
         held = [state.held[value] for value in step.inputs]
-        may_split = not step.counted or any(sbp.kind != "B" for i in step.counted for _, sbp in held[i][:1])
+        is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
+        may_split = is_free or any(sbp.kind != "B" for i in step.counted for _, sbp in held[i][:1])
         for signature, price in step.options:
             if not may_split and any(sbp.kind != "B" for sbp in signature.outputs):
                 continue
@@ -183,7 +184,9 @@ class _Axis:
         tensors = tensor_arguments(node)
         inputs = [value_of(n) for n in tensors]
         counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
-        options = [(s, cost.work(node, s, parts, node.meta["share"])) for s in self._signatures(node, parts)]
+        whole_ones = [i for i, n in enumerate(tensors) if n.meta.get("everywhere")]
+        signatures = [s for s in self._signatures(node, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
+        options = [(s, cost.work(node, s, parts, node.meta["share"])) for s in signatures]
         return _Step(node, mesh, parts, options, inputs, counted, _written(node))
 
     def _parts(self, mesh: Mesh) -> int:

@@ -14,7 +14,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.joint import Outputs
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of, whole_on
+from oneflow.compiler.mesh import Layout, Mesh, mesh_of
 from oneflow.compiler.rules.rule import Call, Local, Signature, whole
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL
@@ -31,8 +31,8 @@ def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
         *_, (placement, line) = lines.items()
         others = ", ".join(str(other) for other in lines if other != placement)
         raise UnsupportedError(
-            f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they are placed on {placement} and on {others}; "
-            "use one placement, or the consistent view"
+            f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they are placed on "
+            f"{placement} and on {others}; use one placement, or the consistent view"
         )
     placement = next(iter(lines), graph.placement)
     assert placement is not None
@@ -45,8 +45,9 @@ def require_whole(graph: Graph, layouts: Mapping[str, Layout], mesh: Mesh) -> No
         layout = layouts[name]
         if layout.mesh != mesh or any(sbp.kind not in ("B", "auto") for sbp in layout.sbp):
             raise UnsupportedError(
-                f"{graph.decls[name].line}: variable {name!r} lies as {layout}, but job {graph.job!r} is in the mirrored view and needs it whole on "
-                f"each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's placement, or use the consistent view"
+                f"{graph.decls[name].line}: variable {name!r} lies as {layout}, but job {graph.job!r} is in the mirrored view and needs it "
+                f"whole on each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's placement, or use "
+                "the consistent view"
             )
 
 
@@ -56,12 +57,14 @@ def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) 
     Copies for inputs of other shapes have other graphs. Gradients are marked, and so reduced, in an order that is the same in all of them.
     """
     if outputs.rates:
-        raise UnsupportedError("CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use another schedule")
+        raise UnsupportedError(
+            "CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use another schedule"
+        )
     for node in joint.nodes:
         node.meta["mesh"], node.meta["share"] = mesh, 1.0
         if node.target is not operator.getitem:
             _sign(node, Signature((), (BROADCAST,)) if node.op == "placeholder" else whole(Call(node, mesh.size)))
-    if step is not None:
+    if step is not None and step.users:
         _draw_apart(joint, step)
     results = [_leaving(joint, node) for node in outputs.results]
     watched = [_leaving(joint, node) for node in outputs.watched]
@@ -88,7 +91,7 @@ def _draw_apart(joint: fx.Graph, step: fx.Node) -> None:
     with joint.inserting_before(first):
         own = joint.call_function(aten.clone.default, (step,))
     step.replace_all_uses_with(own, delete_user_cb=lambda user: user is not own)
-    own.meta = {key: step.meta[key] for key in ("val", "part", "mesh", "share")}
+    own.meta = {"origin": next(iter(own.users)).meta["origin"], **{key: step.meta[key] for key in ("val", "part", "mesh", "share")}}
     _sign(own, Signature((BROADCAST,), (BROADCAST,), _own_step))
 
 

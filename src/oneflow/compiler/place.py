@@ -25,8 +25,13 @@ def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx
 
 
 def _first_user(node: fx.Node, default: Mesh) -> Mesh:
-    placed = [user.meta["mesh"] for user in node.users if "mesh" in user.meta]
-    return placed[0] if placed else default
+    """Where a value is first read: by an op, or by what an op reads."""
+    return next((mesh for mesh in map(_reader, node.users) if mesh is not None), default)
+
+
+def _reader(node: fx.Node) -> Mesh | None:
+    found: Mesh | None = node.meta.get("mesh")
+    return found or next((mesh for mesh in map(_reader, node.users) if mesh is not None), None)
 
 
 def _first_input(node: fx.Node) -> Mesh | None:

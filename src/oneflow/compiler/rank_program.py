@@ -51,6 +51,11 @@ class RankProgram:
     gradients: tuple[Key, ...]
     finite: Key | None
 
+    def groups(self) -> list[tuple[int, ...]]:
+        """The groups of ranks that its collectives are among, in the order of their first use."""
+        calls = [node for section in self.sections.values() for node in section.graph.nodes if node.op == "call_function"]
+        return list(dict.fromkeys(ranks for node in calls for ranks in collective.groups_in(node.target, node.args, node.kwargs)))
+
 
 def lower_job(assigned: Assigned, rank: int) -> RankProgram:
     """The program of ``rank``."""

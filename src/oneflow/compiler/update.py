@@ -17,12 +17,14 @@ from oneflow.optimizer.optimizers import Optimizer
 
 @dataclass(frozen=True)
 class Group:
-    """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use."""
+    """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use; and the L2 that the
+    update itself adds to their gradients, where it can."""
 
     optimizer: Optimizer
     base_lr: float | None
     weight_decay: float
     row_wise: bool
+    l2: float
     names: tuple[str, ...]
 
     def rate(self, t: int) -> float:
@@ -31,15 +33,24 @@ class Group:
 
 def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Group]:
     """The update groups of the trained variables, in a fixed order."""
-    found: dict[tuple[int, float | None, float, bool], list[str]] = {}
+    found: dict[tuple[int, float | None, float, bool, float], list[str]] = {}
     members = optimizer.members()
     for name in names:
         member = next(i for i, o in enumerate(members) if o.selects(name))
         chosen = members[member]
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
-        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise)
+        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
-    return [Group(members[i], base, decay, row_wise, tuple(group)) for (i, base, decay, row_wise), group in found.items()]
+    return [Group(members[number], *columns, tuple(group)) for (number, *columns), group in found.items()]
+
+
+def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
+    """The L2 that an update adds to a variable's gradient in its own kernel; 0 where it must be added before, such as for clipping."""
+    l1, l2 = graph.training.coupled(graph.decls[name])
+    decay = optimizer.weight_decay.of(name)
+    function, _ = optimizer.update(decay)
+    adds = function is update.naive or (function is update.momentum and not decay)
+    return l2 if adds and not l1 and optimizer.grad_clipping is None and name not in graph.training.row_wise else 0.0
 
 
 def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
@@ -88,16 +99,17 @@ class Update:
         """Adds the update of every group: those of its variables that are here."""
         for members in _by_optimizer(groups):
             names = [name for group, _ in members for name in group.names if name in self.variables]
-            grads = self._prepared(members[0][0].optimizer, names)
+            own = {name: group.l2 for group, _ in members for name in group.names}
+            grads = self._prepared(members[0][0].optimizer, names, own)
             for group, index in members:
                 self._call_update(group, [name for name in group.names if name in self.variables], grads, self.rates[index])
 
-    def _prepared(self, optimizer: Optimizer, names: list[str]) -> dict[str, Any]:
-        """Each variable's final gradient, as a node."""
+    def _prepared(self, optimizer: Optimizer, names: list[str], own_l2: Mapping[str, float]) -> dict[str, Any]:
+        """Each variable's final gradient, as a node; without the L2 that its update adds."""
         grads: Any = [self.gradients[name] for name in names]
         if self.unscale is not None and names:
             grads = self.target.call_function(update.scaled, (grads, self.unscale))
-        numbers = [self.coupled(self.graph.decls[name]) for name in names]
+        numbers = [(l1, l2 - own_l2[name]) for name in names for l1, l2 in [self.coupled(self.graph.decls[name])]]
         if any(l1 or l2 for l1, l2 in numbers):
             weights = [self.variables[name] for name in names]
             grads = self.target.call_function(update.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers]))
@@ -118,6 +130,8 @@ class Update:
         if not names:
             return
         function, numbers = group.optimizer.update(group.weight_decay)
+        if group.l2:
+            numbers = {**numbers, "l2": group.l2}
         if self.parts is not None and function in (update.lars, update.lamb):
             numbers = {**numbers, "norms": collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))}
         weights = [self.variables[name] for name in names]

@@ -34,7 +34,9 @@ class ClusterRunner:
         self._micro = job.settings.micro_batches
         self._batch_axes = [node.meta["batch_axis"] for node in graph.inputs]
         store: RemoteVariables = session.store  # type: ignore[assignment]
-        self._assigned = distribute_job(graph, Surroundings(self._driver.ranks, store.layouts, self._examples(inputs), job.device, job.settings.mixed_precision))
+        self._assigned = distribute_job(
+            graph, Surroundings(self._driver.ranks, store.layouts, self._examples(inputs), job.device, job.settings.mixed_precision)
+        )
         self._feeds = [layout_of(self._assigned.arguments["feed", i]) for i in range(len(inputs))]
         outputs = self._assigned.outputs
         self._results = [(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.results]

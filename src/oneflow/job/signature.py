@@ -196,7 +196,9 @@ class _Leaf:
         if definition.kind == "array":
             return [_tensor(value, definition, name, self.job, self.scale)] * self.devices
         if not isinstance(value, (list, tuple)) or len(value) != self.devices:
-            raise ArgumentError(f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got {_shown(value)}")
+            raise ArgumentError(
+                f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got {_shown(value)}"
+            )
         return [self._piece(piece, definition, name, device) for device, piece in enumerate(value)]
 
     def _piece(self, piece: Any, definition: TensorDef, name: str, device: int) -> torch.Tensor:
@@ -209,7 +211,9 @@ class _Leaf:
             raise ArgumentError(f"{what} is a list with a list of arrays for each device, got {_shown(arrays)} for device {device}")
         if len({(a.shape[1:], a.dtype) for a in arrays}) > 1 or not all(a.ndim for a in arrays):
             found = ", ".join(f"{a.dtype}{a.shape}" for a in arrays)
-            raise ArgumentError(f"{what}: the arrays for a device are joined along their first dim, which {found} for device {device} cannot be")
+            raise ArgumentError(
+                f"{what}: the arrays for a device are joined along their first dim, which {found} for device {device} cannot be"
+            )
         return np.concatenate(arrays)
 
 
@@ -248,4 +252,6 @@ def _shown(value: Any) -> str:
         return f"{type(value).__name__} of {len(value)}"
     if isinstance(value, dict):
         return f"dict with keys {sorted(map(str, value))}"
+    if isinstance(value, np.ndarray):
+        return f"ndarray {value.dtype}{value.shape}"
     return f"{type(value).__name__} {value!r}"[:80]

@@ -22,8 +22,8 @@ def check_view(job: Job) -> None:
     if graph.other_view is not None:
         mine, other = ("mirrored", "consistent") if graph.is_mirrored else ("consistent", "mirrored")
         raise UnsupportedError(
-            f"{graph.other_view}: a {other} view inside job {job.name!r}, which is in the {mine} view, works on one device only, and the job runs on "
-            f"{len(devices)}; set one view for the job with default_logical_view"
+            f"{graph.other_view}: a {other} view inside job {job.name!r}, which is in the {mine} view, works on one device only, and the job "
+            f"runs on {len(devices)}; set one view for the job with default_logical_view"
         )
     if graph.is_mirrored:
         _check_mirrored(job, len(devices))
@@ -36,19 +36,22 @@ def _check_mirrored(job: Job, devices: int) -> None:
     for definition in tree_leaves(job.signature.defs):
         if definition.kind == "array" and definition.batch_axis is not None:
             raise JobError(
-                f"{view}, each of which has a batch of its own, but its input {definition!r} is one array; declare it with flow.MirroredTensorDef or "
-                "tp.ListNumpy.Placeholder, or with batch_axis=None if every device is to get the same array"
+                f"{view}, each of which has a batch of its own, but its input {definition!r} is one array; declare it with "
+                "flow.MirroredTensorDef or tp.ListNumpy.Placeholder, or with batch_axis=None if every device is to get the same array"
             )
     if _mentions_numpy(job.returns):
-        raise JobError(f"{view}, each of which has a result of its own, but it is annotated to give tp.Numpy, one array; annotate tp.ListNumpy")
+        raise JobError(
+            f"{view}, each of which has a result of its own, but it is annotated to give tp.Numpy, one array; annotate tp.ListNumpy"
+        )
 
 
 def _check_consistent(job: Job, devices: int) -> None:
     for definition in tree_leaves(job.signature.defs):
         if definition.kind != "array":
             raise JobError(
-                f"{job.line}: job {job.name!r} is in the consistent view on {devices} devices, which share a batch out, but its input {definition!r} has one "
-                "entry a device; declare it with flow.FixedTensorDef or tp.Numpy.Placeholder, or choose the mirrored view with default_logical_view"
+                f"{job.line}: job {job.name!r} is in the consistent view on {devices} devices, which share a batch out, but its input "
+                f"{definition!r} has one entry a device; declare it with flow.FixedTensorDef or tp.Numpy.Placeholder, or choose the mirrored "
+                "view with default_logical_view"
             )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from inspect import signature
 from math import prod
 from typing import Any, TypeVar
 
@@ -21,12 +22,32 @@ _T = TypeVar("_T")
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
-@lru_cache(maxsize=None)
 def group_of(ranks: Ranks) -> Any:
-    """The process group of these ranks. Its members make it when they first need it."""
-    if len(ranks) == dist.get_world_size():
-        return dist.group.WORLD
-    return dist.new_group(list(ranks), use_local_synchronization=True)
+    """The process group of these ranks; those of one set are one group. It must have been made by ``make_groups``."""
+    return dist.group.WORLD if len(ranks) == dist.get_world_size() else _group(tuple(sorted(ranks)))
+
+
+@lru_cache(maxsize=None)
+def _group(ranks: Ranks) -> Any:
+    return dist.new_group(list(ranks))
+
+
+def make_groups(groups: Sequence[Ranks]) -> None:
+    """Makes process groups for the programs to come. All ranks make all of them in one order, members or not: torch numbers
+    them, and a group to which two members give different numbers never comes about."""
+    for ranks in groups:
+        group_of(ranks)
+
+
+def groups_in(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Ranks]:
+    """The groups of ranks that a call of a rank's program is made together with."""
+    if function is bucket_start:
+        return [args[0].ranks]
+    if isinstance(kwargs.get("norms"), NormOverParts):
+        return [ranks for ranks in kwargs["norms"].groups if ranks]
+    if getattr(function, "__module__", None) != __name__ or "ranks" not in (names := list(signature(function).parameters)):
+        return []
+    return [args[names.index("ranks")]]
 
 
 def all_reduce(value: Tensor, how: str, ranks: Ranks) -> Tensor:

@@ -22,18 +22,18 @@ def _laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
     return [g if g.stride() == p.stride() else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
 
 
-def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float) -> None:
-    """w -= lr * (g + weight_decay * w)"""
+def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
+    """w -= lr * (g + (weight_decay + l2) * w)"""
     torch._fused_sgd_(
         params, _laid_out_as(params, grads), [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False, is_first_step=False
     )
 
 
-def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float) -> None:
-    """v = beta * v - lr * g; w += v - lr * weight_decay * w
+def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> None:
+    """v = beta * v - lr * (g + l2 * w); w += v - lr * weight_decay * w; not both of weight_decay and l2
 
-    torch's kernel computes v = momentum * v + (1 - dampening) * (-g) under ``maximize`` and w -= rate * v, which is this
-    formula for dampening = 1 - lr and a rate of -1.
+    torch's kernel computes v = momentum * v + (1 - dampening) * (-g + its weight decay * w) under ``maximize`` and w -= rate * v, which is this
+    formula for dampening = 1 - lr, a weight decay of -l2 and a rate of -1.
     """
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)

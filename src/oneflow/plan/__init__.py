@@ -19,7 +19,8 @@ def plan(job: Callable[..., Any], devices: int | tuple[int, ...] | str | None = 
 
     ``job`` is the decorated function. It is traced, its variables get no values, and nothing is run. It is planned for the
     placement that it has; ``devices`` plans it for as many others instead, such as 1024, "8x128" or (8, 128), where the first of
-    several axes is that of the machines; ``placement`` for what ``flow.scope.placement`` gives. ``print`` shows a plan,
+    several axes is that of the machines; ``placement`` for what ``flow.scope.placement`` gives. Ops that stand under a scope in the
+    job stay where it says, and the batch stays as declared; notes of the plan tell what follows from that. ``print`` shows a plan,
     ``save("plan.html")`` writes it, also as .txt and .json.
     """
     found = getattr(job, "job", None)

@@ -21,7 +21,7 @@ FORMAT = "oneflow plan 1"
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one kind of collective does in a step: how often a rank takes part, and the bytes it hands over in all."""
+    """What one kind of collective does in a step: how often a rank takes part, and its payload in all, which ``plan.held`` defines."""
 
     calls: int
     bytes: int
@@ -50,7 +50,8 @@ class Boxing:
     """A value brought into another SBP or to another placement for the op that reads it.
 
     ``collective`` is "all_reduce", "all_gather", "reduce_scatter", "all_to_all" or "send", "slice" where a rank keeps a part of
-    what it has, or "none"; ``bytes`` is what one rank hands over. Gradients of one ``bucket`` go in one call.
+    what it has, or "none"; ``bytes`` is its payload for one rank and one step, of a "send" what the rank is sent that reads the value.
+    Gradients of one ``bucket`` go in one call.
     """
 
     value: str
@@ -68,7 +69,8 @@ class PlanOp:
     """One op of the program. Shape, dtype and SBP are those of its first output, ``boxing`` is what its inputs need before it runs.
 
     ``name`` and ``line`` are the user's, ``op`` is the row and ``aten`` the op it has become; ``part`` is "forward", "backward" or
-    "update"; ``sbp`` has one layout an axis; ``flops`` are those of one rank.
+    "update"; ``sbp`` has one layout an axis. Shapes are of one micro-batch, ``flops`` of all of a step: what the first rank of the placement
+    computes in matrix products, convolutions and attention.
     """
 
     index: int

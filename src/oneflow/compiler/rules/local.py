@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Protocol
 
 from torch import fx
@@ -54,7 +55,7 @@ class RankLocal:
         return tuple(first for first, _ in region(self.source.shapes[index], self.inputs[index], self.axes, self.position))
 
     def input_shapes(self, index: int) -> list[Shape]:
-        return [local_shape(self.source.shapes[index], self.inputs[index], self.axes, p) for p in self._peers()]
+        return list(_shapes(self.source.shapes[index], self.inputs[index], self.axes, self._peers()))
 
     def reduce(self, value: fx.Node, how: str = "sum") -> fx.Node:
         return self.call(collective.all_reduce, value, how, self._group())
@@ -75,3 +76,9 @@ class RankLocal:
 
     def _group(self) -> tuple[int, ...]:
         return tuple(self.ranks[p] for p in self._peers())
+
+
+@lru_cache(maxsize=256)
+def _shapes(shape: Shape, sbp: NdSbp, axes: tuple[int, ...], positions: tuple[int, ...]) -> tuple[Shape, ...]:
+    """The shapes of the parts at these positions: layers of one size ask for the same, of a thousand ranks."""
+    return tuple(local_shape(shape, sbp, axes, position) for position in positions)

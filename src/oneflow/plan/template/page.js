@@ -444,7 +444,8 @@
   /** Every device a square, in rows as the last axis has them; a stage has a shade of its own. */
   function drawMesh() {
     const { context, width, height, colour } = painter($("mesh"));
-    const across = plan.axes.length > 1 ? plan.axes[plan.axes.length - 1] : Math.ceil(Math.sqrt((plan.devices * width) / height));
+    const filling = Math.max(Math.ceil(Math.sqrt((plan.devices * width) / height)), Math.min(plan.devices, Math.floor(width / 28)));
+    const across = plan.axes.length > 1 ? plan.axes[plan.axes.length - 1] : filling;
     const down = Math.ceil(plan.devices / across);
     const cell = Math.min(width / across, height / down, 28);
     const shades = [1, 0.45, 0.75, 0.3, 0.6];
