@@ -183,7 +183,7 @@ def on_one_device(net: Net, steps: int, micro_batches: int = 1, batch: int = BAT
 
 def assert_equal(got: Run, expected: Run, tolerance: float = 1e-5) -> None:
     """Within ``tolerance``; 0 asks for the same bits."""
-    np.testing.assert_allclose(got.losses, expected.losses, 0, tolerance, err_msg="losses")
+    np.testing.assert_allclose(got.losses, expected.losses, tolerance, tolerance, err_msg="losses")
     assert got.variables.keys() == expected.variables.keys()
     for name, value in expected.variables.items():
-        np.testing.assert_allclose(got.variables[name], value, 0, tolerance, err_msg=name)
+        np.testing.assert_allclose(got.variables[name], value, tolerance, tolerance, err_msg=name)

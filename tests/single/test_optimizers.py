@@ -305,6 +305,10 @@ def regularized(l1: dict, l2: dict, formula=naive, **more):
 def test_regularizers():
     got = run(lambda: opt.SGD(cosine()), weight=flow.regularizers.l1_l2(0.1, 0.2), bias=flow.regularizers.l1(0.3))
     check(got, regularized({"fc-weight": 0.1, "fc-bias": 0.3}, {"fc-weight": 0.2}, momentum))
+    got = run(lambda: opt.SGD(cosine()), weight=flow.regularizers.l2(0.2))
+    check(got, regularized({}, {"fc-weight": 0.2}, momentum))
+    got = run(lambda: opt.SGD(cosine(), momentum=0.0), weight=flow.regularizers.l2(0.2), bias=flow.regularizers.l2(0.3))
+    check(got, regularized({}, {"fc-weight": 0.2, "fc-bias": 0.3}))
     got = run(lambda: opt.Adam(cosine()), bias=flow.regularizers.l2(0.2))
     check(got, regularized({}, {"fc-bias": 0.2}, adam))
 

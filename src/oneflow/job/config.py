@@ -79,6 +79,10 @@ def _set_device_num(name: str, value: Any) -> bool:
     if getattr(session, attribute) != number and number > 1:
         _require_before_jobs(name, value)
     setattr(session, attribute, number)
+    if number > 1:
+        from oneflow.runtime.launch import LAUNCHER
+
+        LAUNCHER.prepare()  # loads torch for the workers while the program goes on
     return True
 
 

@@ -25,8 +25,9 @@ def _laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
     """w -= lr * (g + (weight_decay + l2) * w)"""
     torch._fused_sgd_(
-        params, _laid_out_as(params, grads), [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False, is_first_step=False
-    )
+        params, _laid_out_as(params, grads), [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
+        is_first_step=False,
+    )  # fmt: skip
 
 
 def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> None:
@@ -38,7 +39,7 @@ def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, b
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     torch._fused_sgd_(
-        params, _laid_out_as(params, grads), velocity, weight_decay=0.0, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
+        params, _laid_out_as(params, grads), velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
         is_first_step=False,
     )  # fmt: skip
 

@@ -42,10 +42,16 @@ def report(error: BaseException) -> Report:
     is_ours = isinstance(error, OneFlowError) and getattr(errors, kind, None) is type(error)
     reason = error.reason if isinstance(error, OneFlowError) else message
     trace = "".join(traceback.format_tb(error.__traceback__)[-_FRAMES_SHOWN:])
-    is_collective = isinstance(error, dist.DistError) or (
-        type(error) is RuntimeError and any(mark in message for mark in _COLLECTIVE_MARKS)
-    )
-    return Report(kind, message, reason, trace, is_ours, is_collective)
+    return Report(kind, message, reason, trace, is_ours, _is_collective(error))
+
+
+def _is_collective(error: BaseException | None) -> bool:
+    """Whether a collective failed, also where the error says so in words of its own."""
+    while error is not None:
+        if isinstance(error, dist.DistError) or (type(error) is RuntimeError and any(mark in str(error) for mark in _COLLECTIVE_MARKS)):
+            return True
+        error = error.__cause__
+    return False
 
 
 class Trouble(NamedTuple):

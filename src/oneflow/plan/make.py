@@ -1,0 +1,206 @@
+"""Makes the plan of a traced job: compiles it for every device, measures one rank of each kind, and writes down what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+
+from oneflow.compiler.distribute import Assigned, Key, Surroundings, declared_feeds, distribute_job
+from oneflow.compiler.infer import layout_of
+from oneflow.compiler.joint import Like
+from oneflow.compiler.mesh import Layout
+from oneflow.compiler.rank_program import lower_job
+from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
+from oneflow.compiler.update import state_decls
+from oneflow.core.errors import ArgumentError
+from oneflow.core.layout import local_shape
+from oneflow.core.placement import Placement
+from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.job.settings import Settings
+from oneflow.plan.alike import alike
+from oneflow.plan.held import Held, Memory
+from oneflow.plan.listing import Listing, devices_text
+from oneflow.plan.measure import Calls, Measured, measure
+from oneflow.plan.notes import notes_of
+from oneflow.plan.report import Plan, PlanVariable, RankCost, Traffic, ranks_text
+
+_DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none
+
+
+def make_plan(graph: Graph, settings: Settings, placement: Placement) -> Plan:
+    """The plan of a traced job on ``placement``, in place of the placement it was traced for.
+
+    Ops under ``flow.scope.placement`` stay where it says; a note tells so. The batch stays as declared.
+    """
+    placed = _placed(graph, placement)
+    ranks = _ranks(graph, placed, placement)
+    assigned, stored = _distributed(placed, ranks, settings)
+    rows = _measured(assigned, stored, settings.micro_batches)
+    kind = _device_type(placed, placement)
+    listing = Listing(assigned, kind, {rank: device for device, rank in ranks.items()}, rows)
+    return Plan(
+        job=graph.job,
+        kind="train" if settings.is_train else "predict",
+        device_type=kind,
+        devices=len(ranks),
+        axes=_axes(assigned, placement, len(ranks)),
+        micro_batches=settings.micro_batches,
+        ranks=_costs(assigned, stored, rows),
+        ops=listing.ops(),
+        notes=notes_of(graph, placement, assigned, len(ranks)),
+        variables=_variables(stored, listing),
+    )
+
+
+# ------------------------------------------------------------------ compiling
+
+
+def _placed(graph: Graph, placement: Placement) -> Graph:
+    """The graph with ``placement`` as its default one."""
+    copy = graph.copy()
+    for node in copy.body.nodes:
+        if node.meta["placement"] is graph.placement:  # one and the same object where no scope was open
+            node.meta["placement"] = placement
+    return replace(copy, placement=placement)
+
+
+def _ranks(graph: Graph, placed: Graph, placement: Placement) -> Ranks:
+    """A rank for every device, in their order. Scopes may name more devices than the job's own placement has, not than were asked for."""
+    devices = {device for node in placed.body.nodes for device in node.meta["placement"].devices}
+    asked = set(placement.devices)
+    outside = devices - asked
+    if outside and placement != graph.placement:
+        line, where = next((n.meta["line"], n.meta["placement"]) for n in placed.body.nodes if outside & set(n.meta["placement"].devices))
+        raise ArgumentError(
+            f"{line}: job {graph.job!r} is to be planned for {devices_text(placement.device_type, placement.devices)}, and this op is placed "
+            f"on {devices_text(where.device_type, where.devices)} by a flow.scope.placement; plan for more devices, or without devices="
+        )
+    return {device: rank for rank, device in enumerate(sorted(asked | devices))}
+
+
+def _device_type(graph: Graph, placement: Placement) -> str:
+    """As workers are started: all of them for GPUs if an op asks for one."""
+    asked = {node.meta["placement"].device_type for node in graph.body.nodes if node.op == "call_function"} or {placement.device_type}
+    return "gpu" if "gpu" in asked else "cpu"
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """A variable, or state of the training, and how it lies."""
+
+    decl: VariableDecl
+    layout: Layout
+
+    def shape(self, rank: int) -> tuple[int, ...] | None:
+        """The shape of a rank's part; None where it has none."""
+        position = self.layout.mesh.position(rank)
+        return None if position is None else local_shape(self.decl.spec.shape, self.layout.sbp, self.layout.mesh.axes, position)
+
+    def bytes(self, rank: int) -> int:
+        shape = self.shape(rank)
+        return 0 if shape is None else prod(shape) * self.decl.spec.dtype.torch.itemsize
+
+
+def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assigned, dict[str, _Stored]]:
+    layouts = variable_layouts(graph, ranks)
+    around = Surroundings(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
+    assigned = distribute_job(graph, around)
+    if any(sbp.kind == "auto" for layout in layouts.values() for sbp in layout.sbp):
+        # As when the job is run: layouts are chosen first, and the job is compiled for what was chosen.
+        assigned = distribute_job(graph, replace(around, layouts=assigned.layouts))
+    stored = {name: _Stored(graph.decls[name], assigned.layouts[name]) for name in graph.variables}
+    if graph.training is not None:
+        of_states = state_layouts(graph, graph.training.optimizer, assigned.layouts)
+        stored.update({d.name: _Stored(d, of_states[d.name]) for d in state_decls(graph, graph.training.optimizer)})
+    return assigned, stored
+
+
+def _axes(assigned: Assigned, placement: Placement, count: int) -> tuple[int, ...]:
+    """Of the placement; where scopes name more devices, of the one that names them all."""
+    axes = [placement.axes, *(node.meta["mesh"].axes for node in assigned.graph.nodes)]
+    return next((found for found in axes if prod(found) == count), (count,))
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def _measured(assigned: Assigned, stored: Mapping[str, _Stored], micro_batches: int) -> list[tuple[list[int], Measured]]:
+    """Every class of ranks that are alike, with the costs of its first."""
+    calls = Calls(_DEVICE)
+    return [
+        (members, measure(lower_job(assigned, members[0]), _arguments(assigned, stored, members[0]), calls, micro_batches))
+        for members in alike(assigned)
+    ]
+
+
+def _arguments(assigned: Assigned, stored: Mapping[str, _Stored], rank: int) -> dict[Key, Any]:
+    """What a step of a rank is given, without data: its parts of variables and feeds; the numbers that all have."""
+    found: dict[Key, Any] = {("unscale",): 1.0, **{("rate", i): 1.0 for i in range(len(assigned.groups))}}
+    for name, variable in stored.items():
+        shape = variable.shape(rank)
+        if shape is not None:
+            found["variable", name] = _held(Like(shape, variable.decl.spec.dtype.torch, torch.device("meta"), variable.decl.channels_last))
+    for key, node in assigned.arguments.items():
+        layout, value = layout_of(node), node.meta["val"]
+        position = layout.mesh.position(rank)
+        if key[0] != "variable" and (position is not None or node.meta.get("everywhere")):
+            shape = tuple(value.shape) if position is None else local_shape(value.shape, layout.sbp, layout.mesh.axes, position)
+            found[key] = _held(Like(shape, value.dtype, torch.device("meta")))
+    return found
+
+
+def _held(like: Like) -> Held:
+    return Held(like.shape, like.empty().stride(), like.dtype, Memory(prod(like.shape) * like.dtype.itemsize))
+
+
+# ------------------------------------------------------------------ writing down
+
+
+def _costs(assigned: Assigned, stored: Mapping[str, _Stored], rows: list[tuple[list[int], Measured]]) -> tuple[RankCost, ...]:
+    """A row for all ranks that cost the same, by their first. Their peak is the highest: those that hand results back hold a little more."""
+    together: dict[Any, list[int]] = {}
+    peaks: Counter[Any] = Counter()
+    for members, measured in rows:
+        variables = sum(variable.bytes(members[0]) for variable in stored.values())
+        traffic = tuple(sorted(_traffic(measured).items()))
+        key = measured.flops, traffic, variables, _stage(assigned, members[0])
+        together.setdefault(key, []).extend(members)
+        peaks[key] = max(peaks[key], measured.peak)
+    return tuple(
+        RankCost(ranks_text(ranks), len(ranks), key[0], dict(key[1]), peaks[key], *key[2:])
+        for key, ranks in sorted(together.items(), key=lambda item: min(item[1]))
+    )
+
+
+def _traffic(measured: Measured) -> dict[str, Traffic]:
+    calls: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    for sent in measured.sent:
+        if sent.exchange.calls:
+            calls[sent.exchange.kind] += sent.exchange.calls * sent.times
+            sizes[sent.exchange.kind] += sent.exchange.bytes * sent.times
+    return {kind: Traffic(calls[kind], sizes[kind]) for kind in calls}
+
+
+def _stage(assigned: Assigned, rank: int) -> int | None:
+    stages = assigned.stages or []
+    return next((number for number, mesh in enumerate(stages) if rank in mesh.ranks), None)
+
+
+def _variables(stored: Mapping[str, _Stored], listing: Listing) -> tuple[PlanVariable, ...]:
+    return tuple(
+        PlanVariable(
+            name,
+            variable.decl.spec.shape,
+            variable.decl.spec.dtype.name,
+            tuple(map(str, variable.layout.sbp)),
+            listing.where(variable.layout.mesh),
+            variable.bytes(variable.layout.mesh.ranks[0]),
+        )
+        for name, variable in stored.items()
+    )
