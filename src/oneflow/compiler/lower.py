@@ -28,7 +28,7 @@ from oneflow.ops import collective
 aten = torch.ops.aten
 _LAYOUT = torch.ops.oneflow.layout.default
 # A part of a tensor may have other strides than the whole; reshape takes any.
-_ANY_STRIDES = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
+_ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
 
 
 class Lowering:

@@ -41,7 +41,7 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
         key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
-    return [Group(members[number], *columns, tuple(group)) for (number, *columns), group in found.items()]
+    return [Group(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
 
 
 def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:

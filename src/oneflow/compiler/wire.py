@@ -52,7 +52,7 @@ def _pack(graph: fx.Graph, what: Any) -> _Packed:
     number = {node: i for i, node in enumerate(graph.nodes)}
     rows = []
     for node in graph.nodes:
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _Ref(number[n]))
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _Ref(number[n]))  # type: ignore[arg-type, return-value]
         target = _Aten(f"{node.target._schema.name}.{node.target._overloadname}") if isinstance(node.target, torch._ops.OpOverload) else node.target
         rows.append((node.op, target, _plain(args), _plain(kwargs), what(node) if node.op == "call_function" else ""))
     return _Packed(rows)

@@ -9,14 +9,12 @@ import torch
 from oneflow.compiler.distribute import Surroundings, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.pipeline import feed_nodes
 from oneflow.compiler.rank_program import lower_job
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
-from oneflow.runtime.driver import Driver, RemoteVariables, assembled, parts_of
+from oneflow.runtime.driver import Driver, RemoteVariables, Whole, block_of
 from oneflow.runtime.executor import Results
-from oneflow.runtime.rank_executor import StepResult
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
@@ -37,10 +35,10 @@ class ClusterRunner:
         self._assigned = distribute_job(
             graph, Surroundings(self._driver.ranks, store.layouts, self._examples(inputs), job.device, job.settings.mixed_precision)
         )
-        self._feeds = [layout_of(self._assigned.arguments["feed", i]) for i in range(len(inputs))]
+        self._blocks = [self._blocks_of(rank, len(inputs)) for rank in range(self._driver.world.size)]
         outputs = self._assigned.outputs
-        self._results = [(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.results]
-        self._watched = [(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.watched]
+        self._results = [Whole(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.results]
+        self._watched = [Whole(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.watched]
         programs = [lower_job(self._assigned, rank) for rank in range(self._driver.world.size)]
         self._number = self._driver.load(programs, [name for name in store if name in store.layouts])
         self._pace = Pace(job, self._assigned)
@@ -58,21 +56,23 @@ class ClusterRunner:
         outcomes = self._driver.step([self._number] * len(steps), steps, self._job.name)
         self._pace.advance(outcomes)
         return (
-            tuple(self._joined(outcomes, i, "results", *of) for i, of in enumerate(self._results)),
-            tuple(self._joined(outcomes, i, "watched", *of) for i, of in enumerate(self._watched)),
+            tuple(self._joined([outcome.results[i] for outcome in outcomes], whole) for i, whole in enumerate(self._results)),
+            tuple(self._joined([outcome.watched[i] for outcome in outcomes], whole) for i, whole in enumerate(self._watched)),
         )
+
+    def _blocks_of(self, rank: int, inputs: int) -> dict[int, tuple[slice, ...]]:
+        """Which block of each input of a micro-batch a rank is fed."""
+        nodes = [self._assigned.arguments["feed", i] for i in range(inputs)]
+        found = {i: block_of(layout_of(node), tuple(node.meta["val"].shape), rank) for i, node in enumerate(nodes)}
+        return {i: block for i, block in found.items() if block is not None}
 
     def _fed(self, inputs: list[torch.Tensor]) -> list[list[dict[int, torch.Tensor]]]:
         """For each rank, its part of every input of every micro-batch."""
         cuts = [cut(t, axis, self._micro) for t, axis in zip(inputs, self._batch_axes)]
-        return [[self._part(rank, [c[i] for c in cuts]) for i in range(self._micro)] for rank in range(self._driver.world.size)]
+        return [[{i: cuts[i][micro][block] for i, block in blocks.items()} for micro in range(self._micro)] for blocks in self._blocks]
 
-    def _part(self, rank: int, inputs: list[torch.Tensor]) -> dict[int, torch.Tensor]:
-        parts = {i: parts_of(tensor, layout, rank) for i, (tensor, layout) in enumerate(zip(inputs, self._feeds))}
-        return {i: part for i, part in parts.items() if part is not None}
-
-    def _joined(self, outcomes: list[StepResult], index: int, kind: str, layout: Layout, shape: tuple[int, ...]) -> torch.Tensor:
+    def _joined(self, sent: list[list[torch.Tensor] | None], whole: Whole) -> torch.Tensor:
         """A whole result: each micro-batch put together from its parts, and all of them along the first dim."""
-        sent = {rank: parts for rank, outcome in enumerate(outcomes) if (parts := getattr(outcome, kind)[index]) is not None}
-        wholes = [assembled(layout, shape, {rank: parts[i] for rank, parts in sent.items()}) for i in range(self._micro)]
+        parts = {rank: values for rank, values in enumerate(sent) if values is not None}
+        wholes = [whole.assembled({rank: values[i] for rank, values in parts.items()}) for i in range(self._micro)]
         return wholes[0] if len(wholes) == 1 else torch.cat(wholes)

@@ -88,7 +88,7 @@ def _set_device_num(name: str, value: Any) -> bool:
 
 def _set_machine(name: str, value: Any) -> bool:
     machines = list(value) if isinstance(value, (list, tuple)) else [value]
-    addresses = [m.get("addr") if isinstance(m, dict) else m for m in machines]
+    addresses: list[Any] = [m.get("addr") if isinstance(m, dict) else m for m in machines]
     if not addresses or not all(isinstance(a, str) and a.strip() for a in addresses):
         raise ArgumentError(f"machines are addresses or dicts such as {{'addr': '192.168.1.15'}}, got {value!r}")
     found = tuple(address.strip() for address in addresses)

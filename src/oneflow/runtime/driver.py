@@ -42,7 +42,9 @@ class Driver:
 
     def step(self, numbers: Sequence[int], steps: Sequence[Step], job: str) -> list[StepResult]:
         """One step of a job: on each rank of the program of that number."""
-        return self.cluster.call("step", list(zip(numbers, steps)), what=f"job {job!r}, step {steps[0].number}")
+        # Plain tuples on the wire: a class costs as much to pickle as all else of a small step.
+        arguments = [(number, step.number, step.rates, step.scale, step.feeds) for number, step in zip(numbers, steps)]
+        return [StepResult(*outcome) for outcome in self.cluster.call("step", arguments, what=f"job {job!r}, step {steps[0].number}")]
 
     def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
         """Gives each rank its share of a job's readers."""
@@ -102,7 +104,7 @@ class RemoteVariables(VariableStore):
         asked = [[name] if _answers(layout, rank) else [] for rank in range(self._driver.world.size)]
         parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {name!r}")
         spec = self.decls[name].spec
-        return assembled(layout, spec.shape, {rank: part[0] for rank, part in enumerate(parts) if part}).numpy()
+        return Whole(layout, spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part}).numpy()
 
     def write(self, values: Mapping[str, np.ndarray]) -> None:
         for name, value in values.items():
@@ -111,15 +113,15 @@ class RemoteVariables(VariableStore):
         for name, value in values.items():
             if name not in self._host:
                 tensor = torch.from_numpy(np.array(value, order="C"))
-                parts = [parts_of(tensor, self.layouts[name], rank) for rank in range(self._driver.world.size)]
-                arguments = [({name: part} if part is not None else {},) for part in parts]
+                blocks = [block_of(self.layouts[name], tensor.shape, rank) for rank in range(self._driver.world.size)]
+                arguments = [({name: tensor[block]} if block is not None else {},) for block in blocks]
                 self._driver.cluster.call("write", arguments, what=f"writing variable {name!r}")
 
 
-def parts_of(value: torch.Tensor, layout: Layout, rank: int) -> torch.Tensor | None:
-    """A rank's part of a whole tensor; None where it holds none."""
+def block_of(layout: Layout, shape: Sequence[int], rank: int) -> tuple[slice, ...] | None:
+    """Where in a whole tensor a rank's part lies; None where it holds none."""
     position = layout.mesh.position(rank)
-    return None if position is None else value[tuple(slice(*span) for span in region(value.shape, layout.sbp, layout.mesh.axes, position))]
+    return None if position is None else tuple(slice(*span) for span in region(shape, layout.sbp, layout.mesh.axes, position))
 
 
 def _answers(layout: Layout, rank: int) -> bool:
@@ -130,18 +132,20 @@ def _answers(layout: Layout, rank: int) -> bool:
     return not any(here for here, sbp in zip(coordinates(position, layout.mesh.axes), layout.sbp) if sbp.kind == "B")
 
 
-def assembled(layout: Layout, shape: Sequence[int], parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
-    """The whole tensor from the parts that ranks sent: split ones beside each other, partial sums added."""
-    if len(parts) == 1:
-        (part,) = parts.values()
-        if tuple(part.shape) == tuple(shape):
-            return part
-    first = next(iter(parts.values()))
-    partial = any(sbp.kind == "P" for sbp in layout.sbp)
-    whole = first.new_zeros(tuple(shape)) if partial else first.new_empty(tuple(shape))
-    for rank, part in parts.items():
-        position = layout.mesh.position(rank)
-        assert position is not None
-        block = whole[tuple(slice(*span) for span in region(shape, layout.sbp, layout.mesh.axes, position))]
-        block.add_(part) if partial else block.copy_(part)
-    return whole
+class Whole:
+    """How a tensor is put together from the parts that ranks send: split ones beside each other, partial sums added."""
+
+    def __init__(self, layout: Layout, shape: Sequence[int]) -> None:
+        self._shape = tuple(shape)
+        self._is_sum = any(sbp.kind == "P" for sbp in layout.sbp)
+        self._blocks = {rank: block_of(layout, shape, rank) for rank in layout.mesh.ranks if _answers(layout, rank)}
+
+    def assembled(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
+        first = next(iter(parts.values()))
+        if len(parts) == 1:
+            return first
+        whole = first.new_zeros(self._shape) if self._is_sum else first.new_empty(self._shape)
+        for rank, part in parts.items():
+            block = whole[self._blocks[rank]]
+            block.add_(part) if self._is_sum else block.copy_(part)
+        return whole

@@ -14,7 +14,7 @@ from oneflow.compiler.wire import unpack
 from oneflow.core.layout import region
 from oneflow.ir.graph import Source, VariableDecl
 from oneflow.ops import collective
-from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
+from oneflow.runtime.rank_executor import RankExecutor, Step
 from oneflow.runtime.variables import draw
 from oneflow.runtime.world import Context
 
@@ -107,12 +107,11 @@ class RankHandler:
         tensors = {name: self._tensors[name] for name in variables if name in self._tensors}
         self._executors[number] = RankExecutor(unpack(program), tensors, self._device), program.job
 
-    def step(self, number: int, step: Step) -> StepResult:
-        """Runs one step of a program."""
-        executor, job = self._executors[number]
-        feeds = [self._fed(job, fed) for fed in step.feeds]
-        outcome = executor.run(Step(step.number, step.rates, step.scale, feeds))
-        return StepResult(_on_host(outcome.results), _on_host(outcome.watched), outcome.is_finite)
+    def step(self, program: int, number: int, rates: tuple[float, ...], scale: float, fed: Sequence[Mapping[int, torch.Tensor]]) -> tuple[Any, ...]:
+        """Runs one step of a program; the fields of a ``StepResult``."""
+        executor, job = self._executors[program]
+        outcome = executor.run(Step(number, rates, scale, [self._fed(job, parts) for parts in fed]))
+        return _on_host(outcome.results), _on_host(outcome.watched), outcome.is_finite
 
     def _fed(self, job: str, fed: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
         """What a micro-batch gets: its part of every input, and fresh data from the readers."""

@@ -1,0 +1,3 @@
+#!/bin/sh
+# train.sh in mixed precision.
+exec sh train.sh --use_fp16=True "$@"
