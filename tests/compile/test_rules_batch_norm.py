@@ -22,8 +22,8 @@ def drawn(*shape: int) -> Tensor:
 
 def shared_statistics(x: Tensor) -> Tensor:
     """As ranks compute it that hold unequal parts of the batch."""
-    values = [part.numel() // part.shape[1] for part in parts(x)]
-    return batch_statistics.combined(torch.stack([batch_statistics.of_part(part) for part in parts(x)]), values)
+    sums = torch.stack([batch_statistics.sums_of_part(part) for part in parts(x)]).sum(0)
+    return batch_statistics.from_sums(sums, x.numel() // x.shape[1], x)
 
 
 @pytest.mark.parametrize("shape", [(8, 3), (8, 3, 5), (8, 3, 4, 5)])

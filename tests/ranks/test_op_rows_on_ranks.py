@@ -118,7 +118,9 @@ def check(file: str, got: Outcome) -> None:
         np.testing.assert_allclose(got.results[name], value, sample.rtol, sample.atol, err_msg=name)
     for name, value in expected.gradients.items():
         sample = samples[name.rpartition("/")[0]]
-        np.testing.assert_allclose(got.gradients[name], value, max(sample.rtol, 1e-4), max(sample.atol, 1e-5), err_msg=f"gradient of {name}")
+        np.testing.assert_allclose(
+            got.gradients[name], value, max(sample.rtol, 1e-4), max(sample.atol, 1e-5), err_msg=f"gradient of {name}"
+        )
 
 
 @pytest.mark.parametrize("file", FILES)

@@ -715,6 +715,29 @@ def test_an_unknown_variable_is_named():
         run(lambda: opt.SGD(cosine(), variables=["fc-wieght", "fc-bias"]))
 
 
+# ------------------------------------------------------------------------------------------------ strides
+
+
+@pytest.mark.parametrize("make", [opt.SGD, lambda rate: opt.SGD(rate, momentum=0.0), opt.Adam, opt.RMSProp, opt.LARS, opt.LAMB])
+def test_a_gradient_may_lie_in_memory_otherwise_than_its_variable(make):
+    """Behind a transpose it does; the fused kernels of torch would take it as it lies."""
+
+    def trained(transposed: bool) -> np.ndarray:
+        flow.clear_default_session()
+
+        @flow.global_function(type="train")
+        def job(x=flow.FixedTensorDef((12,))):
+            w = flow.get_variable("w", (4, 3) if transposed else (3, 4), initializer=flow.ones_initializer())
+            flat = flow.reshape(flow.transpose(w, (1, 0)) if transposed else w, (12,))
+            make(opt.PiecewiseConstantScheduler([], [0.1])).minimize(flow.math.square(flat * x))
+
+        for _ in range(2):
+            job(np.arange(12, dtype=np.float32))
+        return flow.get_all_variables()["w"].numpy()
+
+    np.testing.assert_allclose(trained(True).T, trained(False), 1e-6)
+
+
 # ------------------------------------------------------------------------------------------------ custom schedules
 
 

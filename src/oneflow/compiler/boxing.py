@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from oneflow.compiler.mesh import Layout, Mesh, NdSbp
-from oneflow.core.layout import Region, coordinates, peers, region, span
+from oneflow.core.layout import Region, coordinates, peers, region
 from oneflow.core.sbp import BROADCAST, Sbp
 from oneflow.ops.collective import Piece
 
@@ -36,19 +36,17 @@ def moves(source: NdSbp, target: NdSbp) -> Iterator[Move]:
             now[axis] = to
 
     for axis in reversed(range(len(now))):
-        if now[axis] is not target[axis] and _is_nested(axis, source, target):
-            yield from move(axis, BROADCAST)
-        elif now[axis].kind == "S" and any(now[axis].dim in (now[a].dim, target[a].dim) and now[a] is not target[a] for a in range(axis)):
+        if now[axis].kind == "S" and _must_be_whole(axis, now, target):
             yield from move(axis, BROADCAST)
     for axis in range(len(now)):
         yield from move(axis, target[axis])
 
 
-def _is_nested(axis: int, source: NdSbp, target: NdSbp) -> bool:
-    """Whether the dim that this axis splits, before or after, is split by another axis too."""
-    mine = {sbp.dim for sbp in (source[axis], target[axis]) if sbp.kind == "S"}
-    others = {sbp.dim for a in range(len(source)) if a != axis for sbp in (source[a], target[a]) if sbp.kind == "S"}
-    return bool(mine & others)
+def _must_be_whole(axis: int, now: Sequence[Sbp], target: NdSbp) -> bool:
+    """Whether a split must be undone before anything else: another axis splits, or is to split, one of the dims it splits before or after."""
+    mine = {sbp.dim for sbp in (now[axis], target[axis]) if sbp.kind == "S"} if now[axis] is not target[axis] else {now[axis].dim}
+    others = range(len(now)) if now[axis] is not target[axis] else [a for a in range(axis) if now[a] is not target[a]]
+    return any(sbp.dim in mine for a in others if a != axis for sbp in (now[a], target[a]) if sbp.kind == "S")
 
 
 def extents(shape: Shape, sbp: NdSbp, mesh: Mesh, position: int, axis: int, dim: int) -> Shape:
@@ -118,8 +116,3 @@ def _piece(rank: int, block: Region, inside: Region) -> Piece:
 def place_on(mesh: Mesh, position: int, axis: int) -> int:
     """The place of a position in its group along an axis."""
     return coordinates(position, mesh.axes)[axis]
-
-
-def even(size: int, parts: int) -> Shape:
-    """The extents of ``parts`` parts."""
-    return tuple(stop - start for start, stop in (span(size, parts, i) for i in range(parts)))

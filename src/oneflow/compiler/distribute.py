@@ -77,7 +77,8 @@ def distribute_job(graph: Graph, around: Surroundings) -> Assigned:
         outputs = mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
     else:
         _place(graph, joint, arguments, around)
-        infer(joint.graph, _given(graph, arguments, around), _wanted(graph, outputs, around))
+        count = graph.training.micro_batches if graph.training is not None else 1
+        infer(joint.graph, _given(graph, arguments, around), _wanted(graph, outputs, around), count)
     layouts = {**around.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))

@@ -33,16 +33,17 @@ Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
+def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]], micro_batches: int = 1) -> None:
     """Sets each node's ``meta["signatures"]`` (one an axis) and ``meta["sbp"]`` (one NdSbp an output).
 
-    ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end.
+    ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end, once for all
+    ``micro_batches``.
     """
     nodes = _in_order_of_use(graph)
     for node in nodes:
         node.meta["signatures"], node.meta["share"] = (), 1.0
     for axis in range(max(len(node.meta["mesh"].axes) for node in nodes)):
-        _Axis(axis, nodes, given, wanted).choose()
+        _Axis(axis, nodes, given, wanted, micro_batches).choose()
     for node in nodes:
         outputs = range(len(node.meta["signatures"][0].outputs))
         node.meta["sbp"] = tuple(tuple(s.outputs[i] for s in node.meta["signatures"][: len(node.meta["mesh"].axes)]) for i in outputs)
@@ -102,9 +103,15 @@ class _Axis:
     """The search along one axis."""
 
     def __init__(
-        self, axis: int, nodes: Sequence[fx.Node], given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]]
+        self,
+        axis: int,
+        nodes: Sequence[fx.Node],
+        given: Mapping[fx.Node, NdSbp],
+        wanted: Sequence[tuple[fx.Node, Layout]],
+        repeats: int,
     ) -> None:
         self.axis = axis
+        self.repeats = repeats
         self.given = given
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
         self.steps = [self._step(node) for node in nodes]
@@ -148,7 +155,9 @@ class _Axis:
 
     def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
         held, key, total = dict(state.held), state.key, state.cost + price
-        wishes = [(value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")]
+        wishes = [
+            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")
+        ]
         sinks = [(*sink, True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
@@ -157,7 +166,8 @@ class _Axis:
         for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = held[value]
             if (mesh, sbp) not in have:
-                total += self._price(value, have, mesh, sbp, is_last)
+                once = is_last or value[0].meta.get("stored")  # not again for each micro-batch
+                total += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
                 held[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
                 key ^= hash((value, have)) ^ hash((value, held[value]))
         for value in step.dies:
@@ -171,7 +181,8 @@ class _Axis:
             size = cost.nbytes(_tensor(value)) * value[0].meta["share"]
             parts = self._parts(mesh)
             found = min(
-                cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts) for m, source in have
+                cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts)
+                for m, source in have
             )
             self.boxing[value, have, mesh, sbp, is_last] = found
         return found
@@ -186,7 +197,7 @@ class _Axis:
         counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
         whole_ones = [i for i, n in enumerate(tensors) if n.meta.get("everywhere")]
         signatures = [s for s in self._signatures(node, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        options = [(s, cost.work(node, s, parts, node.meta["share"])) for s in signatures]
+        options = [(s, cost.work(node, s, parts, node.meta["share"]) * self.repeats) for s in signatures]
         return _Step(node, mesh, parts, options, inputs, counted, _written(node))
 
     def _parts(self, mesh: Mesh) -> int:
@@ -276,4 +287,4 @@ def _where(node: fx.Node) -> str:
 
 
 def _no_way(node: fx.Node) -> str:
-    return f"{_where(node)}it changes a variable whose layout does not fit; declare that variable with distribute=broadcast()"
+    return f"{_where(node)}it changes a variable that lies elsewhere or otherwise; keep it whole (distribute=broadcast()) on the placement of the op"

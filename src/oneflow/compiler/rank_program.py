@@ -279,6 +279,8 @@ def _cut(graph: fx.Graph, keys: _Keys, belongs: Callable[[str], bool], wanted: I
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
         new[node].meta = dict(node.meta)
-    outputs = [n for n in (*mine, *inputs) if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))]
+    outputs = [
+        n for n in (*mine, *inputs) if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))
+    ]
     body.output(tuple(new[node] for node in outputs))
     return Section(body, tuple(keys.of(n) for n in inputs), tuple(keys.of(n) for n in outputs))

@@ -1,7 +1,6 @@
 """Batch norm of a batch that lies in parts on several ranks, with the statistics of all of it.
 
-Going forward ranks gather their mean and variance; going back they sum two numbers a channel. Shared numbers are float32, or
-float64 for inputs of that dtype. Dim 1 holds the channels.
+Going forward ranks add up two numbers a channel, and two going back, whatever their number. Dim 1 holds the channels.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ def _wide(x: Tensor | None, like: Tensor) -> Tensor | None:
     return None if x is None else x.to(_wide_dtype(like))
 
 
-def of_part(x: Tensor) -> Tensor:
-    """Mean and biased variance of each channel, as two rows."""
-    scratch = torch.zeros(2, x.shape[1], dtype=_wide_dtype(x), device=x.device)  # their dtype is that of the result
-    return torch.stack(aten.batch_norm_update_stats(x, *scratch, 0.0))
+def sums_of_part(x: Tensor) -> Tensor:
+    """The sum and the sum of squares of each channel, as two rows of float64.
 
-
-def combined(parts: Tensor, counts: Sequence[int]) -> Tensor:
-    """Mean and biased variance of all values from those of parts, shape (parts, 2, channels), of so many values each.
-
-    The variance within parts and that between their means add up (Chan, Golub and LeVeque); no large squares cancel.
+    They come from the part's mean and variance; in float64 nothing is lost where the squares of large means cancel later.
     """
-    weights = (parts.new_tensor(counts) / sum(counts)).view(-1, 1)
-    means, variances = parts.unbind(1)
-    mean = (weights * means).sum(0)
-    return torch.stack([mean, (weights * (variances + (means - mean).square())).sum(0)])
+    count = x.numel() // x.shape[1]
+    scratch = torch.zeros(2, x.shape[1], dtype=_wide_dtype(x), device=x.device)  # their dtype is that of the result
+    mean, variance = (row.double() for row in aten.batch_norm_update_stats(x, *scratch, 0.0))
+    return torch.stack([mean, variance + mean.square()]) * count
+
+
+def from_sums(sums: Tensor, count: int, like: Tensor) -> Tensor:
+    """Mean and biased variance of each channel from the sums over all ``count`` values, for an input like the given one."""
+    mean, square = sums / count
+    return torch.stack([mean, (square - mean.square()).clamp_(min=0)]).to(_wide_dtype(like))
 
 
 def normalise(

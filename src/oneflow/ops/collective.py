@@ -159,7 +159,13 @@ _IN_FLIGHT: list[tuple[Any, Tensor]] = []
 
 
 def exchange(
-    value: Tensor | None, shape: Sizes | None, dtype: torch.dtype, outgoing: tuple[Piece, ...], incoming: tuple[Piece, ...], tag: int, device: str
+    value: Tensor | None,
+    shape: Sizes | None,
+    dtype: torch.dtype,
+    outgoing: tuple[Piece, ...],
+    incoming: tuple[Piece, ...],
+    tag: int,
+    device: str,
 ) -> Tensor | None:
     """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that come.
 

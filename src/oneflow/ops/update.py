@@ -54,7 +54,19 @@ def adam(
     steps = [torch.full((), float("inf"), device=p.device) for p in params]
     grads = _laid_out_as(params, grads)
     torch._fused_adamw_(
-        params, grads, m, v, [], steps, lr=lr, beta1=beta1, beta2=beta2, weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False
+        params,
+        grads,
+        m,
+        v,
+        [],
+        steps,
+        lr=lr,
+        beta1=beta1,
+        beta2=beta2,
+        weight_decay=weight_decay,
+        eps=epsilon,
+        amsgrad=False,
+        maximize=False,
     )
 
 

@@ -118,7 +118,9 @@ class RankHandler:
         feeds = dict(fed)
         for one in self._sources.get(job, []):
             feeds.update(zip(one.feeds, one.source.next()))
-        return {number: tensor.to(self._device, non_blocking=True) for number, tensor in feeds.items()}
+        if self._device.type == "cpu":
+            return feeds
+        return {number: tensor.to(self._device, non_blocking=True) for number, tensor in feeds.items()}  # never run where the tests run: no GPU there
 
     def unload(self, numbers: Sequence[int]) -> None:
         """Forgets programs."""

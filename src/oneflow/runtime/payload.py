@@ -17,6 +17,7 @@ import torch
 from oneflow.core.errors import ArgumentError
 
 ALIGNMENT = 64
+_OF_NUMPY = frozenset([torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8])
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
 
@@ -49,11 +50,10 @@ class Leaf:
 
     def bytes(self) -> memoryview:
         """The bytes in place; a copy only where they do not lie side by side."""
-        if isinstance(self._source, torch.Tensor):
-            flat = self._source.contiguous().view(-1).view(torch.uint8).numpy()
-        else:
-            flat = np.ascontiguousarray(self._source).reshape(-1).view(np.uint8)
-        return flat.data
+        source = self._source
+        if isinstance(source, torch.Tensor):
+            source = source.contiguous().view(-1).view(torch.uint8).numpy()
+        return np.ascontiguousarray(source).reshape(-1).view(np.uint8).data
 
 
 def take_apart(tree: Any) -> tuple[bytes, list[Leaf]]:
@@ -76,7 +76,8 @@ def array_over(description: Description, memory: np.ndarray, place: int) -> torc
     known = _DTYPES[str(dtype)]
     if not nbytes:
         return torch.empty(shape, dtype=known)
-    return torch.frombuffer(memory, dtype=known, count=nbytes // known.itemsize, offset=place).as_strided(shape, strides)
+    flat = torch.frombuffer(memory, dtype=known, count=nbytes // known.itemsize, offset=place)
+    return flat if len(shape) == 1 else flat.as_strided(shape, strides)
 
 
 class _Pickler(pickle.Pickler):
@@ -116,7 +117,10 @@ def _is_array(value: Any) -> bool:
     return isinstance(value, torch.Tensor) or (type(value) is np.ndarray and not value.dtype.hasobject)
 
 
-def _tensor(value: torch.Tensor) -> tuple[torch.Tensor, Description]:
+def _tensor(value: torch.Tensor) -> tuple[torch.Tensor | np.ndarray, Description]:
+    if type(value) is torch.Tensor and value.dtype in _OF_NUMPY and value.is_cpu and not value.requires_grad and value.is_contiguous():
+        # As most are. Each call of torch counts here: a worker that was just woken has cold caches.
+        return value.numpy(), Description(True, str(value.dtype), tuple(value.shape), value.stride(), value.nbytes)
     if value.layout != torch.strided or value.is_quantized or value.is_meta:
         raise ArgumentError(f"a tensor of layout {value.layout} on device {value.device} cannot be sent; send a dense one with data")
     value = value.detach().cpu().resolve_conj().resolve_neg()

@@ -44,11 +44,13 @@ class RankExecutor:
         self._device = device
         self._stored: dict[Key, Any] = {("variable", name): tensor for name, tensor in variables.items()}
         self._code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
+        self._asked = {key for section in program.sections.values() for key in section.inputs}
 
     def run(self, step: Step) -> StepResult:
         """One step: forward, and for a train job backward and update."""
         values = {**self._stored, ("unscale",): 1.0 / step.scale, **{("rate", i): rate for i, rate in enumerate(step.rates)}}
-        values["scale",] = torch.tensor(step.scale, device=self._device)
+        if ("scale",) in self._asked:
+            values["scale",] = torch.tensor(step.scale, device=self._device)
         with torch.inference_mode():
             if "step" in self._program.sections:
                 micro = [self._micro(values, step, 0)]
@@ -62,8 +64,10 @@ class RankExecutor:
     def _micro(self, values: dict[Key, Any], step: Step, number: int) -> dict[Key, Any]:
         """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
         count = len(step.feeds)
-        feeds = {("feed", i): tensor for i, tensor in step.feeds[number].items()}
-        return {**values, **feeds, ("step",): torch.tensor([step.number * count + number], device=self._device)}
+        own: dict[Key, Any] = {("feed", i): tensor for i, tensor in step.feeds[number].items()}
+        if ("step",) in self._asked:
+            own["step",] = torch.tensor([step.number * count + number], device=self._device)
+        return {**values, **own}
 
     def _in_sections(self, values: dict[Key, Any], step: Step) -> tuple[list[dict[Key, Any]], bool]:
         self._section("prologue", values, step)

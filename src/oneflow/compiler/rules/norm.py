@@ -116,14 +116,14 @@ def _vectors(call: Call) -> dict[str, Sbp]:
 
 
 def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    """One gather of each rank's mean and variance; how many values they are of is known from the shapes."""
+    """One reduction of two sums a channel."""
     named = arguments(call, args, kwargs)
-    counts = [prod(shape) // shape[1] for shape in local.input_shapes(0)]
-    gathered = local.gather(local.call(batch_statistics.of_part, named["input"]))
-    mean_and_variance = local.call(batch_statistics.combined, gathered, counts)
+    count = prod(call.shapes[0]) // call.shapes[0][1]
+    sums = local.reduce(local.call(batch_statistics.sums_of_part, named["input"]))
+    mean_and_variance = local.call(batch_statistics.from_sums, sums, count, named["input"])
     moving = named["running_mean"], named["running_var"], named["momentum"]
     parameters = named["weight"], named["bias"]
-    return local.call(batch_statistics.normalise, named["input"], *parameters, mean_and_variance, sum(counts), *moving, named["eps"])
+    return local.call(batch_statistics.normalise, named["input"], *parameters, mean_and_variance, count, *moving, named["eps"])
 
 
 def _lower_batch_norm_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:

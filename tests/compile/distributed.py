@@ -1,0 +1,77 @@
+"""Jobs compiled for many devices, without any: what each node's layout is, and what the ranks' programs send."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from math import prod
+from typing import Any
+
+import torch
+from torch import fx
+
+import oneflow as flow
+from oneflow.compiler.distribute import Assigned, Surroundings, declared_feeds, distribute_job
+from oneflow.compiler.infer import layout_of
+from oneflow.compiler.rank_program import RankProgram, lower_job
+from oneflow.job.function import default_session
+from oneflow.job.layouts import job_layouts
+from oneflow.ops import collective
+
+# Those that only take a part of what a rank has, or add zeros to it, are no exchange.
+_LOCAL = {collective.part_of, collective.as_partial, collective.part_as_partial, collective.bucket_wait}
+
+
+def compiled(body: Callable[..., Any], devices: int, train: bool = True, config: Any = None) -> Assigned:
+    """A job for ``devices`` ranks of one machine; ``body`` has its inputs as default values."""
+    flow.clear_default_session()
+    flow.config.cpu_device_num(devices)
+    flow.global_function("train" if train else "predict", config)(body)
+    session = default_session()
+    session.trace()
+    (job,) = session.jobs.values()
+    cpu = torch.device("cpu")
+    ranks = {(0, device): device for device in range(devices)}
+    layouts = job_layouts(job, ranks, {})
+    assert job.graph is not None
+    return distribute_job(job.graph, Surroundings(ranks, layouts, declared_feeds(job.graph, cpu), cpu, job.settings.mixed_precision))
+
+
+def calls(program: RankProgram) -> list[fx.Node]:
+    return [node for section in program.sections.values() for node in section.graph.nodes if node.op == "call_function"]
+
+
+def exchanges(program: RankProgram) -> Counter[str]:
+    """How often each collective is called."""
+    found = [node.target for node in calls(program) if getattr(node.target, "__module__", "") == collective.__name__]
+    return Counter(target.__name__ for target in found if target not in _LOCAL)
+
+
+def reduced_bytes(program: RankProgram) -> int:
+    """The size of all that is summed over ranks in a step, by buckets or alone."""
+    total = 0
+    for node in calls(program):
+        if node.target is collective.bucket_start:
+            total += sum(_size(meta["boxed"]) for meta in node.meta["members"])
+        elif node.target in (collective.all_reduce, collective.reduce_parts) and "boxed" in node.meta:
+            total += _size(node.meta["boxed"])
+    return total
+
+
+def _size(node: fx.Node) -> int:
+    value = node.meta["val"]
+    return prod(value.shape) * value.dtype.itemsize
+
+
+def gradient_bytes(assigned: Assigned) -> int:
+    return sum(_size(node) for node in assigned.outputs.gradients.values())
+
+
+def layouts(assigned: Assigned, op: Any) -> list[str]:
+    """How the results of every call of an aten op lie, in order."""
+    nodes = [node for node in assigned.graph.nodes if node.target is op]
+    return [",".join(map(str, layout_of(node).sbp)) for node in nodes]
+
+
+def programs(assigned: Assigned) -> list[RankProgram]:
+    return [lower_job(assigned, rank) for rank in assigned.ranks]
