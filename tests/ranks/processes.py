@@ -27,6 +27,12 @@ def is_alive(pid: int) -> bool:
     return state not in "ZX"
 
 
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started, in any of its threads."""
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()] if tasks.exists() else []
+
+
 def are_gone(pids: list[int]) -> bool:
     return not any(is_alive(pid) for pid in pids)
 

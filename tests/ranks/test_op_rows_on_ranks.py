@@ -23,7 +23,8 @@ from oneflow.core import dtype as dtypes
 _FOLDER = Path(__file__).parents[1] / "single" / "samples"
 FILES = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem not in ("sample", "runner"))
 PREDICT_ONLY = {"layers.batch_norm_infer"}  # a train job records another row in its place
-FEW = ["conv", "dropout", "index", "loss", "matmul", "norm", "sampling", "sort"]
+OTHER_DIMS = ["activation", "conv", "dropout", "index", "loss", "matmul", "norm", "pool", "scatter", "sort", "structure"]
+FOUR_RANKS = ["conv", "dropout", "loss", "matmul", "norm", "sampling"]
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,11 @@ def test_rows_on_two_ranks_equal_one_device(file: str) -> None:
     check(file, run_samples(file, 2))
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", OTHER_DIMS)
 def test_rows_whose_inputs_are_split_along_dim_1_equal_one_device(file: str) -> None:
     check(file, run_samples(file, 2, dim=1))
 
 
-@pytest.mark.parametrize("file", FEW)
+@pytest.mark.parametrize("file", FOUR_RANKS)
 def test_rows_on_four_ranks_equal_one_device(file: str) -> None:
     check(file, run_samples(file, 4))

@@ -55,7 +55,6 @@ CASES = {
 
 MORE_LAYOUTS = {
     **{name: how for name, how in LAYOUTS.items() if name != "dp4"},
-    "auto": Layout(2, ("auto",)),
     "pp x zero": Layout(4, stages=("0:0-1", "0:2-3"), shares_states=True),
 }
 

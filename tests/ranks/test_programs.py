@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from networks import Network, needs_namespaces
-from processes import are_gone, until
+from processes import are_gone, children_of, until
 
 from oneflow.checkpoint.layout import read_checkpoint
 
@@ -151,12 +151,8 @@ def test_torchrun(alone, tmp_path):
 
 def workers_of(pid: int) -> list[int]:
     """The processes below a program: the one that workers are forked from, and they."""
-    tree = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
-    parents = {int(child): int(parent) for child, parent in (line.split() for line in tree.splitlines())}
-    found = [pid]
-    for _ in range(4):
-        found += [child for child, parent in parents.items() if parent in found and child not in found]
-    return found[1:]
+    found = children_of(pid)
+    return found + [below for child in found for below in workers_of(child)]
 
 
 def leaves(pids: list[int]) -> list[int]:

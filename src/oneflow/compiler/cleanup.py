@@ -85,7 +85,7 @@ def share_equal_nodes(graph: fx.Graph) -> None:
     written = {node for node in graph.nodes if _storage(node) in memory and _storage(node) is not None}
     seen: dict[Any, fx.Node] = {}
     for node in list(graph.nodes):
-        if node.op != "call_function" or writes(node) or _is_random(node):
+        if node.op != "call_function" or writes(node) or is_random(node):
             continue
         if node in written or any(n in written for n in node.all_input_nodes):
             continue
@@ -111,7 +111,8 @@ def _frozen(value: Any) -> Any:
     return value, type(value)
 
 
-def _is_random(node: fx.Node) -> bool:
+def is_random(node: fx.Node) -> bool:
+    """True for nodes that draw from a generator."""
     return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
 
 

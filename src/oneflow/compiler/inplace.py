@@ -26,6 +26,13 @@ class _Over:
     out: str | None = None
 
 
+def _onednn() -> dict[Any, _Over]:
+    """Its convolutions that add to what they are given; a build of torch may lack them."""
+    if not torch.backends.mkldnn.is_available():
+        return {}
+    return {torch.ops.mkldnn._convolution_pointwise.binary: _Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))}
+
+
 _OVER: dict[Any, _Over] = {
     aten.relu.default: _Over(aten.relu_.default, (0,)),
     aten.hardtanh.default: _Over(aten.hardtanh_.default, (0,)),
@@ -38,6 +45,7 @@ _OVER: dict[Any, _Over] = {
     aten.div.Tensor: _Over(aten.div_.Tensor, (0,)),
     aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
     aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
+    **_onednn(),
 }
 
 
@@ -83,7 +91,8 @@ class _Uses:
         if (mine.shape, mine.stride(), mine.dtype) != (its.shape, its.stride(), its.dtype):
             return False
         memory = self._memory[taken]
-        if memory[0].op == "placeholder" or sum(arg is taken for arg in node.args) > 1 or _repeats(its):
+        shared = sum(isinstance(arg, fx.Node) and self._memory[arg] == memory for arg in node.args)
+        if memory[0].op == "placeholder" or shared > 1 or _repeats(its):
             return False
         return self._last[memory] == self._place[node]
 

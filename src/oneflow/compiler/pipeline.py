@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import clean, drop_layouts
+from oneflow.compiler.cleanup import argument, clean, drop_layouts, writes
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
 from oneflow.compiler.precision import casting, half_dtype
+from oneflow.compiler.prepare import prepared
 from oneflow.compiler.program import Program
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.training import Training
@@ -26,12 +27,16 @@ from oneflow.optimizer.schedule import CustomScheduler
 
 @dataclass(frozen=True)
 class Target:
-    """What a job is compiled for: its variables as they lie in memory, the shapes of its feeds, device and precision."""
+    """What a job is compiled for: its variables as they lie in memory, the shapes of its feeds, device and precision.
+
+    ``keeps_values``: a predict job may hold what it made of its variables from one step to the next.
+    """
 
     variables: Mapping[str, torch.Tensor]
     feeds: list[torch.Tensor]
     device: torch.device
     mixed_precision: bool
+    keeps_values: bool = True
 
 
 def compile_job(graph: Graph, target: Target) -> Program:
@@ -44,7 +49,7 @@ def compile_job(graph: Graph, target: Target) -> Program:
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
     if graph.training is None:
-        return _predict_program(graph, joint, outputs, arguments)
+        return _predict_program(graph, joint, outputs, arguments, target.keeps_values)
     return _train_program(graph, joint, outputs, arguments)
 
 
@@ -117,9 +122,20 @@ def custom_rates(graph: Graph) -> dict[int, fx.Node]:
     return found
 
 
-def _predict_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arguments) -> Program:
+def _predict_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arguments, keeps_values: bool) -> Program:
     joint.graph.output(_returned(outputs))
-    return _program(graph, joint, arguments, [], [], None)
+    stored = list(arguments.stored.values())
+    split = prepared(joint.graph, stored) if keeps_values else None
+    first, held = split if split is not None else (None, stored)
+    write_over(joint.graph)
+    return Program(
+        job=graph.job,
+        graph=_reordered(joint.graph, [*held, *arguments.fed]),
+        variables=tuple(arguments.stored),
+        uses_step=graph.step is not None,
+        writes=any(writes(node) and argument(node, 0) in stored for node in joint.graph.nodes),
+        prepare=first,
+    )
 
 
 def _train_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arguments) -> Program:
@@ -130,13 +146,13 @@ def _train_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arg
         gradients = list(outputs.gradients.values())
         finite = joint.graph.call_function(update.all_finite, (gradients,)) if training.loss_scale.is_dynamic else None
         joint.graph.output((*_returned(outputs), gradients, finite))
-        return _program(graph, joint, arguments, groups, [], second)
+        return _updating_program(graph, joint, arguments, groups, [], second)
     rates, inputs = _rates(graph, joint, outputs, groups)
     scale = training.loss_scale.initial
     unscale = None if scale == 1.0 else 1.0 / scale
     Update(joint.graph, graph, arguments.stored, outputs.gradients, rates, unscale, training.coupled).append(groups)
     joint.graph.output(_returned(outputs))
-    return _program(graph, joint, arguments, groups, inputs, None)
+    return _updating_program(graph, joint, arguments, groups, inputs, None)
 
 
 def _returned(outputs: Outputs) -> tuple[Any, ...]:
@@ -168,7 +184,7 @@ def _separate_update(graph: Graph, groups: list[Group], stored: list[str], train
     return second
 
 
-def _program(
+def _updating_program(
     graph: Graph, joint: Joint, arguments: _Arguments, groups: list[Group], rates: list[fx.Node], second: fx.Graph | None
 ) -> Program:
     custom = custom_rates(graph)
@@ -181,6 +197,7 @@ def _program(
         dynamic_scale=joint.loss_seed is not None,
         rates=tuple(group.rate for group in groups if id(group.optimizer) not in custom),
         update=second,
+        writes=True,
     )
 
 

@@ -32,20 +32,21 @@ class Runner:
         feeds = [_feed(t, node, self._micro) for t, node in zip(inputs, graph.inputs)]
         specs = [node.meta["spec"] for node in feed_nodes(graph)[len(feeds) :]]
         examples = feeds + [torch.empty(s.shape, dtype=s.dtype.torch, device=self._device) for s in specs]
-        store = job.session.store.tensors
+        store = job.session.store
         if job.settings.deterministic and self._device.type == "cuda":  # never run where the tests run: no GPU there
             torch.backends.cudnn.deterministic = True
-        target = Target(store, [e.to(self._device) for e in examples], self._device, job.settings.mixed_precision)
+        # A job of dynamic inputs has a program for every shape it has met; each would hold the net once more.
+        keeps_values = not job.signature.is_dynamic
+        target = Target(store.tensors, [e.to(self._device) for e in examples], self._device, job.settings.mixed_precision, keeps_values)
         program = compile_job(graph, target)
-        variables = [store[name] for name in program.variables]
-        counter = Counter(store[job.counter_name] if graph.is_train else job.calls)
+        counter = Counter(store.tensors[job.counter_name] if graph.is_train else job.calls)
         if program.update is None:
-            self.executor = Executor(program, variables, self._device, counter)
+            self.executor = Executor(program, store, self._device, counter)
         else:
             scale = graph.training.loss_scale
             name, counter_name = job.loss_scale_names
-            state = (store[name], store[counter_name]) if scale.is_dynamic else None
-            self.executor = AccumulatingExecutor(program, variables, self._device, counter, scale, state)
+            state = (store.tensors[name], store.tensors[counter_name]) if scale.is_dynamic else None
+            self.executor = AccumulatingExecutor(program, store, self._device, counter, scale, state)
 
     def step(self, inputs: list[torch.Tensor]) -> Results:
         """One call of the job."""

@@ -19,7 +19,12 @@ Norms = Callable[[Sequence[Tensor]], Tensors]
 
 def _laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
     """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and check nothing."""
-    return [g if g.stride() == p.stride() else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
+    return [g if _lies_as(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
+
+
+def _lies_as(a: Tensor, b: Tensor) -> bool:
+    """Whether elements lie in the same order in memory; the stride of a dim of one element says nothing."""
+    return a.stride() == b.stride() or all(size == 1 or x == y for size, x, y in zip(a.shape, a.stride(), b.stride()))
 
 
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:

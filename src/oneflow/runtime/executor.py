@@ -12,6 +12,7 @@ from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.program import Program
 from oneflow.core.errors import RunError
 from oneflow.optimizer.loss_scale import LossScale
+from oneflow.runtime.variables import VariableStore
 
 Results = tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]
 
@@ -33,13 +34,16 @@ class Counter:
 class Executor:
     """A program with its variables bound. ``run`` is one step."""
 
-    def __init__(self, program: Program, variables: Sequence[torch.Tensor], device: torch.device, counter: Counter) -> None:
+    def __init__(self, program: Program, store: VariableStore, device: torch.device, counter: Counter) -> None:
         self._program = program
-        self._variables = list(variables)
+        self._store = store
+        self._variables = [store.tensors[name] for name in program.variables]
         self._device = device
         self._counter = counter
         self._code = generate(program.graph, program.job)
         self._update = generate(program.update, program.job) if program.update is not None else None
+        self._prepare = generate(program.prepare, program.job) if program.prepare is not None else None
+        self._prepared: tuple[int, Sequence[torch.Tensor]] = (-1, ())
 
     @property
     def source(self) -> str:
@@ -50,12 +54,31 @@ class Executor:
         """One step: forward, and for a train job backward and update."""
         t = self._counter.value()
         with torch.inference_mode():
-            outputs = self._call(self._code, [*self._arguments(feeds), *[rate(t) for rate in self._program.rates]])
+            arguments = [*self._arguments(feeds), *[rate(t) for rate in self._program.rates]]
+            try:
+                outputs = self._call(self._code, arguments)
+            finally:
+                self._note_writes()
         self._counter.advance()
         return outputs
 
+    def _note_writes(self) -> None:
+        """A step that failed may have changed variables too."""
+        if self._program.writes:
+            self._store.version += 1
+
+    def _held(self) -> Sequence[torch.Tensor]:
+        """What the step reads besides its feeds: the variables, or what was prepared of them as they are now."""
+        if self._prepare is None:
+            return self._variables
+        version = self._store.version
+        if self._prepared[0] != version:
+            self._prepared = (-1, ())  # lets go of the old before there is the new
+            self._prepared = (version, self._call(self._prepare, self._variables))
+        return self._prepared[1]
+
     def _arguments(self, feeds: list[torch.Tensor], step: torch.Tensor | None = None) -> list[Any]:
-        arguments = [*self._variables, *feeds]
+        arguments = [*self._held(), *feeds]
         if self._program.uses_step:
             arguments.append((self._counter.tensor if step is None else step).to(self._device))
         return arguments
@@ -89,7 +112,9 @@ def what_of(node: fx.Node) -> str:
     source = node.meta.get("node", node)
     origin = source.meta.get("origin")
     if "what" in node.meta or origin is None:
-        return node.meta.get("what") or (f"the boxing of {node.meta['boxed'].name}" if "boxed" in node.meta else f"the backward pass ({node.target})")
+        return node.meta.get("what") or (
+            f"the boxing of {node.meta['boxed'].name}" if "boxed" in node.meta else f"the backward pass ({node.target})"
+        )
     part = "the backward of " if source.meta.get("part") == "backward" else ""
     return f"{part}op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
 
@@ -100,27 +125,35 @@ class AccumulatingExecutor(Executor):
     def __init__(
         self,
         program: Program,
-        variables: Sequence[torch.Tensor],
+        store: VariableStore,
         device: torch.device,
         counter: Counter,
         loss_scale: LossScale,
         scale_state: tuple[torch.Tensor, torch.Tensor] | None,
     ) -> None:
-        super().__init__(program, variables, device, counter)
+        super().__init__(program, store, device, counter)
         self._loss_scale = loss_scale
         self._scale_state = scale_state
 
     def run(self, feeds: list[torch.Tensor], micro_feeds: Sequence[list[torch.Tensor]] = ()) -> Results:
         t = self._counter.value()
         with torch.inference_mode():
-            parts, gradients, finite = self._gradients(list(micro_feeds) or [feeds])
-            if finite:
-                rates = [rate(t) for rate in self._program.rates]
-                assert self._update is not None
-                self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale(), *rates])
+            try:
+                parts, finite = self._accumulate(list(micro_feeds) or [feeds], t)
+            finally:
+                self._note_writes()
             self._adjust_scale(finite)
         self._counter.advance()
         return tuple(_packed([p[i] for p in parts]) for i in (0, 1))  # type: ignore[return-value]
+
+    def _accumulate(self, micro_feeds: list[list[torch.Tensor]], t: int) -> tuple[list[Any], bool]:
+        """Gradients and update: what every micro-batch gave, and whether the update was made."""
+        parts, gradients, finite = self._gradients(micro_feeds)
+        if finite:
+            rates = [rate(t) for rate in self._program.rates]
+            assert self._update is not None
+            self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale(), *rates])
+        return parts, finite
 
     def _gradients(self, micro_feeds: list[list[torch.Tensor]]) -> tuple[list[Any], list[torch.Tensor], bool]:
         parts: list[Any] = []

@@ -26,11 +26,13 @@ def draw(decl: VariableDecl, seed: int, draws: int) -> torch.Tensor:
 class VariableStore:
     """Every variable of a session. Tensors keep their identity: values are written into them in place.
 
-    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before.
+    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before. Whoever has written
+    into variables raises ``version``, so that what was made of their values before is known to be old.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
+        self.version = 0
         self.decls: dict[str, VariableDecl] = {}
         self.tensors: dict[str, torch.Tensor] = {}
         self._host: set[str] = set()
@@ -48,7 +50,9 @@ class VariableStore:
         for name in {**variables, **states}:
             declared = variables.get(name) or (self.decls.get(name) if name not in self._state else None)
             if declared is not None and (name in states or name in self._state):
-                raise NameError_(f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose another")
+                raise NameError_(
+                    f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose another"
+                )
         for decl in (*variables.values(), *states.values()):
             decl.require_same_spec(self.decls.get(decl.name))
 
@@ -72,6 +76,7 @@ class VariableStore:
         self._draws += 1
         for name, tensor in self.tensors.items():
             tensor.copy_(self._draw(self.decls[name]))
+        self.version += 1
 
     def _draw(self, decl: VariableDecl) -> torch.Tensor:
         value = draw(decl, self.seed, self._draws)
@@ -87,6 +92,7 @@ class VariableStore:
             self.check(name, tuple(value.shape), value.dtype)
         for name, value in values.items():
             self.tensors[name].copy_(torch.from_numpy(np.array(value, order="C")))
+        self.version += 1
 
     def check(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         spec = self.decls[name].spec

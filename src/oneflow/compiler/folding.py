@@ -1,0 +1,68 @@
+"""Batch normalisation of a predict job goes into the convolution before it: with fixed statistics it scales and shifts each channel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.compiler.cleanup import argument
+from oneflow.compiler.settled import Settled
+
+aten = torch.ops.aten
+_TRANSPOSED = 6
+"""Which argument of a convolution says that it is a transposed one."""
+
+
+def fold_batch_norms(graph: fx.Graph, settled: Settled) -> None:
+    """Gives each convolution that is read by one such normalisation alone the normalised filters and bias."""
+    for node in list(graph.nodes):
+        if node.target is aten.native_batch_norm.default and _can_fold(node, settled):
+            _fold(graph, node, settled)
+
+
+def _can_fold(norm: fx.Node, settled: Settled) -> bool:
+    conv, training = argument(norm, 0), argument(norm, 5)
+    if training or conv.target is not aten.convolution.default or conv.args[_TRANSPOSED] or len(conv.users) > 1:
+        return False
+    if any(user.args[1] != 0 or user.meta["val"].stride() != conv.meta["val"].stride() for user in norm.users):
+        return False
+    numbers = [value for value in (*conv.args[1:3], *norm.args[1:5]) if value is not None]
+    dtypes = {value.meta["val"].dtype for value in (conv, *numbers)}
+    return all(value in settled for value in numbers) and len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+
+
+def _fold(graph: fx.Graph, norm: fx.Node, settled: Settled) -> None:
+    conv = argument(norm, 0)
+    weight, bias = argument(conv, 1), argument(conv, 2)
+    gamma, beta, mean, variance, epsilon = (argument(norm, i) for i in (1, 2, 3, 4, 7))
+    with graph.inserting_before(conv):
+        folded = graph.call_function(folded_weight, (weight, gamma, variance, epsilon))
+        shift = graph.call_function(folded_bias, (bias, gamma, beta, mean, variance, epsilon))
+    for made, like in ((folded, weight), (shift, mean)):
+        made.meta = {**norm.meta, "val": like.meta["val"]}
+        settled.add(made)
+    conv.args = (conv.args[0], folded, shift, *conv.args[3:])
+    for user in list(norm.users):
+        user.replace_all_uses_with(conv)
+        graph.erase_node(user)
+    graph.erase_node(norm)
+
+
+def folded_weight(weight: torch.Tensor, gamma: torch.Tensor | None, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """The filters of a convolution that normalises what it computes, in the layout of ``weight``."""
+    scale = _scale(gamma, variance, epsilon).to(weight.dtype)
+    return weight * scale.view(-1, *[1] * (weight.dim() - 1))
+
+
+def folded_bias(bias: Any, gamma: Any, beta: Any, mean: torch.Tensor, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """Its bias: that of the normalisation, after the mean was taken from the convolution's own."""
+    shift = (-mean if bias is None else bias - mean).double() * _scale(gamma, variance, epsilon)
+    return (shift if beta is None else shift + beta).to(mean.dtype)
+
+
+def _scale(gamma: torch.Tensor | None, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
+    """In double precision: a channel has one scale for all its values, so its error would not average out."""
+    scale = (variance.double() + epsilon).rsqrt()
+    return scale if gamma is None else scale * gamma

@@ -1,0 +1,74 @@
+"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them, and add a residual as they go.
+
+Activations stay ops of their own, in place: oneDNN's make 0 of a NaN, which would hide that a net has diverged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.compiler.cleanup import argument
+from oneflow.compiler.settled import Settled
+
+aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
+
+
+def pack_convolutions(graph: fx.Graph, settled: Settled) -> None:
+    """Has oneDNN's own ops compute what convolutions of settled filters do, and a sum with what they gave."""
+    if not torch.backends.mkldnn.is_available():
+        return
+    for node in list(graph.nodes):
+        if node.target is aten.convolution.default and _can_pack(node, settled):
+            _pack(graph, node, settled)
+    for node in list(graph.nodes):
+        if node.target is aten.add.Tensor:
+            _add_as_it_goes(graph, node, settled)
+
+
+def _can_pack(conv: fx.Node, settled: Settled) -> bool:
+    images, weight, bias, *_, transposed, _, _ = conv.args
+    tensors = [value.meta["val"] for value in (conv, images, weight)]  # type: ignore[union-attr]
+    if transposed or weight not in settled or not (bias is None or bias in settled):
+        return False
+    plain = all(t.dtype is torch.float32 and t.device.type == "cpu" and t.dim() == 4 and t.numel() for t in tensors)
+    return plain and _lies_as_onednn_gives(tensors[0])
+
+
+def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
+    """The strides of a result, since views that read it were made for those it has."""
+    return value.stride() == torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride()
+
+
+def _pack(graph: fx.Graph, conv: fx.Node, settled: Settled) -> None:
+    images, weight, bias, stride, padding, dilation, _, _, groups = conv.args
+    with graph.inserting_before(conv):
+        shape = list(images.meta["val"].shape)  # type: ignore[union-attr]
+        packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
+    packed.meta = {key: value for key, value in conv.meta.items() if key != "val"}  # its layout is oneDNN's secret
+    settled.add(packed)
+    conv.target = mkldnn._convolution_pointwise.default
+    conv.args = (images, packed, bias, padding, stride, dilation, groups, "none", [], "")
+
+
+def _add_as_it_goes(graph: fx.Graph, total: fx.Node, settled: Settled) -> None:
+    """conv(x) + y becomes one op in the place of the sum, by then both x and y are there."""
+    for conv, other in (total.args, total.args[::-1]):
+        if not total.kwargs and _can_add(conv, other) and settled.may_move(argument(conv, 0)):  # type: ignore[arg-type]
+            images, weight, bias, *numbers = conv.args[:7]  # type: ignore[union-attr]
+            total.target = mkldnn._convolution_pointwise.binary
+            total.args = (images, other, weight, bias, *numbers, "add", 1.0, None, [], "")
+            total.meta = {**conv.meta, "val": total.meta["val"]}  # type: ignore[union-attr]
+            graph.erase_node(conv)  # type: ignore[arg-type]
+            return
+
+
+def _can_add(conv: Any, other: Any) -> bool:
+    if not isinstance(conv, fx.Node) or not isinstance(other, fx.Node) or conv is other:
+        return False
+    if conv.target is not mkldnn._convolution_pointwise.default or len(conv.users) > 1:
+        return False
+    mine, its = conv.meta["val"], other.meta.get("val")
+    return isinstance(its, torch.Tensor) and (mine.shape, mine.stride(), mine.dtype) == (its.shape, its.stride(), its.dtype)
