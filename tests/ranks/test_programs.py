@@ -184,3 +184,26 @@ def test_nothing_outlives_a_program_that_is_killed_or_interrupted(how, code):
     program.communicate(timeout=30)
     assert program.returncode == code
     assert until(lambda: are_gone(below))
+
+
+def test_a_program_that_imports_torch_itself(tmp_path):
+    program = """
+import numpy as np
+import torch
+from torch import *
+import oneflow as flow
+
+flow.config.cpu_device_num(2)
+
+@flow.global_function()
+def job(x=flow.FixedTensorDef((4, 3, 8, 8))):
+    h = flow.layers.conv2d(x, 4, 3, padding="SAME", kernel_initializer=flow.ones_initializer(), name="conv")
+    return flow.cast(flow.reshape(h, (4, -1)), flow.int32)
+
+print(job(np.ones((4, 3, 8, 8), np.float32)).get().sum())
+"""
+    (tmp_path / "program.py").write_text(program)
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, env=variables, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) == 4 * 4 * 3 * (3 * 8 - 2) ** 2

@@ -31,6 +31,13 @@ class _Aten:
 
 
 @dataclass(frozen=True)
+class _Torch:
+    """A dtype, layout or memory format by its name. Pickle would look for a module that has it, and might find the user's program."""
+
+    name: str
+
+
+@dataclass(frozen=True)
 class _Packed:
     """A graph as rows of (kind, target, args, kwargs, what an error says of it)."""
 
@@ -74,7 +81,9 @@ def _unpack(packed: _Packed) -> fx.Graph:
 
 
 def _plain(value: Any) -> Any:
-    """fx's own containers as Python's."""
+    """fx's own containers as Python's, torch's constants by name."""
+    if isinstance(value, (torch.dtype, torch.layout, torch.memory_format)):
+        return _Torch(str(value).removeprefix("torch."))
     if isinstance(value, dict):
         return {key: _plain(v) for key, v in value.items()}
     if isinstance(value, tuple):
@@ -85,6 +94,8 @@ def _plain(value: Any) -> Any:
 def _resolved(value: Any, nodes: list[fx.Node]) -> Any:
     if isinstance(value, _Ref):
         return nodes[value.number]
+    if isinstance(value, _Torch):
+        return getattr(torch, value.name)
     if isinstance(value, dict):
         return {key: _resolved(v, nodes) for key, v in value.items()}
     if isinstance(value, tuple):
