@@ -14,6 +14,9 @@ import torch.distributed
 import oneflow
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
+from oneflow.runtime.addresses import local_addresses
+from oneflow.runtime.launchers import launched
+from oneflow.runtime.limits import connect_seconds, step_seconds
 
 __all__ = ["report"]
 
@@ -28,6 +31,7 @@ def report() -> str:
         ("devices", _devices),
         ("threads", _threads),
         ("backends", _backends),
+        ("several machines", _machines),
         ("packages", _packages),
         ("pictures", _pictures),
         ("data", _data),
@@ -73,6 +77,30 @@ def _backends() -> list[str]:
     ]
 
 
+def _machines() -> list[str]:
+    return [
+        f"addresses: {', '.join(local_addresses())}",
+        f"ONEFLOW_SECRET: {'set' if os.environ.get('ONEFLOW_SECRET') else 'not set'}",
+        f"ONEFLOW_MACHINE_ID: {os.environ.get('ONEFLOW_MACHINE_ID', 'not set')}",
+        f"a step may take: {_told(lambda: f'{step_seconds():g} s')}",
+        f"processes wait at the start: {_told(lambda: f'{connect_seconds():g} s')}",
+        f"launcher: {_told(_launcher)}",
+    ]
+
+
+def _launcher() -> str:
+    found = launched()
+    return "none" if found is None else f"rank {found.rank} of {found.size}, {found.local_size} on each machine"
+
+
+def _told(fact: Callable[[], str]) -> str:
+    """A fact, or why it cannot be told."""
+    try:
+        return fact()
+    except ArgumentError as error:
+        return f"broken: {error.reason}"
+
+
 def _packages() -> list[str]:
     return [f"{name}: {_version(name)}" for name in PACKAGES]
 
@@ -85,12 +113,8 @@ def _version(package: str) -> str:
 
 
 def _pictures() -> list[str]:
-    try:
-        used = image.backend()
-    except ArgumentError as error:
-        return [f"backend: broken: {error.reason}"]
     built = "built" if image.native.library is not None else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
-    return [f"backend: {used}", f"C extension: {built}"]
+    return [f"backend: {_told(image.backend)}", f"C extension: {built}"]
 
 
 def _data() -> list[str]:

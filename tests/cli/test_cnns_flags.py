@@ -2,35 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import math
 import sys
-from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from example_programs import load
 from tqdm import tqdm
 
 import oneflow as flow
-
-CNNS = Path(__file__).parents[2] / "examples" / "cnns"
-
-
-def load(*names: str) -> list[ModuleType]:
-    """Modules of the programs, which import each other by plain names; afterwards these names are free again."""
-    before = set(sys.modules)
-    sys.path.insert(0, str(CNNS))
-    try:
-        return [importlib.import_module(name) for name in names]
-    finally:
-        sys.path.remove(str(CNNS))
-        for name in set(sys.modules) - before:
-            if str(getattr(sys.modules[name], "__file__", "")).startswith(str(CNNS)):
-                del sys.modules[name]
-
 
 config, metrics, machines, optimizers, programs = load("config", "metrics", "job_function_util", "optimizer_util", "of_cnn_train_val")
 

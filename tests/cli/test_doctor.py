@@ -44,6 +44,10 @@ def test_names_every_part(no_data, capsys):
         f"inside an op: {torch.get_num_threads()}",
         "gloo: (yes|no)",
         "nccl: (yes|no)",
+        r"addresses: .*127\.0\.0\.1.*",
+        "ONEFLOW_SECRET: (set|not set)",
+        r"a step may take: \d+ s",
+        "launcher: none",
         r"tensorboard: \d+\..+",
         "backend: (native|python)",
         "C extension: (built|not built.*)",
@@ -61,6 +65,19 @@ def test_tells_which_picture_backend_is_used(no_data, monkeypatch, capsys):
     monkeypatch.setenv("ONEFLOW_IMAGE_BACKEND", "gpu")
     assert main(["--doctor"]) == 0
     assert "backend: broken: ONEFLOW_IMAGE_BACKEND is 'native' or 'python', got 'gpu'" in capsys.readouterr().out
+
+
+def test_tells_what_the_environment_says_of_several_machines(no_data, monkeypatch, capsys):
+    monkeypatch.setenv("ONEFLOW_SECRET", "a long random text")
+    monkeypatch.setenv("ONEFLOW_MACHINE_ID", "1")
+    monkeypatch.setenv("ONEFLOW_STEP_TIMEOUT", "soon")
+    for name, value in {"RANK": "3", "WORLD_SIZE": "4", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29511"}.items():
+        monkeypatch.setenv(name, value)
+    assert main(["--doctor"]) == 0
+    out = capsys.readouterr().out
+    assert "  ONEFLOW_SECRET: set\n  ONEFLOW_MACHINE_ID: 1\n" in out and "a long random text" not in out
+    assert "a step may take: broken: environment variable ONEFLOW_STEP_TIMEOUT is 'soon'" in out
+    assert "  launcher: rank 3 of 4, 4 on each machine\n" in out
 
 
 def test_says_that_a_data_file_is_broken(no_data, monkeypatch, tmp_path, capsys):

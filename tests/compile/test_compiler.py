@@ -262,6 +262,18 @@ def test_double_transposes_cancel():
     assert [n.target for n in calls(graph)].count(aten.t.default) == 1
 
 
+def test_permutes_that_undo_each_other_cancel():
+    x = torch.arange(120.0).reshape(2, 3, 4, 5)
+    back = graph_of(lambda x: x.permute(0, 2, 3, 1).permute(0, 3, -3, 2).exp(), x)
+    on = graph_of(lambda x: x.permute(0, 2, 3, 1).permute(0, 2, 3, 1).exp(), x)
+    for graph, left in ((back, 0), (on, 2)):
+        expected = evaluate(graph, [x])
+        cancel_transposes(graph)
+        drop_unused(graph)
+        assert [n.target for n in calls(graph)].count(aten.permute.default) == left
+        torch.testing.assert_close(evaluate(graph, [x]), expected, rtol=0, atol=0)
+
+
 def test_sums_that_keep_dims_only_for_a_view():
     x = torch.arange(24.0).reshape(2, 3, 4)
     graph = graph_of(lambda x: x.sum((0, 2), keepdim=True).view(3), x)

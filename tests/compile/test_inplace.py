@@ -37,6 +37,10 @@ def test_a_scaled_second_term_may_not():
     assert rewritten(lambda x: torch.add(x, x * 2.0, alpha=3.0), X)[-1] is aten.add.Tensor
 
 
+def test_a_term_that_is_read_in_another_order_too_may_not():
+    assert rewritten(lambda x: (y := x[:, :3] * 2.0) + y.t(), X)[-1] is aten.add.Tensor
+
+
 def test_a_gradient_is_written_over():
     def backward(x):
         y = torch.relu(x * 1.5)

@@ -165,7 +165,7 @@ def test_closing_leaves_no_process_and_no_memory():
     assert are_gone(cluster.pids)
     cluster.close()  # and once more, which does nothing
     assert set(Path("/dev/shm").iterdir()) == shared_before
-    with pytest.raises(WorkerError, match="asking: the workers have ended; it was closed"):
+    with pytest.raises(WorkerError, match="asking: the workers have ended, call .* to begin anew; they were closed"):
         cluster.broadcast("echo", 1, what="asking")
 
 

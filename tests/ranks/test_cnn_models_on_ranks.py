@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from nets import Run, assert_equal, begin, variables
-from networks_of_examples import MODELS, Options
+from example_programs import MODELS, Options
 
 import oneflow as flow
 
@@ -19,9 +19,7 @@ def train(name: str, devices: int) -> Run:
     config.default_data_type(flow.float64)
 
     @flow.global_function("train", config)
-    def job(
-        images=flow.FixedTensorDef((BATCH, 3, size, size), dtype=flow.float64), labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32)
-    ):
+    def job(images=flow.FixedTensorDef((BATCH, 3, size, size), dtype=flow.float64), labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32)):
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, MODELS[name].logits(images, Options(num_classes=4)))
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.001]), momentum=0.9).minimize(loss)
         return loss

@@ -13,9 +13,11 @@ from nets import begin
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, RunError
+from oneflow.core.errors import ArgumentError, RunError, WorkerError
 from oneflow.data import write_records
 from oneflow.data.messages import FeatureValue, encode_record
+from oneflow.job.function import default_session
+from oneflow.runtime.rank_executor import Step
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
 
@@ -226,6 +228,32 @@ def test_a_batch_of_records_that_ranks_cannot_share_is_refused(records) -> None:
     begin(3)
     with pytest.raises(ArgumentError, match=r"test_jobs_on_ranks.py:\d+: reader 'reader' gives batches of 4, which 3 devices cannot"):
         read(records, 1)
+
+
+def test_a_job_that_takes_the_place_of_one_with_readers_is_fed_its_own_inputs(records) -> None:
+    begin(2)
+    read(records, 1)
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x * 2.0
+
+    np.testing.assert_array_equal(job(X[:4, :2]), X[:4, :2] * 2)
+
+
+def test_ranks_forget_the_programs_that_eager_execution_replaces() -> None:
+    begin(2)
+    flow.enable_eager_execution()
+    factors = [2.0, 3.0]
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x * factors.pop()
+
+    for factor in (3, 2):
+        np.testing.assert_array_equal(job(X[:4, :2]), X[:4, :2] * np.float32(factor))
+    with pytest.raises(WorkerError, match="raised KeyError: 1"):
+        default_session().driver.step([1, 1], [Step(0, (), 1.0, [{}])] * 2, "job")
 
 
 # ------------------------------------------------------------------- errors

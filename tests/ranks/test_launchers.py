@@ -15,6 +15,7 @@ import pytest
 from processes import are_gone, until
 
 from oneflow.core.errors import ArgumentError, WorkerError
+from oneflow.job.machines import Machines
 from oneflow.runtime import launchers
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.launchers import Launched, expand_nodes, launched, serve_rank
@@ -87,7 +88,7 @@ def test_lists_of_machines_are_expanded(text, names):
     ("environment", "message"),
     [
         ({"RANK": "x", "WORLD_SIZE": "2", **LOCAL}, "environment variable RANK is 'x'"),
-        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "environment variable MASTER_PORT is None"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "environment variable MASTER_PORT is not set"),
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "MASTER_ADDR is not"),
         ({"RANK": "2", "WORLD_SIZE": "2", **LOCAL}, "rank 2 of 2"),
         ({"RANK": "1", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1", **FAR}, "rank 1 of 3, local rank 1 of 2"),
@@ -102,6 +103,13 @@ def test_lists_of_machines_are_expanded(text, names):
 def test_what_a_launcher_says_must_make_sense(environment, message):
     with pytest.raises(ArgumentError, match=message):
         launched(environment)
+
+
+def test_a_launcher_that_makes_no_sense_is_told_at_the_users_line(monkeypatch):
+    for name, value in {"RANK": "x", "WORLD_SIZE": "2", **LOCAL}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ArgumentError, match=r"test_launchers.py:\d+: environment variable RANK is 'x'"):
+        _ = Machines().launched
 
 
 def test_several_machines_need_a_secret(monkeypatch):

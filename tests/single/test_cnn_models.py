@@ -2,33 +2,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
-import sys
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from example_programs import MODELS, Options, used
 
 import oneflow as flow
 
-FOLDER = Path(__file__).parents[2] / "examples" / "cnns" / "models"
 PICTURES = 10
-
-
-def load_models() -> ModuleType:
-    """The package under a name of its own: ``models`` may be anybody's."""
-    spec = importlib.util.spec_from_file_location("cnns_models", FOLDER / "__init__.py", submodule_search_locations=[str(FOLDER)])
-    assert spec is not None and spec.loader is not None
-    sys.modules[spec.name] = module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-models = load_models()
-MODELS, Options = models.MODELS, models.Options
 
 
 def shape_of(size: int, data_format: str, batch: int = 1) -> tuple[int, ...]:
@@ -132,7 +115,7 @@ def test_both_layouts_and_fused_layers_compute_the_same(name):
     images = np.random.default_rng(0).normal(size=shape_of(size, "NCHW")).astype(np.float32)
     plain = predict_job(name, size, Options(num_classes=7))
     rng = np.random.default_rng(1)
-    first = {key: drawn(rng, value.numpy(), key) for key, value in flow.get_all_variables().items()}
+    first = {key: used(rng, key, value.numpy()) for key, value in flow.get_all_variables().items()}
     flow.load_variables(first)
     want = plain(images).get()
 
@@ -143,11 +126,6 @@ def test_both_layouts_and_fused_layers_compute_the_same(name):
     values = {names[key]: value.transpose(0, 2, 3, 1).copy() if value.ndim == 4 else value for key, value in first.items()}
     flow.load_variables(values)
     np.testing.assert_allclose(turned(images.transpose(0, 2, 3, 1).copy()).get(), want, rtol=1e-3, atol=1e-3)
-
-
-def drawn(rng: np.random.Generator, value: np.ndarray, name: str) -> np.ndarray:
-    """Statistics that no layer has at its beginning, so that all of them count."""
-    return rng.uniform(0.5, 1.5, value.shape).astype(np.float32) if name.endswith(("gamma", "moving_variance")) else value
 
 
 def unfused(name: str) -> str:

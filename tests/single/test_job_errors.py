@@ -829,6 +829,17 @@ def test_devices_that_cannot_be_read(error, devices):
         flow.scope.placement("cpu", devices)  # here
 
 
+@pytest.mark.parametrize("hierarchy", [2, "2", (), (-1, -2), (2.0, 1), (0, 2), ("2", "1")])
+def test_a_hierarchy_that_is_no_list_of_extents(error, hierarchy):
+    with error(AssertionError, r"a placement's hierarchy is a tuple with the extent of each axis, such as \(2, 4\); got "):
+        flow.scope.placement("cpu", "0:0-1", hierarchy)  # here
+
+
+def test_a_hierarchy_of_another_number_of_devices(error):
+    with error(AssertionError, r"hierarchy \(3, 1\) has room for 3 devices, the placement has 2"):
+        flow.scope.placement("cpu", "0:0-1", (3, 1))  # here
+
+
 @pytest.mark.parametrize("name", ["", "a/b", 3])
 def test_namespace_names(error, name):
     @flow.global_function()
@@ -869,6 +880,18 @@ def test_a_step_that_fails_changes_nothing():
     assert after["w"].tolist() == [[1, 1, 1]] and after["System-Train-TrainStep-job"] == 0
     job(np.array([0], np.int32))
     assert flow.get_all_variables()["w"].numpy()[0, 0] > 1
+
+
+def test_a_batch_of_one_micro_batch(error):
+    config = flow.function_config()
+    config.train.num_gradient_accumulation_steps(2)
+
+    @flow.global_function(type="train", function_config=config)
+    def job(x=flow.FixedTensorDef((3,))):
+        sgd().minimize(weight("w", (1,)) * x)
+
+    with error(AssertionError, r"input 'x' of job 'job' has shape \(6,\) \(2 micro-batches of \(3,\)\), got \(3,\)"):
+        job(np.zeros(3, np.float32))  # here
 
 
 def test_a_batch_that_cannot_be_cut(error):

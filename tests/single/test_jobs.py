@@ -997,3 +997,28 @@ def test_the_decorator_decides_the_gradient_at_the_largest_cross_entropy():
 
     assert moved(flow.function) == (46.0517, [[1, 1]])
     assert moved(flow.global_function) == (46.0517, [[1, 1 - 200]])
+
+
+# ------------------------------------------------------------------------------------------- training and evaluation
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_predict_call_sees_the_variables_as_all_earlier_train_calls_left_them(micro_batches):
+    config = train_config(0.1)
+    config.train.num_gradient_accumulation_steps(micro_batches)
+
+    @flow.global_function(type="train", function_config=config)
+    def train(x=flow.FixedTensorDef((2,))):
+        flow.losses.add_loss(weight() * x)
+
+    @flow.global_function()
+    def predict(x=flow.FixedTensorDef((1,))):
+        return flow.math.exp(weight()) * x  # what is made of variables alone is kept from call to call
+
+    expected, one = 1.0, array(1.0)
+    for call in range(3):
+        for _ in range(call):
+            train(array(1.0, 3.0))
+            expected -= 0.1 * 2.0
+        for _ in range(2):
+            np.testing.assert_allclose(predict(one).get(), np.exp([expected]), rtol=1e-5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from networks_of_examples import MODELS, Options, used
+from example_programs import MODELS, Options, used
 
 import oneflow as flow
 

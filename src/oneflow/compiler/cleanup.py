@@ -54,10 +54,21 @@ def drop_layouts(graph: fx.Graph) -> None:
 
 
 def cancel_transposes(graph: fx.Graph) -> None:
-    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout."""
+    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout; so do permutes that undo each other, which
+    channels-last layers leave between them."""
     for node in list(graph.nodes):
-        if node.target is aten.t.default and argument(node, 0).target is aten.t.default:
+        if node.op == "call_function" and _undoes(node, argument(node, 0) if node.args else None):
             node.replace_all_uses_with(argument(argument(node, 0), 0))
+
+
+def _undoes(node: fx.Node, before: Any) -> bool:
+    """Whether a node brings the dims that the one before it has moved back to their places."""
+    if not isinstance(before, fx.Node) or before.target is not node.target:
+        return False
+    if node.target is not aten.permute.default:
+        return node.target is aten.t.default
+    order, back = argument(before, 1), argument(node, 1)
+    return [order[dim] % len(order) for dim in back] == list(range(len(order)))
 
 
 def fold_kept_sums(graph: fx.Graph) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
+import functools
 import os
 import re
 import sys
@@ -23,6 +24,7 @@ _NOT_THE_USERS = (
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
     os.path.dirname(os.path.abspath(futures.__file__)) + os.sep,
     contextlib.__file__,
+    functools.__file__,
     threading.__file__,
     "<frozen ",
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from oneflow.core.errors import ArgumentError
+from oneflow.core.number import wholes
 
 _DEVICES = re.compile(r"(\d+):(\d+)(?:-(\d+))?")
 
@@ -42,14 +44,16 @@ def parse_placement(device_type: str, devices: str | Iterable[str], hierarchy: t
         raise ArgumentError("a placement needs at least one device, such as '0:0'")
     if len(set(pairs)) != len(pairs):
         raise ArgumentError(f"a placement names each device once, got {parts}")
-    if hierarchy is not None:
-        hierarchy = tuple(hierarchy)
-        size = 1
-        for extent in hierarchy:
-            size *= extent
-        if size != len(pairs):
-            raise ArgumentError(f"hierarchy {hierarchy} has room for {size} devices, the placement has {len(pairs)}")
-    return Placement(device_type, tuple(pairs), hierarchy)
+    return Placement(device_type, tuple(pairs), None if hierarchy is None else _parse_hierarchy(hierarchy, len(pairs)))
+
+
+def _parse_hierarchy(hierarchy: object, count: int) -> tuple[int, ...]:
+    extents = wholes(hierarchy)
+    if not extents or min(extents) < 1:
+        raise ArgumentError(f"a placement's hierarchy is a tuple with the extent of each axis, such as (2, 4); got {hierarchy!r}")
+    if math.prod(extents) != count:
+        raise ArgumentError(f"hierarchy {extents} has room for {math.prod(extents)} devices, the placement has {count}")
+    return extents
 
 
 def _parse_part(part: object) -> list[tuple[int, int]]:

@@ -94,12 +94,18 @@ class Job:
             before.watches = [replace(old, handler=new.handler) for old, new in zip(before.watches, self.graph.watches)]
             if not _alike(settings, self.settings) or before.decls != self.graph.decls:
                 before.training, before.decls = self.graph.training, self.graph.decls
-                self._runners.clear()
+                self._forget_programs()
             self.graph = before
         else:
-            self._runners.clear()
+            self._forget_programs()
             before.close_sources()
             self.session.settle()
+
+    def _forget_programs(self) -> None:
+        """Drops what was compiled, here and on the workers."""
+        self._runners.clear()
+        if self.session.driver is not None:
+            self.session.driver.unload(self.name)
 
     def _settings(self) -> Settings:
         settings = frozen({"random_seed": self.session.store.seed, **self.session.defaults, **self._touched})

@@ -25,15 +25,18 @@ if TYPE_CHECKING:
 
 
 def spread(job: Job, driver: Driver, store: RemoteVariables) -> None:
-    """Gives the variables of a traced job that have none a layout, and every rank its share of the job's readers."""
+    """Gives the variables of a traced job that have none a layout, and every rank its share of the job's readers.
+
+    What the ranks have of an earlier trace or definition of that name, they forget: neither its programs nor its readers may serve this one.
+    """
     graph = job.graph
     assert graph is not None
     check_view(job)
     job.copies = mirrored_mesh(graph, driver.ranks).size if graph.is_mirrored else None
     for name, layout in job_layouts(job, driver.ranks, store.layouts).items():
         store.layouts.setdefault(name, layout)
-    if graph.sources:
-        driver.open(job.name, _shares(graph, driver))
+    driver.unload(job.name)
+    driver.open(job.name, _shares(graph, driver))
 
 
 def job_layouts(job: Job, ranks: dict[tuple[int, int], int], known: dict[str, Layout]) -> dict[str, Layout]:

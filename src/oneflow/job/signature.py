@@ -230,6 +230,7 @@ def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, 
     expected = spec.shape if scale == 1 else _scaled(definition, scale)
     if value.shape != expected and not (definition.dynamic and _fits(value.shape, expected)):
         more = " or less of it" if definition.dynamic else ""
+        more += f" ({scale} micro-batches of {spec.shape})" if expected != spec.shape else ""
         raise ArgumentError(f"input {name!r} of job {job!r}{where} has shape {expected}{more}, got {value.shape}")
     flags = value.flags
     return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))

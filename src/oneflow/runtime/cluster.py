@@ -119,11 +119,11 @@ class Cluster:
 
     def _check_open(self, what: str) -> None:
         if not self._close.alive:
-            cause = f"its first failure was: {self._failure}" if self._failure else "it was closed"
-            raise WorkerError(f"{what}: the workers have ended; {cause}")
+            cause = f"their first failure was: {self._failure}" if self._failure else "they were closed"
+            raise WorkerError(f"{what}: the workers have ended, call flow.clear_default_session() to begin anew; {cause}")
 
     def _fail(self, error: BaseException) -> None:
-        self._failure = f"{type(error).__name__}: {error}"
+        self._failure = ": ".join(filter(None, [type(error).__name__, str(error)]))
         if self._close.detach() is not None:
             _close(self._crew, os.getpid(), self._failure)
 

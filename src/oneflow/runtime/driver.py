@@ -31,6 +31,8 @@ class Driver:
         self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
         self.cluster = Cluster(world, handler, launched=launched)
         self._programs = 0
+        self._loaded: set[str] = set()
+        self._reading: set[str] = set()
 
     def load(self, programs: Sequence[RankProgram], variables: Sequence[str]) -> int:
         """Sends each rank its program; the number it is known by."""
@@ -38,7 +40,14 @@ class Driver:
         groups = list(dict.fromkeys(ranks for program in programs for ranks in program.groups()))
         arguments = [(self._programs, pack(program, what_of), variables, groups) for program in programs]
         self.cluster.call("load", arguments, what=f"loading job {programs[0].job!r}")
+        self._loaded.add(programs[0].job)
         return self._programs
+
+    def unload(self, job: str) -> None:
+        """Has every rank forget the programs of a job."""
+        if job in self._loaded:
+            self.cluster.broadcast("unload", job, what=f"unloading job {job!r}")
+            self._loaded.remove(job)
 
     def step(self, numbers: Sequence[int], steps: Sequence[Step], job: str) -> list[StepResult]:
         """One step of a job: on each rank of the program of that number."""
@@ -47,8 +56,10 @@ class Driver:
         return [StepResult(*outcome) for outcome in self.cluster.call("step", arguments, what=f"job {job!r}, step {steps[0].number}")]
 
     def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
-        """Gives each rank its share of a job's readers."""
-        self.cluster.call("open", [(job, opened) for opened in shares], what=f"opening the readers of job {job!r}")
+        """Gives each rank its share of a job's readers, in place of those that the job had, if any."""
+        if any(shares) or job in self._reading:
+            self.cluster.call("open", [(job, opened) for opened in shares], what=f"opening the readers of job {job!r}")
+            self._reading.add(job)
 
     def close(self) -> None:
         """Ends the workers."""

@@ -76,15 +76,11 @@ class RankHandler:
 
     def open(self, job: str, opened: Sequence[Opened]) -> None:
         """Takes the readers of a job, in place of those it had."""
-        self.close(job)
+        for one in self._sources.pop(job, []):
+            one.source.close()
         for one in opened:
             one.source.share(one.share, one.shares)
         self._sources[job] = list(opened)
-
-    def close(self, job: str) -> None:
-        """Ends the readers of a job."""
-        for one in self._sources.pop(job, []):
-            one.source.close()
 
     def state(self, job: str, reader: str) -> dict[str, Any] | None:
         """Where a reader stands."""
@@ -122,10 +118,9 @@ class RankHandler:
             return feeds
         return {number: tensor.to(self._device, non_blocking=True) for number, tensor in feeds.items()}  # never run where the tests run: no GPU there
 
-    def unload(self, numbers: Sequence[int]) -> None:
-        """Forgets programs."""
-        for number in numbers:
-            self._executors.pop(number, None)
+    def unload(self, job: str) -> None:
+        """Forgets the programs of a job."""
+        self._executors = {number: (executor, its) for number, (executor, its) in self._executors.items() if its != job}
 
 
 def _on_host(values: list[list[torch.Tensor] | None]) -> list[list[torch.Tensor] | None]:

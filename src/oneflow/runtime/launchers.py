@@ -185,7 +185,8 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
     if text is None and default is not None:
         return default
     if text is None or not (text.isascii() and text.isdigit()):
-        raise ArgumentError(f"environment variable {name} is {text!r}; the launcher should set it to a number")
+        found = "not set" if text is None else repr(text)
+        raise ArgumentError(f"environment variable {name} is {found}; the launcher should set it to a number")
     return int(text)
 
 
