@@ -58,7 +58,8 @@ def test_a_failed_rank_is_named_while_the_other_waits_for_it(how, message):
         with pytest.raises(WorkerError, match=f"^job 'train', step 7: rank {rank} on {HOST} {message}"):
             cluster.broadcast("fail", rank, how, what="job 'train', step 7")
         with pytest.raises(
-            WorkerError, match=r"step 8: the workers have ended, call .* to begin anew; their first failure was: WorkerError: job 'train', step 7: rank"
+            WorkerError,
+            match=r"step 8: the workers have ended, call .* to begin anew; their first failure was: WorkerError: job 'train', step 7: rank",
         ):
             cluster.broadcast("echo", 1, what="job 'train', step 8")
 

@@ -1018,7 +1018,7 @@ def test_a_predict_call_sees_the_variables_as_all_earlier_train_calls_left_them(
     expected, one = 1.0, array(1.0)
     for call in range(3):
         for _ in range(call):
-            train(array(1.0, 3.0))
+            train(np.tile(array(1.0, 3.0), micro_batches))
             expected -= 0.1 * 2.0
         for _ in range(2):
             np.testing.assert_allclose(predict(one).get(), np.exp([expected]), rtol=1e-5)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from math import prod
 
 from torch import fx
 
+from oneflow.compiler.cost import nbytes
 from oneflow.ops import collective
 
 BYTES = 16 * 2**20
@@ -24,7 +24,7 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
         if node.target is not collective.all_reduce or "gradient" not in node.meta:
             continue
         key = node.args[2], node.meta["boxed"].meta["val"].dtype
-        size = _bytes(node)
+        size = nbytes(node.meta["boxed"].meta["val"])
         if key in open_buckets and sizes[key] + size > BYTES:
             full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
@@ -33,11 +33,6 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
     for members in [*full, *open_buckets.values()]:
         begun = _replace(graph, members, order, before, early)
         before = begun if in_turn else None
-
-
-def _bytes(node: fx.Node) -> int:
-    value = node.meta["boxed"].meta["val"]
-    return prod(value.shape) * value.dtype.itemsize
 
 
 def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int], before: fx.Node | None, early: bool) -> fx.Node:

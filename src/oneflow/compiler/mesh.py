@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from oneflow.core.errors import ArgumentError
+from oneflow.core.layout import coordinates, region
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp
 
@@ -64,6 +65,18 @@ class Layout:
 
     mesh: Mesh
     sbp: NdSbp
+
+    def block(self, shape: Sequence[int], rank: int) -> tuple[slice, ...] | None:
+        """Where in a whole tensor a rank's part lies; None where it holds none."""
+        position = self.mesh.position(rank)
+        return None if position is None else tuple(slice(*span) for span in region(shape, self.sbp, self.mesh.axes, position))
+
+    def is_first(self, rank: int) -> bool:
+        """Whether a rank holds a part, and is the first of those that hold the same."""
+        position = self.mesh.position(rank)
+        if position is None:
+            return False
+        return not any(here for here, sbp in zip(coordinates(position, self.mesh.axes), self.sbp) if sbp.kind == "B")
 
     def __str__(self) -> str:
         return f"{', '.join(map(str, self.sbp))} on {self.mesh}"

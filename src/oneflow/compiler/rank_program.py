@@ -94,12 +94,7 @@ class _Builder:
     def _sent(self, node: fx.Node) -> fx.Node | None:
         """A result, on the ranks that send it: where several hold the same part, the first of them."""
         layout = layout_of(node)
-        position = layout.mesh.position(self.lowering.rank)
-        if position is None:
-            return None
-        place = coordinates(position, layout.mesh.axes)
-        is_copy = any(here for here, sbp in zip(place, layout.sbp) if sbp.kind == "B")
-        return None if is_copy else self.lowering.boxed(node, layout)
+        return self.lowering.boxed(node, layout) if layout.is_first(self.lowering.rank) else None
 
     # -------------------------------------------------------------- the end of a train step
 
@@ -142,7 +137,7 @@ class _Builder:
         layouts = {name: self._update_layout(training, name) for name in gradients}
         parts = Parts(
             assigned.ranks,
-            frozenset(name for name, layout in layouts.items() if _is_first(layout, lowering.rank)),
+            frozenset(name for name, layout in layouts.items() if layout.is_first(lowering.rank)),
             {name: _sharers(layout, lowering.rank) for name, layout in layouts.items()},
             str(assigned.device),
         )
@@ -235,13 +230,6 @@ class _Builder:
             return one_forward_one_backward(0, 1, micro_batches)
         mine = next((i for i, mesh in enumerate(stages) if self.lowering.rank in mesh.ranks), 0)
         return one_forward_one_backward(mine, len(stages), micro_batches)
-
-
-def _is_first(layout: Layout, rank: int) -> bool:
-    """Whether a rank is the first of those that hold the same part."""
-    position = layout.mesh.position(rank)
-    assert position is not None
-    return not any(here for here, sbp in zip(coordinates(position, layout.mesh.axes), layout.sbp) if sbp.kind == "B")
 
 
 def _sharers(layout: Layout, rank: int) -> tuple[int, ...]:

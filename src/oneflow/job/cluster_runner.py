@@ -13,7 +13,7 @@ from oneflow.compiler.pipeline import feed_nodes
 from oneflow.compiler.rank_program import lower_job
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
-from oneflow.runtime.driver import Driver, RemoteVariables, Whole, block_of
+from oneflow.runtime.driver import Driver, RemoteVariables, Whole
 from oneflow.runtime.executor import Results
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class ClusterRunner:
     def _blocks_of(self, rank: int, inputs: int) -> dict[int, tuple[slice, ...]]:
         """Which block of each input of a micro-batch a rank is fed."""
         nodes = [self._assigned.arguments["feed", i] for i in range(inputs)]
-        found = {i: block_of(layout_of(node), tuple(node.meta["val"].shape), rank) for i, node in enumerate(nodes)}
+        found = {i: layout_of(node).block(node.meta["val"].shape, rank) for i, node in enumerate(nodes)}
         return {i: block for i, block in found.items() if block is not None}
 
     def _fed(self, inputs: list[torch.Tensor]) -> list[list[dict[int, torch.Tensor]]]:

@@ -12,7 +12,6 @@ import torch
 from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import pack
-from oneflow.core.layout import coordinates, region
 from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.executor import what_of
@@ -112,7 +111,7 @@ class RemoteVariables(VariableStore):
         if name in self._host:
             return super().numpy(name)
         layout = self.layouts[name]
-        asked = [[name] if _answers(layout, rank) else [] for rank in range(self._driver.world.size)]
+        asked = [[name] if layout.is_first(rank) else [] for rank in range(self._driver.world.size)]
         parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {name!r}")
         spec = self.decls[name].spec
         return Whole(layout, spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part}).numpy()
@@ -124,23 +123,9 @@ class RemoteVariables(VariableStore):
         for name, value in values.items():
             if name not in self._host:
                 tensor = torch.from_numpy(np.array(value, order="C"))
-                blocks = [block_of(self.layouts[name], tensor.shape, rank) for rank in range(self._driver.world.size)]
+                blocks = [self.layouts[name].block(tensor.shape, rank) for rank in range(self._driver.world.size)]
                 arguments = [({name: tensor[block]} if block is not None else {},) for block in blocks]
                 self._driver.cluster.call("write", arguments, what=f"writing variable {name!r}")
-
-
-def block_of(layout: Layout, shape: Sequence[int], rank: int) -> tuple[slice, ...] | None:
-    """Where in a whole tensor a rank's part lies; None where it holds none."""
-    position = layout.mesh.position(rank)
-    return None if position is None else tuple(slice(*span) for span in region(shape, layout.sbp, layout.mesh.axes, position))
-
-
-def _answers(layout: Layout, rank: int) -> bool:
-    """Whether a rank sends its part: of those that hold the same, the first does."""
-    position = layout.mesh.position(rank)
-    if position is None:
-        return False
-    return not any(here for here, sbp in zip(coordinates(position, layout.mesh.axes), layout.sbp) if sbp.kind == "B")
 
 
 class Whole:
@@ -149,7 +134,7 @@ class Whole:
     def __init__(self, layout: Layout, shape: Sequence[int]) -> None:
         self._shape = tuple(shape)
         self._is_sum = any(sbp.kind == "P" for sbp in layout.sbp)
-        self._blocks = {rank: block_of(layout, shape, rank) for rank in layout.mesh.ranks if _answers(layout, rank)}
+        self._blocks = {rank: layout.block(shape, rank) for rank in layout.mesh.ranks if layout.is_first(rank)}
 
     def assembled(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
         first = next(iter(parts.values()))

@@ -11,7 +11,6 @@ import torch
 from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import unpack
-from oneflow.core.layout import region
 from oneflow.ir.graph import Source, VariableDecl
 from oneflow.ops import collective
 from oneflow.runtime.rank_executor import RankExecutor, Step
@@ -47,21 +46,17 @@ class RankHandler:
         """Gives storage and first values to this rank's parts of new variables."""
         for decl, layout in decls:
             self._decls[decl.name], self._layouts[decl.name] = decl, layout
-            if layout.mesh.position(self._rank) is not None:
-                part = self._part(decl.name, draw(decl, seed, draws))
+            block = layout.block(decl.spec.shape, self._rank)
+            if block is not None:
+                part = draw(decl, seed, draws)[block]
                 memory = torch.channels_last if decl.channels_last and part.dim() == 4 else torch.contiguous_format
                 self._tensors[decl.name] = part.to(self._device).clone(memory_format=memory)
 
     def initialise(self, seed: int, draws: int) -> None:
         """Draws every variable anew."""
         for name, tensor in self._tensors.items():
-            tensor.copy_(self._part(name, draw(self._decls[name], seed, draws)))
-
-    def _part(self, name: str, value: torch.Tensor) -> torch.Tensor:
-        layout = self._layouts[name]
-        position = layout.mesh.position(self._rank)
-        assert position is not None
-        return value[tuple(slice(*span) for span in region(value.shape, layout.sbp, layout.mesh.axes, position))]
+            decl = self._decls[name]
+            tensor.copy_(draw(decl, seed, draws)[self._layouts[name].block(decl.spec.shape, self._rank)])
 
     def read(self, names: Sequence[str]) -> list[torch.Tensor]:
         """This rank's parts of some variables."""
@@ -103,7 +98,9 @@ class RankHandler:
         tensors = {name: self._tensors[name] for name in variables if name in self._tensors}
         self._executors[number] = RankExecutor(unpack(program), tensors, self._device), program.job
 
-    def step(self, program: int, number: int, rates: tuple[float, ...], scale: float, fed: Sequence[Mapping[int, torch.Tensor]]) -> tuple[Any, ...]:
+    def step(
+        self, program: int, number: int, rates: tuple[float, ...], scale: float, fed: Sequence[Mapping[int, torch.Tensor]]
+    ) -> tuple[Any, ...]:
         """Runs one step of a program; the fields of a ``StepResult``."""
         executor, job = self._executors[program]
         outcome = executor.run(Step(number, rates, scale, [self._fed(job, parts) for parts in fed]))
@@ -116,7 +113,7 @@ class RankHandler:
             feeds.update(zip(one.feeds, one.source.next()))
         if self._device.type == "cpu":
             return feeds
-        return {number: tensor.to(self._device, non_blocking=True) for number, tensor in feeds.items()}  # never run where the tests run: no GPU there
+        return {i: tensor.to(self._device, non_blocking=True) for i, tensor in feeds.items()}  # never run where the tests run: no GPU there
 
     def unload(self, job: str) -> None:
         """Forgets the programs of a job."""
