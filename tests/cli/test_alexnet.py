@@ -89,3 +89,10 @@ def test_a_missing_data_set_is_one_clear_error(tmp_path):
     done = run("alexnet.py", "-t", "nowhere", cwd=tmp_path)
     assert done.returncode == 1
     assert re.search(r"DataError: .*alexnet\.py:\d+: decode_ofrecord: nowhere/part-0: the file cannot be opened", done.stderr)
+
+
+def test_two_devices_print_the_losses_of_one(place):
+    flags = ["--initializer", "he", "--learning_rate", "0.0005", "-i", "2"]
+    one, two = (losses(run("alexnet.py", "-g", str(devices), *flags, cwd=place)) for devices in (1, 2))
+    assert [(step, kind) for step, kind, _ in one] == [(step, kind) for step, kind, _ in two]
+    assert [value for *_, value in two] == pytest.approx([value for *_, value in one], rel=1e-4)

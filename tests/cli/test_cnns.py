@@ -43,7 +43,8 @@ TRAINING = [
 
 
 def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHON": sys.executable}
+    """With one thread for ops so small: more of them only wait for each other, at length where a machine has other work."""
+    return os.environ | {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
