@@ -37,6 +37,8 @@ def boxing(source: Sbp, target: Sbp, size: float, parts: int, is_last: bool = Fa
     if source.kind == "P":
         start = _START_OF_SUM if is_last and target.kind == "B" else _START
         return start + size * (parts - 1) / parts * (2 if target.kind == "B" else 1)
+    if is_last and target.kind == "B":  # it can neither begin before the backward pass ends nor go with others, as a sum can
+        return _START + size * (parts - 1) / parts * 2
     return _START + size * (parts - 1) / parts / (1 if target.kind == "B" else parts)
 
 
