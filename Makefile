@@ -48,6 +48,7 @@ bench: $(VENV)/examples.stamp
 	$(RUN) benchmarks/dispatch.py
 	$(RUN) benchmarks/input_pipeline.py
 	$(RUN) benchmarks/scaling.py
+	$(RUN) benchmarks/cnns.py
 
 reference: $(VENV)/dev.stamp
 	$(RUN) docs/make_reference.py

@@ -22,6 +22,8 @@ import torch_models
 from measure import alternate, machine, report
 
 import oneflow as flow
+from oneflow.job.function import default_session
+from oneflow.plan import plan_job
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "cnns"))
 from models import MODELS, Options  # noqa: E402 - the examples are a folder, not a package
@@ -102,7 +104,7 @@ def compiling() -> None:
     flow.clear_default_session()
     step = train_job("resnet50")
     began = time.perf_counter()
-    flow.plan(flow.job.function.default_session().jobs["train"], devices=1)
+    plan_job(default_session().jobs["train"], (1,))
     print(f"\nResNet-50 traced and planned in {time.perf_counter() - began:.2f} s")
     began = time.perf_counter()
     step()
