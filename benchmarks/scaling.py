@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from measure import Timing, alternate, machine
-from train_step import LeNet
+from train_step import LeNet, digits, lenet_job
 
 import oneflow as flow
 
@@ -31,30 +31,6 @@ def config() -> flow.FunctionConfig:
     made.train.primary_lr(0.001)
     made.train.model_update_conf({"naive_conf": {}})
     return made
-
-
-def digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(batch, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, batch).astype(np.int32)
-
-
-def lenet_job(batch: int) -> Callable[[], object]:
-    @flow.global_function(config())
-    def lenet(images=flow.FixedTensorDef((batch, 1, 28, 28)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
-        init = flow.truncated_normal(0.1)
-        x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv1")
-        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool1")
-        x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv2")
-        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool2")
-        x = flow.reshape(x, [x.shape[0], -1])
-        x = flow.layers.dense(x, 512, activation=flow.nn.relu, kernel_initializer=init, name="dense1")
-        logits = flow.layers.dense(x, 10, kernel_initializer=init, name="dense2")
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        flow.losses.add_loss(loss)
-        return loss
-
-    images, labels = digits(batch)
-    return lambda: lenet(images, labels).get()
 
 
 def alexnet_job(batch: int) -> Callable[[], object]:

@@ -19,8 +19,7 @@ import oneflow as flow
 BATCH = {"lenet": 100, "mlp": 128}
 
 
-def lenet_job() -> Callable[[], object]:
-    batch = BATCH["lenet"]
+def lenet_job(batch: int = BATCH["lenet"]) -> Callable[[], object]:
     config = flow.function_config()
     config.train.primary_lr(0.01)
     config.train.model_update_conf({"naive_conf": {}})
@@ -39,7 +38,7 @@ def lenet_job() -> Callable[[], object]:
         flow.losses.add_loss(loss)
         return loss
 
-    images, labels = _digits(batch)
+    images, labels = digits(batch)
     return lambda: lenet_train(images, labels).get()
 
 
@@ -59,12 +58,12 @@ def mlp_job() -> Callable[[], object]:
         flow.losses.add_loss(loss)
         return loss
 
-    images, labels = _digits(batch)
+    images, labels = digits(batch)
     flat = images.reshape(batch, 784)
     return lambda: mlp_train(flat, labels).get()
 
 
-def _digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
+def digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(0)
     return rng.normal(size=(batch, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, batch).astype(np.int32)
 
@@ -111,14 +110,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     rounds = parser.parse_args().rounds
     print(machine())
-    images, labels = _digits(BATCH["lenet"])
+    images, labels = digits(BATCH["lenet"])
     contenders = {
         "job": lenet_job(),
         "PyTorch eager NCHW": torch_step(LeNet(), images, labels, torch.contiguous_format),
         "PyTorch eager channels_last": torch_step(LeNet(), images, labels, torch.channels_last),
     }
     report("LeNet, batch 100", alternate(contenders, 10, rounds), "job")
-    images, labels = _digits(BATCH["mlp"])
+    images, labels = digits(BATCH["mlp"])
     flat = images.reshape(BATCH["mlp"], 784)
     contenders = {"job": mlp_job(), "PyTorch eager": torch_step(mlp(), flat, labels, torch.contiguous_format)}
     report("MLP 784-512-512-10, batch 128", alternate(contenders, 50, rounds), "job")

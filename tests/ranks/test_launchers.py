@@ -208,3 +208,10 @@ def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(mee
         assert f"rank 1 on {HOST} lost the driver" in other.communicate(timeout=20)[1]
         assert other.returncode == 1
         assert until(lambda: are_gone(cluster.pids))
+
+
+@pytest.mark.parametrize("name", ["WORLD_SIZE", "LOCAL_WORLD_SIZE"])
+def test_a_run_has_at_least_one_process(name):
+    environment = {"RANK": "0", "WORLD_SIZE": "2", **LOCAL, name: "0"}
+    with pytest.raises(ArgumentError, match=f"environment variable {name} is '0'; the launcher should set it to a number from 1 on"):
+        launched(environment)

@@ -66,6 +66,16 @@ def lower_job(assigned: Assigned, rank: int) -> RankProgram:
     return builder.program()
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """A variable that is whole on every rank and updated in parts along dim 0: its rows on each of the ranks that share it."""
+
+    whole: fx.Node
+    part: fx.Node
+    sizes: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+
 class _Builder:
     def __init__(self, assigned: Assigned, lowering: Lowering) -> None:
         self.assigned = assigned
@@ -157,23 +167,26 @@ class _Builder:
                 found.append(self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),)))
         return found
 
-    def _variables(self, training: Training, names: list[str]) -> tuple[dict[str, fx.Node], dict[str, tuple[fx.Node, fx.Node]]]:
+    def _variables(self, training: Training, names: list[str]) -> tuple[dict[str, fx.Node], list[_Shared]]:
         """What the update changes: variables and their state; of variables whose state is shared out, this rank's part."""
-        found, shared = {}, {}
-        states = {state: name for name in names for state in self._states(name)}
+        found, shared = {}, []
         for name in names:
-            found[name] = whole = self._stored(name)
-            layout = self._update_layout(training, name)
-            if layout != self.assigned.layouts[name]:
-                position = layout.mesh.position(self.lowering.rank)
-                assert position is not None
-                (axis,) = [a for a, sbp in enumerate(layout.sbp) if sbp is not self.assigned.layouts[name].sbp[a]]
-                sizes = _rows(self.assigned.logical.decls[name].spec.shape, layout, position, axis)
-                place = coordinates(position, layout.mesh.axes)[axis]
-                found[name] = self.lowering.call_function(collective.part_of, (whole, 0, sizes, place))
-                shared[name] = (whole, found[name])
-        found.update({state: self.lowering.argument(("variable", state)) for state in states})
+            found[name] = self._stored(name)
+            if self._update_layout(training, name) != self.assigned.layouts[name]:
+                shared.append(self._shared(training, name, found[name]))
+                found[name] = shared[-1].part
+        found.update({state: self.lowering.argument(("variable", state)) for name in names for state in self._states(name)})
         return found, shared
+
+    def _shared(self, training: Training, name: str, whole: fx.Node) -> _Shared:
+        layout = self._update_layout(training, name)
+        position = layout.mesh.position(self.lowering.rank)
+        assert position is not None
+        (axis,) = [a for a, sbp in enumerate(layout.sbp) if sbp is not self.assigned.layouts[name].sbp[a]]
+        sizes = extents(self.assigned.logical.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
+        place = coordinates(position, layout.mesh.axes)[axis]
+        part = self.lowering.call_function(collective.part_of, (whole, 0, sizes, place))
+        return _Shared(whole, part, sizes, tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,))))
 
     def _states(self, name: str) -> list[str]:
         group = next(group for group in self.assigned.groups if name in group.names)
@@ -184,23 +197,14 @@ class _Builder:
         assert local is not None
         return local
 
-    def _gather_shared(self, shared: dict[str, tuple[fx.Node, fx.Node]]) -> None:
+    def _gather_shared(self, shared: list[_Shared]) -> None:
         """Makes variables whole again whose parts the ranks have updated; together for all that the same ranks share."""
-        training = self.training
-        assert training is not None
-        together: dict[tuple[int, ...], list[str]] = {}
-        sizes = {}
-        for name in shared:
-            layout = self._update_layout(training, name)
-            position = layout.mesh.position(self.lowering.rank)
-            assert position is not None
-            (axis,) = [a for a, sbp in enumerate(layout.sbp) if sbp is not self.assigned.layouts[name].sbp[a]]
-            ranks = tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,)))
-            sizes[name] = _rows(self.assigned.logical.decls[name].spec.shape, layout, position, axis)
-            together.setdefault(ranks, []).append(name)
-        for ranks, names in together.items():
-            wholes, parts = [shared[name][0] for name in names], [shared[name][1] for name in names]
-            self.lowering.call_function(collective.gather_into, (wholes, parts, [sizes[name] for name in names], ranks))
+        together: dict[tuple[int, ...], list[_Shared]] = {}
+        for one in shared:
+            together.setdefault(one.ranks, []).append(one)
+        for ranks, ones in together.items():
+            args = [one.whole for one in ones], [one.part for one in ones], [one.sizes for one in ones], ranks
+            self.lowering.call_function(collective.gather_into, args)
 
     # -------------------------------------------------------------- sections
 
@@ -238,10 +242,6 @@ def _sharers(layout: Layout, rank: int) -> tuple[int, ...]:
     assert position is not None
     along = [axis for axis, sbp in enumerate(layout.sbp) if sbp.kind == "S"]
     return tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, along)) if along else ()
-
-
-def _rows(shape: tuple[int, ...], layout: Layout, position: int, axis: int) -> tuple[int, ...]:
-    return extents(shape, layout.sbp, layout.mesh, position, axis, 0)
 
 
 class _Keys:

@@ -9,6 +9,7 @@ from torch import fx
 
 from oneflow.compiler.mesh import Layout, Mesh, mesh_of, whole_on
 from oneflow.compiler.training import Training
+from oneflow.compiler.update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
@@ -53,10 +54,7 @@ def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layou
 def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
     """The layouts of the optimizer state of a job's trained variables. State of another shape than its variable is whole."""
     found = {}
-    for decl in graph.trained_variables():
-        if not optimizer.selects(decl.name):
-            continue
-        owner = next(member for member in optimizer.members() if member.selects(decl.name))
+    for decl, owner in owners(graph, optimizer):
         layout = update_layout(graph.training, decl.spec, layouts[decl.name])
         for state in owner.state_decls(decl):
             found[state.name] = layout if state.spec.shape == decl.spec.shape else whole_on(layout.mesh)

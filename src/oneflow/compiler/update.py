@@ -36,8 +36,8 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
     found: dict[tuple[int, float | None, float, bool, float], list[str]] = {}
     members = optimizer.members()
     for name in names:
-        member = next(i for i, o in enumerate(members) if o.selects(name))
-        chosen = members[member]
+        chosen = optimizer.owner(name)
+        member = members.index(chosen)
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
         key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
@@ -58,11 +58,14 @@ def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
     return [decl for decl in graph.trained_variables() if optimizer.selects(decl.name)]
 
 
+def owners(graph: Graph, optimizer: Optimizer) -> list[tuple[VariableDecl, Optimizer]]:
+    """The variables that an optimizer updates, each with the one of its members that does."""
+    return [(decl, optimizer.owner(decl.name)) for decl in trained_by(graph, optimizer)]
+
+
 def state_decls(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
     """The state variables that training keeps for the variables it updates."""
-    members = optimizer.members()
-    owners = [(decl, next(o for o in members if o.selects(decl.name))) for decl in trained_by(graph, optimizer)]
-    return [state for decl, owner in owners for state in owner.state_decls(decl)]
+    return [state for decl, owner in owners(graph, optimizer) for state in owner.state_decls(decl)]
 
 
 @dataclass(frozen=True)

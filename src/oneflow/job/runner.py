@@ -9,7 +9,8 @@ import torch
 
 from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
 from oneflow.core.errors import ArgumentError
-from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results
+from oneflow.optimizer.loss_scale import LossScale
+from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results, RunningScale
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
@@ -43,10 +44,7 @@ class Runner:
         if program.update is None:
             self.executor = Executor(program, store, self._device, counter)
         else:
-            scale = graph.training.loss_scale
-            name, counter_name = job.loss_scale_names
-            state = (store.tensors[name], store.tensors[counter_name]) if scale.is_dynamic else None
-            self.executor = AccumulatingExecutor(program, store, self._device, counter, scale, state)
+            self.executor = AccumulatingExecutor(program, store, self._device, counter, running_scale(job))
 
     def step(self, inputs: list[torch.Tensor]) -> Results:
         """One call of the job."""
@@ -65,6 +63,15 @@ class Runner:
         nodes = self._job.graph.inputs  # type: ignore[union-attr]
         cuts = [cut(t, node.meta["batch_axis"], self._micro) for t, node in zip(inputs, nodes)]
         return [self._feeds([cut[i] for cut in cuts]) for i in range(self._micro)]
+
+
+def running_scale(job: Job) -> RunningScale:
+    """The loss scale of a job, which for a dynamic one lies in variables of the session."""
+    training = job.graph.training  # type: ignore[union-attr]
+    loss_scale = training.loss_scale if training is not None else LossScale()
+    tensors = job.session.store.tensors
+    name, counter = job.loss_scale_names
+    return RunningScale(loss_scale, (tensors[name], tensors[counter]) if loss_scale.is_dynamic else None)
 
 
 def _feed(tensor: torch.Tensor, node: torch.fx.Node, micro: int) -> torch.Tensor:

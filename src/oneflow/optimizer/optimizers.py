@@ -85,6 +85,10 @@ class Optimizer:
         names = self.named()
         return names is None or name in names
 
+    def owner(self, name: str) -> Optimizer:
+        """The member that updates a variable which this one selects."""
+        return next(member for member in self.members() if member.selects(name))
+
     def rate(self, t: int, base_lr: float | None = None) -> float:
         """The learning rate that the update of step ``t`` is given."""
         return self.lr_scheduler.lr(t, base_lr)

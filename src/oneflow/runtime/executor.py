@@ -31,6 +31,25 @@ class Counter:
         self._count[0] += 1
 
 
+class RunningScale:
+    """The loss scale of a job as it runs: fixed, or kept in two saved variables of the job, the scale and the good steps since it changed."""
+
+    def __init__(self, loss_scale: LossScale, state: tuple[torch.Tensor, torch.Tensor] | None) -> None:
+        self._loss_scale = loss_scale
+        self._state = state
+
+    def value(self) -> float:
+        return float(self._state[0]) if self._state is not None else self._loss_scale.initial
+
+    def adjust(self, finite: bool) -> None:
+        """Notes whether the gradients of a step were finite."""
+        if self._state is None:
+            return
+        scale, good = self._loss_scale.adjusted(float(self._state[0]), int(self._state[1]), finite)
+        self._state[0].fill_(scale)
+        self._state[1].fill_(good)
+
+
 class Executor:
     """A program with its variables bound. ``run`` is one step."""
 
@@ -128,12 +147,10 @@ class AccumulatingExecutor(Executor):
         store: VariableStore,
         device: torch.device,
         counter: Counter,
-        loss_scale: LossScale,
-        scale_state: tuple[torch.Tensor, torch.Tensor] | None,
+        scale: RunningScale,
     ) -> None:
         super().__init__(program, store, device, counter)
-        self._loss_scale = loss_scale
-        self._scale_state = scale_state
+        self._scale = scale
 
     def run(self, feeds: list[torch.Tensor], micro_feeds: Sequence[list[torch.Tensor]] = ()) -> Results:
         t = self._counter.value()
@@ -142,7 +159,7 @@ class AccumulatingExecutor(Executor):
                 parts, finite = self._accumulate(list(micro_feeds) or [feeds], t)
             finally:
                 self._note_writes()
-            self._adjust_scale(finite)
+            self._scale.adjust(finite)
         self._counter.advance()
         return tuple(_packed([p[i] for p in parts]) for i in (0, 1))  # type: ignore[return-value]
 
@@ -152,7 +169,7 @@ class AccumulatingExecutor(Executor):
         if finite:
             rates = [rate(t) for rate in self._program.rates]
             assert self._update is not None
-            self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale(), *rates])
+            self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale.value(), *rates])
         return parts, finite
 
     def _gradients(self, micro_feeds: list[list[torch.Tensor]]) -> tuple[list[Any], list[torch.Tensor], bool]:
@@ -163,22 +180,12 @@ class AccumulatingExecutor(Executor):
             # To random ops every micro-batch is a step of its own, so that no two share a mask.
             arguments = self._arguments(feeds, self._counter.tensor * len(micro_feeds) + i)
             if self._program.dynamic_scale:
-                arguments.append(torch.tensor(self._scale(), device=self._device))
+                arguments.append(torch.tensor(self._scale.value(), device=self._device))
             results, watched, gradients, is_finite = self._call(self._code, arguments)
             parts.append((results, watched))
             finite = finite and (is_finite is None or bool(is_finite))
             total = list(torch._foreach_add(total, gradients)) if total else list(gradients)
         return parts, total, finite
-
-    def _scale(self) -> float:
-        return float(self._scale_state[0]) if self._scale_state is not None else self._loss_scale.initial
-
-    def _adjust_scale(self, finite: bool) -> None:
-        if self._scale_state is None:
-            return
-        scale, good = self._loss_scale.adjusted(float(self._scale_state[0]), int(self._scale_state[1]), finite)
-        self._scale_state[0].fill_(scale)
-        self._scale_state[1].fill_(good)
 
 
 def _packed(parts: list[tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:

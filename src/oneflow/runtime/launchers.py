@@ -125,12 +125,12 @@ def serve_rank(found: Launched, world: World, handler: str, *, threads: int | No
 
 def _from_torch(environment: Mapping[str, str]) -> Launched:
     """The variables of torchrun and of torch's own ``env://``."""
-    rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
+    rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE", least=1)
     address, port = environment.get("MASTER_ADDR", ""), _number(environment, "MASTER_PORT")
     if not address:
         raise ArgumentError("RANK and WORLD_SIZE are set and MASTER_ADDR is not; set it to the address of rank 0's machine")
     on_loopback = all(found.startswith("127.") or found == "::1" for found in resolve(address))
-    local_size = _number(environment, "LOCAL_WORLD_SIZE", size if on_loopback else 1)
+    local_size = _number(environment, "LOCAL_WORLD_SIZE", size if on_loopback else 1, least=1)
     local_rank = _number(environment, "LOCAL_RANK", rank % local_size)
     key = None
     if environment.get("TORCHELASTIC_USE_AGENT_STORE") == str(True):
@@ -139,10 +139,10 @@ def _from_torch(environment: Mapping[str, str]) -> Launched:
 
 
 def _from_slurm(environment: Mapping[str, str]) -> Launched:
-    rank, size = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS")
+    rank, size = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS", least=1)
     machines = _slurm_machines(environment)
     address = environment.get("MASTER_ADDR") or machines[0]
-    count = _number(environment, "SLURM_STEP_NUM_NODES", _number(environment, "SLURM_NNODES", len(machines)))
+    count = _number(environment, "SLURM_STEP_NUM_NODES", _number(environment, "SLURM_NNODES", len(machines), least=1), least=1)
     job = _number(environment, "SLURM_JOB_ID", 0)
     port = _number(environment, "MASTER_PORT", _SLURM_PORTS[job % len(_SLURM_PORTS)])
     names = (address, *machines[1:]) if len(machines) == count else ()
@@ -180,13 +180,13 @@ def _numbers(ranges: str) -> list[str]:
     return found
 
 
-def _number(environment: Mapping[str, str], name: str, default: int | None = None) -> int:
+def _number(environment: Mapping[str, str], name: str, default: int | None = None, least: int = 0) -> int:
     text = environment.get(name)
     if text is None and default is not None:
         return default
-    if text is None or not (text.isascii() and text.isdigit()):
+    if text is None or not (text.isascii() and text.isdigit()) or int(text) < least:
         found = "not set" if text is None else repr(text)
-        raise ArgumentError(f"environment variable {name} is {found}; the launcher should set it to a number")
+        raise ArgumentError(f"environment variable {name} is {found}; the launcher should set it to a number{f' from {least} on' if least else ''}")
     return int(text)
 
 
