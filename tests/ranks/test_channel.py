@@ -25,7 +25,7 @@ from oneflow.runtime import rendezvous
 from oneflow.runtime.channel import SHARED_FROM, Channel, ChannelError, Kind, make_frame
 from oneflow.runtime.handshake import HandshakeError, SecretError, VersionError, meet_driver, receive_peer
 from oneflow.runtime.rendezvous import Address, Hello, Reception, call_driver, identity
-from oneflow.runtime.shared_memory import SegmentPool
+from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime.world import LOOPBACK
 
 SECRET = b"the secret of this test"

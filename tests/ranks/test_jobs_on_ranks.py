@@ -17,6 +17,7 @@ from oneflow.core.errors import ArgumentError, RunError, WorkerError
 from oneflow.data import write_records
 from oneflow.data.messages import FeatureValue, encode_record
 from oneflow.job.function import default_session
+from oneflow.runtime.driver import Loaded
 from oneflow.runtime.rank_executor import Step
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
@@ -253,7 +254,7 @@ def test_ranks_forget_the_programs_that_eager_execution_replaces() -> None:
     for factor in (3, 2):
         np.testing.assert_array_equal(job(X[:4, :2]), X[:4, :2] * np.float32(factor))
     with pytest.raises(WorkerError, match="raised KeyError: 1"):
-        default_session().driver.step([1, 1], [Step(0, (), 1.0, [{}])] * 2, "job")
+        default_session().driver.step([Loaded(1, [], [False] * 2)] * 2, Step(0, (), 1.0), "job")
 
 
 # ------------------------------------------------------------------- errors

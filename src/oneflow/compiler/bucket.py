@@ -10,6 +10,7 @@ from oneflow.compiler.cost import nbytes
 from oneflow.ops import collective
 
 BYTES = 16 * 2**20
+FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 
 
 def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
@@ -25,7 +26,7 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
             continue
         key = node.args[2], node.meta["boxed"].meta["val"].dtype
         size = nbytes(node.meta["boxed"].meta["val"])
-        if key in open_buckets and sizes[key] + size > BYTES:
+        if key in open_buckets and (sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)):
             full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)

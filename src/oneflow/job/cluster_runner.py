@@ -1,23 +1,40 @@
-"""Compiles a job for the ranks of a cluster and runs its steps there."""
+"""Compiles a job for all ranks of a cluster and runs its steps there."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
 import torch
+from torch import fx
 
 from oneflow.compiler.distribute import Surroundings, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
 from oneflow.compiler.pipeline import feed_nodes
-from oneflow.compiler.rank_program import lower_job
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
 from oneflow.runtime.driver import Driver, RemoteVariables, Whole
-from oneflow.runtime.executor import Results
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
+
+Arrays = tuple[np.ndarray, ...]
+
+
+class _Target(NamedTuple):
+    """Where a block of an input goes."""
+
+    block: tuple[slice, ...]
+    place: np.ndarray
+
+
+class _Result(NamedTuple):
+    """How a result is put together, and for each micro-batch where the ranks leave their parts."""
+
+    whole: Whole
+    parts: list[dict[int, np.ndarray]]
 
 
 class ClusterRunner:
@@ -32,16 +49,15 @@ class ClusterRunner:
         self._micro = job.settings.micro_batches
         self._batch_axes = [node.meta["batch_axis"] for node in graph.inputs]
         store: RemoteVariables = session.store  # type: ignore[assignment]
-        self._assigned = distribute_job(
+        assigned = distribute_job(
             graph, Surroundings(self._driver.ranks, store.layouts, self._examples(inputs), job.device, job.settings.mixed_precision)
         )
-        self._blocks = [self._blocks_of(rank, len(inputs)) for rank in range(self._driver.world.size)]
-        outputs = self._assigned.outputs
-        self._results = [Whole(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.results]
-        self._watched = [Whole(layout_of(node), tuple(node.meta["val"].shape)) for node in outputs.watched]
-        programs = [lower_job(self._assigned, rank) for rank in range(self._driver.world.size)]
-        self._number = self._driver.load(programs, [name for name in store if name in store.layouts])
-        self._pace = Pace(job, self._assigned)
+        loaded = self._driver.load(assigned, len(inputs), self._micro, [name for name in store if name in store.layouts])
+        self._loaded = [loaded] * self._driver.world.size
+        self._targets = [self._targets_of(assigned.arguments["feed", i], i) for i in range(len(inputs))]
+        self._results = self._collected(assigned.outputs.results, [lane.results for lane in loaded.lanes])
+        self._watched = self._collected(assigned.outputs.watched, [lane.watched for lane in loaded.lanes])
+        self._pace = Pace(job, assigned)
 
     def _examples(self, inputs: list[torch.Tensor]) -> list[Like]:
         job, graph = self._job, self._job.graph
@@ -50,29 +66,35 @@ class ClusterRunner:
         specs = [node.meta["spec"] for node in feed_nodes(graph)[len(parts) :]]
         return [Like(tuple(t.shape), t.dtype, job.device) for t in parts] + [Like(s.shape, s.dtype.torch, job.device) for s in specs]
 
-    def step(self, inputs: list[torch.Tensor]) -> Results:
+    def _targets_of(self, node: fx.Node, number: int) -> list[list[_Target]]:
+        """For each micro-batch, which blocks of an input go where."""
+        lanes = self._loaded[0].lanes
+        blocks = {rank: layout_of(node).block(node.meta["val"].shape, rank) for rank in range(len(lanes))}
+        return [
+            [_Target(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
+            for micro in range(self._micro)
+        ]
+
+    def _collected(self, nodes: Sequence[fx.Node], sent: list[list[list[np.ndarray] | None]]) -> list[_Result]:
+        results = []
+        for i, node in enumerate(nodes):
+            of_ranks = {rank: arrays for rank, lane in enumerate(sent) if (arrays := lane[i]) is not None}
+            parts = [{rank: arrays[micro] for rank, arrays in of_ranks.items()} for micro in range(self._micro)]
+            results.append(_Result(Whole(layout_of(node), node.meta["val"].shape), parts))
+        return results
+
+    def step(self, inputs: list[torch.Tensor]) -> tuple[Arrays, Arrays]:
         """One call of the job."""
-        steps = self._pace.steps(self._fed(inputs))
-        outcomes = self._driver.step([self._number] * len(steps), steps, self._job.name)
-        self._pace.advance(outcomes)
-        return (
-            tuple(self._joined([outcome.results[i] for outcome in outcomes], whole) for i, whole in enumerate(self._results)),
-            tuple(self._joined([outcome.watched[i] for outcome in outcomes], whole) for i, whole in enumerate(self._watched)),
-        )
+        for tensor, axis, targets in zip(inputs, self._batch_axes, self._targets):
+            for part, own in zip(cut(tensor, axis, self._micro), targets):
+                array = part.numpy()
+                for target in own:
+                    np.copyto(target.place, array[target.block])
+        self._pace.advance(self._driver.step(self._loaded, self._pace.step(), self._job.name))
+        return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
 
-    def _blocks_of(self, rank: int, inputs: int) -> dict[int, tuple[slice, ...]]:
-        """Which block of each input of a micro-batch a rank is fed."""
-        nodes = [self._assigned.arguments["feed", i] for i in range(inputs)]
-        found = {i: layout_of(node).block(node.meta["val"].shape, rank) for i, node in enumerate(nodes)}
-        return {i: block for i, block in found.items() if block is not None}
 
-    def _fed(self, inputs: list[torch.Tensor]) -> list[list[dict[int, torch.Tensor]]]:
-        """For each rank, its part of every input of every micro-batch."""
-        cuts = [cut(t, axis, self._micro) for t, axis in zip(inputs, self._batch_axes)]
-        return [[{i: cuts[i][micro][block] for i, block in blocks.items()} for micro in range(self._micro)] for blocks in self._blocks]
-
-    def _joined(self, sent: list[list[torch.Tensor] | None], whole: Whole) -> torch.Tensor:
-        """A whole result: each micro-batch put together from its parts, and all of them along the first dim."""
-        parts = {rank: values for rank, values in enumerate(sent) if values is not None}
-        wholes = [whole.assembled({rank: values[i] for rank, values in parts.items()}) for i in range(self._micro)]
-        return wholes[0] if len(wholes) == 1 else torch.cat(wholes)
+def _joined(result: _Result) -> np.ndarray:
+    """A whole result: each micro-batch put together from its parts, and all of them along the first dim."""
+    wholes = [result.whole.assembled(parts) for parts in result.parts]
+    return wholes[0] if len(wholes) == 1 else np.concatenate(wholes)

@@ -12,6 +12,7 @@ from oneflow.ir.trace import current, require_trace
 from oneflow.job.job import Job
 from oneflow.job.session import Session
 from oneflow.job.settings import FunctionConfig, Settings
+from oneflow.runtime.memory import give_back
 
 
 class _Default:
@@ -35,6 +36,7 @@ def clear_default_session() -> None:
     _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num, _DEFAULT.session.machines = old.gpu_num, old.cpu_num, old.machines
     _DEFAULT.session.before_start = old.before_start
     old.close()
+    give_back()
 
 
 def sync_default_session() -> None:

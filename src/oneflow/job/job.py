@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from torch import fx
 
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from oneflow.job.session import Session
 
 
-Value = torch.Tensor | list[torch.Tensor]
-"""What a step gives: a whole tensor, or for a mirrored job on workers one tensor a device."""
+Value = torch.Tensor | np.ndarray | list[np.ndarray]
+"""What a step gives: a tensor; a whole array from workers; or for a mirrored job on workers one array a device."""
 
 
 class Job:
@@ -262,6 +263,6 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 def _array(value: Value) -> ResultArray | MirroredResult:
-    if isinstance(value, torch.Tensor):
-        return value.cpu().numpy().view(ResultArray)
-    return MirroredResult([piece.numpy() for piece in value]) if len(value) > 1 else _array(value[0])
+    if isinstance(value, list):
+        return MirroredResult(value) if len(value) > 1 else _array(value[0])
+    return (value.cpu().numpy() if isinstance(value, torch.Tensor) else value).view(ResultArray)

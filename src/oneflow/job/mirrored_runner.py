@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from oneflow.compiler.distribute import Assigned, Surroundings, distribute_job
 from oneflow.compiler.joint import Like
 from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.pipeline import feed_nodes
-from oneflow.compiler.rank_program import lower_job
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
-from oneflow.runtime.driver import Driver, RemoteVariables
+from oneflow.runtime.driver import Driver, Loaded, RemoteVariables
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
 
 Shapes = tuple[tuple[int, ...], ...]
-Pieces = list[torch.Tensor]
-"""A value of a mirrored job: one tensor a device."""
+Pieces = list[np.ndarray]
+"""A value of a mirrored job: one array a device."""
 
 
 class MirroredRunner:
@@ -38,38 +38,38 @@ class MirroredRunner:
         self._store: RemoteVariables = session.store  # type: ignore[assignment]
         self._mesh = mirrored_mesh(graph, self._driver.ranks)
         self._micro = job.settings.micro_batches
-        self._numbers: dict[Shapes, int] = {}
+        self._programs: dict[Shapes, Loaded] = {}
         self._pace: Pace | None = None
 
     def step(self, inputs: Sequence[Sequence[torch.Tensor]]) -> tuple[tuple[Pieces, ...], tuple[Pieces, ...]]:
         """One call of the job, given the inputs of each device."""
-        size = self._driver.world.size
         cuts = [self._cut(tensors) for tensors in inputs]
-        of_device = [self._number(micro[0]) for micro in cuts]
-        numbers = [of_device[0]] * size  # a rank that is none of the job's devices has an empty share in any of its programs
-        feeds: list[list[dict[int, torch.Tensor]]] = [[{} for _ in range(self._micro)] for _ in range(size)]
-        for rank, number, micro in zip(self._mesh.ranks, of_device, cuts):
-            numbers[rank], feeds[rank] = number, [dict(enumerate(tensors)) for tensors in micro]
+        of_device = [self._program(micro[0]) for micro in cuts]
+        loaded = [of_device[0]] * self._driver.world.size  # a rank that is none of the job's devices has an empty share in any of its programs
+        for rank, program, micro in zip(self._mesh.ranks, of_device, cuts):
+            loaded[rank] = program
+            for places, tensors in zip(program.lanes[rank].feeds, micro):
+                for i, tensor in enumerate(tensors):
+                    np.copyto(places[i], tensor.numpy())
         assert self._pace is not None
-        outcomes = self._driver.step(numbers, self._pace.steps(feeds), self._job.name)
-        self._pace.advance(outcomes)
-        mine = [outcomes[rank] for rank in self._mesh.ranks]
-        return _pieces([outcome.results for outcome in mine]), _pieces([outcome.watched for outcome in mine])
+        self._pace.advance(self._driver.step(loaded, self._pace.step(), self._job.name))
+        lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
+        return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
 
     def _cut(self, tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """The inputs of one device for each micro-batch."""
         cuts = [cut(tensor, node.meta["batch_axis"], self._micro) for tensor, node in zip(tensors, self._graph.inputs)]
         return [[parts[i] for parts in cuts] for i in range(self._micro)]
 
-    def _number(self, tensors: list[torch.Tensor]) -> int:
+    def _program(self, tensors: list[torch.Tensor]) -> Loaded:
         """The program for inputs of these shapes."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        if shapes not in self._numbers:
+        if shapes not in self._programs:
             assigned = self._compiled(tensors)
-            programs = [lower_job(assigned, rank) for rank in range(self._driver.world.size)]
-            self._numbers[shapes] = self._driver.load(programs, [name for name in self._store if name in self._store.layouts])
+            names = [name for name in self._store if name in self._store.layouts]
+            self._programs[shapes] = self._driver.load(assigned, len(tensors), self._micro, names)
             self._pace = self._pace or Pace(self._job, assigned)
-        return self._numbers[shapes]
+        return self._programs[shapes]
 
     def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
         job, ranks = self._job, self._driver.ranks
@@ -80,11 +80,11 @@ class MirroredRunner:
         return distribute_job(self._graph, Surroundings(ranks, self._store.layouts, feeds, job.device, job.settings.mixed_precision))
 
 
-def _pieces(sent: list[list[list[torch.Tensor] | None]]) -> tuple[Pieces, ...]:
-    """For each result what every device sent: the results of its micro-batches, put together along the first dim."""
+def _pieces(sent: list[list[list[np.ndarray] | None]]) -> tuple[Pieces, ...]:
+    """For each result what every device left in its lane: the results of its micro-batches, put together along the first dim."""
     return tuple([_joined(parts) for parts in of_devices] for of_devices in zip(*sent))
 
 
-def _joined(parts: list[torch.Tensor] | None) -> torch.Tensor:
+def _joined(parts: list[np.ndarray] | None) -> np.ndarray:
     assert parts is not None
-    return parts[0] if len(parts) == 1 else torch.cat(parts)
+    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)

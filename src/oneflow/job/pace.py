@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
-
-import torch
 
 from oneflow.compiler.distribute import Assigned
 from oneflow.job.runner import running_scale
 from oneflow.runtime.executor import Counter
-from oneflow.runtime.rank_executor import Step, StepResult
+from oneflow.runtime.rank_executor import Step
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
@@ -26,14 +23,12 @@ class Pace:
         self._rates = [group.rate for group in assigned.groups if id(group.optimizer) not in assigned.custom_rates]
         self._scale = running_scale(job)
 
-    def steps(self, feeds: Sequence[Sequence[Mapping[int, torch.Tensor]]]) -> list[Step]:
-        """What each rank is told of the coming step, given the feeds of its micro-batches."""
+    def step(self) -> Step:
+        """What the ranks are told of the coming step."""
         number = self._counter.value()
-        rates = tuple(rate(number) for rate in self._rates)
-        scale = self._scale.value()
-        return [Step(number, rates, scale, fed) for fed in feeds]
+        return Step(number, tuple(rate(number) for rate in self._rates), self._scale.value())
 
-    def advance(self, outcomes: Sequence[StepResult]) -> None:
-        """Counts a step that has run."""
-        self._scale.adjust(all(outcome.is_finite for outcome in outcomes))
+    def advance(self, is_finite: bool) -> None:
+        """Counts a step that has run, and notes whether its gradients were finite."""
+        self._scale.adjust(is_finite)
         self._counter.advance()

@@ -11,6 +11,7 @@ from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
 from oneflow.core.errors import ArgumentError
 from oneflow.optimizer.loss_scale import LossScale
 from oneflow.runtime.executor import AccumulatingExecutor, Counter, Executor, Results, RunningScale
+from oneflow.runtime.memory import keep_freed_memory
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
@@ -22,6 +23,7 @@ class Runner:
     def __init__(self, job: Job, inputs: list[torch.Tensor]) -> None:
         graph = job.graph
         assert graph is not None
+        keep_freed_memory()
         self._job = job
         self._sources = [source for source, _ in graph.sources]
         self._micro = job.settings.micro_batches

@@ -16,9 +16,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oneflow.ops.shared_sum import SharedSum, shared_sum
+
 Ranks = tuple[int, ...]
 Sizes = tuple[int, ...]
 _T = TypeVar("_T")
+_SHARED_FROM = 256 << 10  # bytes of a bucket; below this a sum by sockets is faster than two waits
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
@@ -208,30 +211,39 @@ def settle() -> None:
 
 
 class Bucket:
-    """Tensors that are reduced together: one flat buffer, made once, and one collective a step."""
+    """Tensors that are summed over ranks together: one flat buffer, made once, and one sum a step."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
         self._flat: Tensor | None = None
+        self._shared: SharedSum | None = None
         self._shapes: list[tuple[torch.Size, tuple[int, ...]]] = []
 
-    def start(self, values: Sequence[Tensor]) -> tuple[Any, Tensor]:
+    def start(self, values: Sequence[Tensor]) -> Any:
         """Copies the values into the buffer and begins their sum over the ranks."""
         flat = self._buffer(values)
         torch.cat([_in_memory_order(value) for value in values], out=flat)
-        return dist.all_reduce(flat, group=group_of(self.ranks), async_op=True), flat
+        return self._shared.begin() if self._shared is not None else dist.all_reduce(flat, group=group_of(self.ranks), async_op=True)
 
-    def wait(self, begun: tuple[Any, Tensor]) -> list[Tensor]:
-        """The sums, as views of the buffer in the strides the values had."""
-        work, flat = begun
-        work.wait()
-        parts = flat.split([shape.numel() for shape, _ in self._shapes])
+    def wait(self, begun: Any) -> list[Tensor]:
+        """The sums, as views of one buffer in the strides the values had."""
+        parts = self._finished(begun).split([shape.numel() for shape, _ in self._shapes])
         return [part.as_strided(shape, stride, part.storage_offset()) for part, (shape, stride) in zip(parts, self._shapes)]
+
+    def _finished(self, begun: Any) -> Tensor:
+        if self._shared is not None:
+            return self._shared.finish(begun)
+        begun.wait()
+        assert self._flat is not None
+        return self._flat
 
     def _buffer(self, values: Sequence[Tensor]) -> Tensor:
         if self._flat is None:
-            self._flat = values[0].new_empty(sum(value.numel() for value in values))
+            count, first = sum(value.numel() for value in values), values[0]
             self._shapes = [(value.shape, _dense(value).stride()) for value in values]
+            if first.is_cpu and count * first.itemsize >= _SHARED_FROM:
+                self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
+            self._flat = self._shared.row if self._shared is not None else first.new_empty(count)
         return self._flat
 
 
@@ -247,12 +259,12 @@ def _in_memory_order(value: Tensor) -> Tensor:
     return value.view(-1) if value.is_contiguous() else value.permute(0, 2, 3, 1).reshape(-1)
 
 
-def bucket_start(bucket: Bucket, values: list[Tensor]) -> tuple[Any, Tensor]:
+def bucket_start(bucket: Bucket, values: list[Tensor]) -> Any:
     """Begins to reduce the values of a bucket."""
     return bucket.start(values)
 
 
-def bucket_wait(bucket: Bucket, begun: tuple[Any, Tensor]) -> list[Tensor]:
+def bucket_wait(bucket: Bucket, begun: Any) -> list[Tensor]:
     """The reduced values of a bucket."""
     return bucket.wait(begun)
 

@@ -42,7 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oneflow.runtime.payload import ALIGNMENT, Description, Leaf, array_over, put_together, take_apart
-from oneflow.runtime.shared_memory import Reference, SegmentPool, attach
+from oneflow.core.shared_memory import Reference, SegmentPool, attach
 
 SHARED_FROM = 64 << 10  # below this a copy through the socket costs less than a mapping
 _HEADER = struct.Struct("!4sB3xIIQ")

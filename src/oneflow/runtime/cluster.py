@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.runtime.channel import Channel, Kind, make_frame
 from oneflow.runtime.crew import Crew, Peer
@@ -20,7 +22,7 @@ from oneflow.runtime.launch import LAUNCHER
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.limits import connect_seconds, given_port, given_secret, share_of_threads, step_seconds
 from oneflow.runtime.rendezvous import Address, Hello, Reception, identity
-from oneflow.runtime.shared_memory import SegmentPool, can_open_files_of
+from oneflow.core.shared_memory import Reference, SegmentPool, can_open_files_of
 from oneflow.runtime.worker import Seat
 from oneflow.runtime.world import LOOPBACK, World
 
@@ -91,6 +93,14 @@ class Cluster:
             except BaseException as error:
                 self._fail(error)
                 raise
+
+    def lane_memory(self, rank: int, size: int) -> tuple[np.ndarray, Reference | None]:
+        """Memory of this process, at least ``size`` bytes; and where a worker that can share it finds it."""
+        pool = self._crew.workers[rank].channel.pool
+        if pool is None:
+            return np.empty(size, np.uint8), None
+        segment = pool.keep(size)
+        return np.frombuffer(segment.memory, np.uint8), segment.reference
 
     def close(self) -> None:
         """Ends the workers, and returns when those of this machine are gone."""

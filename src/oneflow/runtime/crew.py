@@ -20,7 +20,7 @@ from oneflow.runtime.failures import Trouble, Troubles, Weight, raised
 from oneflow.runtime.fork_server import Event
 from oneflow.runtime.launch import WorkerGroup
 from oneflow.runtime.rendezvous import Hello
-from oneflow.runtime.shared_memory import SegmentPool
+from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime.worker import Seat
 
 _TICK = 0.5

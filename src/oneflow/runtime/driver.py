@@ -4,22 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
+from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.mesh import Layout
-from oneflow.compiler.rank_program import RankProgram
+from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.wire import pack
 from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.executor import what_of
 from oneflow.runtime.handler import Opened
+from oneflow.runtime.lane import Lane, form_of
 from oneflow.runtime.launchers import Launched
-from oneflow.runtime.rank_executor import Step, StepResult
+from oneflow.runtime.rank_executor import Step
+from oneflow.core.shared_memory import Reference
 from oneflow.runtime.variables import VariableStore
 from oneflow.runtime.world import World
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A program that every rank has: the number it is known by, each rank's lane, and whether the rank is on another host."""
+
+    number: int
+    lanes: list[Lane]
+    is_far: list[bool]
+
+
+class _Way(NamedTuple):
+    memory: np.ndarray
+    reference: Reference | None
 
 
 class Driver:
@@ -31,16 +48,31 @@ class Driver:
         self.cluster = Cluster(world, handler, launched=launched)
         self._programs = 0
         self._loaded: set[str] = set()
+        self._ways: dict[int, _Way] = {}
         self._reading: set[str] = set()
 
-    def load(self, programs: Sequence[RankProgram], variables: Sequence[str]) -> int:
-        """Sends each rank its program; the number it is known by."""
+    def load(self, assigned: Assigned, inputs: int, micro: int, variables: Sequence[str]) -> Loaded:
+        """Sends each rank its program of a job of so many inputs, which runs in so many micro-batches."""
         self._programs += 1
+        programs = [lower_job(assigned, rank) for rank in range(self.world.size)]
         groups = list(dict.fromkeys(ranks for program in programs for ranks in program.groups()))
-        arguments = [(self._programs, pack(program, what_of), variables, groups) for program in programs]
-        self.cluster.call("load", arguments, what=f"loading job {programs[0].job!r}")
-        self._loaded.add(programs[0].job)
-        return self._programs
+        forms = [form_of(assigned, rank, inputs, micro) for rank in range(self.world.size)]
+        ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
+        arguments = [
+            (self._programs, pack(program, what_of), variables, groups, form, way.reference)
+            for program, form, way in zip(programs, forms, ways)
+        ]
+        job = programs[0].job
+        self.cluster.call("load", arguments, what=f"loading job {job!r}")
+        self._loaded.add(job)
+        lanes = [Lane(form, way.memory) for form, way in zip(forms, ways)]
+        return Loaded(self._programs, lanes, [way.reference is None for way in ways])
+
+    def _way(self, rank: int, size: int) -> _Way:
+        """The memory of a rank's lanes; another one when it is too small."""
+        if rank not in self._ways or self._ways[rank].memory.size < size:
+            self._ways[rank] = _Way(*self.cluster.lane_memory(rank, size))
+        return self._ways[rank]
 
     def unload(self, job: str) -> None:
         """Has every rank forget the programs of a job."""
@@ -48,11 +80,21 @@ class Driver:
             self.cluster.broadcast("unload", job, what=f"unloading job {job!r}")
             self._loaded.remove(job)
 
-    def step(self, numbers: Sequence[int], steps: Sequence[Step], job: str) -> list[StepResult]:
-        """One step of a job: on each rank of the program of that number."""
+    def step(self, loaded: Sequence[Loaded], step: Step, job: str) -> bool:
+        """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are; whether the gradients
+        were finite."""
+        what = f"job {job!r}, step {step.number}"
         # Plain tuples on the wire: a class costs as much to pickle as all else of a small step.
-        arguments = [(number, step.number, step.rates, step.scale, step.feeds) for number, step in zip(numbers, steps)]
-        return [StepResult(*outcome) for outcome in self.cluster.call("step", arguments, what=f"job {job!r}, step {steps[0].number}")]
+        told = step.number, step.rates, step.scale
+        if all(program is loaded[0] for program in loaded) and not any(loaded[0].is_far):
+            return all(is_finite for is_finite, _ in self.cluster.broadcast("step", loaded[0].number, *told, None, what=what))
+        lanes = [program.lanes[rank] for rank, program in enumerate(loaded)]
+        fed = [lane.fed if loaded[0].is_far[rank] else None for rank, lane in enumerate(lanes)]
+        answers = self.cluster.call("step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what)
+        for lane, (_, given) in zip(lanes, answers):
+            if given is not None:
+                lane.given[:] = given
+        return all(is_finite for is_finite, _ in answers)
 
     def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
         """Gives each rank its share of a job's readers, in place of those that the job had, if any."""
@@ -114,7 +156,7 @@ class RemoteVariables(VariableStore):
         asked = [[name] if layout.is_first(rank) else [] for rank in range(self._driver.world.size)]
         parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {name!r}")
         spec = self.decls[name].spec
-        return Whole(layout, spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part}).numpy()
+        return Whole(layout, spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part})
 
     def write(self, values: Mapping[str, np.ndarray]) -> None:
         for name, value in values.items():
@@ -129,19 +171,18 @@ class RemoteVariables(VariableStore):
 
 
 class Whole:
-    """How a tensor is put together from the parts that ranks send: split ones beside each other, partial sums added."""
+    """How an array is put together from the parts that ranks hold: split ones beside each other, partial sums added."""
 
     def __init__(self, layout: Layout, shape: Sequence[int]) -> None:
         self._shape = tuple(shape)
         self._is_sum = any(sbp.kind == "P" for sbp in layout.sbp)
         self._blocks = {rank: layout.block(shape, rank) for rank in layout.mesh.ranks if layout.is_first(rank)}
 
-    def assembled(self, parts: Mapping[int, torch.Tensor]) -> torch.Tensor:
-        first = next(iter(parts.values()))
-        if len(parts) == 1:
-            return first
-        whole = first.new_zeros(self._shape) if self._is_sum else first.new_empty(self._shape)
+    def assembled(self, parts: Mapping[int, np.ndarray]) -> np.ndarray:
+        """A new array."""
+        dtype = next(iter(parts.values())).dtype
+        whole = np.zeros(self._shape, dtype) if self._is_sum else np.empty(self._shape, dtype)
         for rank, part in parts.items():
             block = whole[self._blocks[rank]]
-            block.add_(part) if self._is_sum else block.copy_(part)
+            np.add(block, part, out=block) if self._is_sum else np.copyto(block, part)
         return whole

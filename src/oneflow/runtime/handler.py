@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from oneflow.compiler.mesh import Layout
@@ -13,7 +14,9 @@ from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import unpack
 from oneflow.ir.graph import Source, VariableDecl
 from oneflow.ops import collective
-from oneflow.runtime.rank_executor import RankExecutor, Step
+from oneflow.runtime.lane import Form, Lane
+from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
+from oneflow.core.shared_memory import Reference, attach_for_good
 from oneflow.runtime.variables import draw
 from oneflow.runtime.world import Context
 
@@ -38,7 +41,8 @@ class RankHandler:
         self._decls: dict[str, VariableDecl] = {}
         self._tensors: dict[str, torch.Tensor] = {}
         self._sources: dict[str, list[Opened]] = {}
-        self._executors: dict[int, tuple[RankExecutor, str]] = {}
+        self._programs: dict[int, _Program] = {}
+        self._shared: dict[Reference, np.ndarray] = {}
 
     # -------------------------------------------------------------- variables
 
@@ -58,9 +62,9 @@ class RankHandler:
             decl = self._decls[name]
             tensor.copy_(draw(decl, seed, draws)[self._layouts[name].block(decl.spec.shape, self._rank)])
 
-    def read(self, names: Sequence[str]) -> list[torch.Tensor]:
+    def read(self, names: Sequence[str]) -> list[np.ndarray]:
         """This rank's parts of some variables."""
-        return [self._tensors[name].detach().cpu().contiguous() for name in names]
+        return [self._tensors[name].detach().cpu().contiguous().numpy() for name in names]
 
     def write(self, parts: Mapping[str, torch.Tensor]) -> None:
         """Sets this rank's parts of some variables."""
@@ -90,35 +94,71 @@ class RankHandler:
 
     # -------------------------------------------------------------- programs
 
-    def load(self, number: int, program: RankProgram, variables: Sequence[str], groups: Sequence[tuple[int, ...]]) -> None:
-        """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's program uses."""
+    def load(
+        self,
+        number: int,
+        program: RankProgram,
+        variables: Sequence[str],
+        groups: Sequence[tuple[int, ...]],
+        form: Form,
+        shared: Reference | None,
+    ) -> None:
+        """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's program uses; the
+        memory of its lane is shared with the driver if that is on this host."""
         collective.make_groups(groups)
         for one in self._sources.get(program.job, []):
             one.source.start()
         tensors = {name: self._tensors[name] for name in variables if name in self._tensors}
-        self._executors[number] = RankExecutor(unpack(program), tensors, self._device), program.job
+        executor = RankExecutor(unpack(program), tensors, self._device)
+        self._programs[number] = _Program(program.job, executor, Lane(form, self._memory(form.size, shared)))
+
+    def _memory(self, size: int, shared: Reference | None) -> np.ndarray:
+        """The memory of a lane; of one that is shared there is one mapping, however many programs use it."""
+        if shared is None:
+            return np.empty(size, np.uint8)
+        if shared not in self._shared:
+            self._shared[shared] = attach_for_good(shared)
+        return self._shared[shared]
 
     def step(
-        self, program: int, number: int, rates: tuple[float, ...], scale: float, fed: Sequence[Mapping[int, torch.Tensor]]
-    ) -> tuple[Any, ...]:
-        """Runs one step of a program; the fields of a ``StepResult``."""
-        executor, job = self._executors[program]
-        outcome = executor.run(Step(number, rates, scale, [self._fed(job, parts) for parts in fed]))
-        return _on_host(outcome.results), _on_host(outcome.watched), outcome.is_finite
+        self, program: int, number: int, rates: tuple[float, ...], scale: float, fed: np.ndarray | None
+    ) -> tuple[bool, np.ndarray | None]:
+        """Runs one step of a program on what is in its lane, where ``fed`` comes from another host; whether the gradients were finite, and
+        the results where they go to another host."""
+        own = self._programs[program]
+        if fed is not None:
+            own.lane.fed[:] = fed
+        outcome = own.executor.run(Step(number, rates, scale), [self._fed(own.job, feeds) for feeds in own.feeds])
+        own.give(outcome)
+        return outcome.is_finite, None if fed is None else own.lane.given
 
-    def _fed(self, job: str, fed: Mapping[int, torch.Tensor]) -> dict[int, torch.Tensor]:
+    def _fed(self, job: str, lane: Mapping[int, torch.Tensor]) -> Mapping[int, torch.Tensor]:
         """What a micro-batch gets: its part of every input, and fresh data from the readers."""
-        feeds = dict(fed)
-        for one in self._sources.get(job, []):
-            feeds.update(zip(one.feeds, one.source.next()))
+        sources = self._sources.get(job)
+        if sources:
+            lane = {**lane, **{i: tensor for one in sources for i, tensor in zip(one.feeds, one.source.next())}}
         if self._device.type == "cpu":
-            return feeds
-        return {i: tensor.to(self._device, non_blocking=True) for i, tensor in feeds.items()}  # never run where the tests run: no GPU there
+            return lane
+        return {i: tensor.to(self._device, non_blocking=True) for i, tensor in lane.items()}  # never run where the tests run: no GPU there
 
     def unload(self, job: str) -> None:
         """Forgets the programs of a job."""
-        self._executors = {number: (executor, its) for number, (executor, its) in self._executors.items() if its != job}
+        self._programs = {number: program for number, program in self._programs.items() if program.job != job}
 
 
-def _on_host(values: list[list[torch.Tensor] | None]) -> list[list[torch.Tensor] | None]:
-    return [None if parts is None else [part.cpu() for part in parts] for parts in values]
+class _Program:
+    """A program that can run, and tensors over its lane."""
+
+    def __init__(self, job: str, executor: RankExecutor, lane: Lane) -> None:
+        self.job = job
+        self.executor = executor
+        self.lane = lane
+        self.feeds = [{i: torch.from_numpy(array) for i, array in feeds.items()} for feeds in lane.feeds]
+        self._given = [[torch.from_numpy(array) for array in arrays] for arrays in (*lane.results, *lane.watched) if arrays is not None]
+
+    def give(self, outcome: StepResult) -> None:
+        """Puts the results of a step into the lane."""
+        values = [parts for parts in (*outcome.results, *outcome.watched) if parts is not None]
+        for places, parts in zip(self._given, values):
+            for place, part in zip(places, parts):
+                place.copy_(part)

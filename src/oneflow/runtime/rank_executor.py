@@ -16,14 +16,17 @@ from oneflow.ops import collective
 from oneflow.runtime.executor import failing_node
 
 
+Feeds = Sequence[Mapping[int, torch.Tensor]]
+"""What each micro-batch of a step is fed, by number."""
+
+
 @dataclass(frozen=True)
 class Step:
-    """What the driver says of a step: its number, the learning rates, the loss scale, and the feeds of each micro-batch by number."""
+    """What the driver says of a step: its number, the learning rates, and the loss scale."""
 
     number: int
     rates: tuple[float, ...]
     scale: float
-    feeds: Sequence[Mapping[int, torch.Tensor]]
 
 
 @dataclass(frozen=True)
@@ -46,37 +49,36 @@ class RankExecutor:
         self._code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
         self._asked = {key for section in program.sections.values() for key in section.inputs}
 
-    def run(self, step: Step) -> StepResult:
+    def run(self, step: Step, feeds: Feeds) -> StepResult:
         """One step: forward, and for a train job backward and update."""
         values = {**self._stored, ("unscale",): 1.0 / step.scale, **{("rate", i): rate for i, rate in enumerate(step.rates)}}
         if ("scale",) in self._asked:
             values["scale",] = torch.tensor(step.scale, device=self._device)
         with torch.inference_mode():
             if "step" in self._program.sections:
-                micro = [self._micro(values, step, 0)]
+                micro = [self._micro(values, step, feeds, 0)]
                 self._section("step", micro[0], step)
                 is_finite = True
             else:
-                micro, is_finite = self._in_sections(values, step)
+                micro, is_finite = self._in_sections(values, step, feeds)
             collective.settle()
         return StepResult(_collected(micro, self._program.results), _collected(micro, self._program.watched), is_finite)
 
-    def _micro(self, values: dict[Key, Any], step: Step, number: int) -> dict[Key, Any]:
+    def _micro(self, values: dict[Key, Any], step: Step, feeds: Feeds, number: int) -> dict[Key, Any]:
         """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
-        count = len(step.feeds)
-        own: dict[Key, Any] = {("feed", i): tensor for i, tensor in step.feeds[number].items()}
+        own: dict[Key, Any] = {("feed", i): tensor for i, tensor in feeds[number].items()}
         if ("step",) in self._asked:
-            own["step",] = torch.tensor([step.number * count + number], device=self._device)
+            own["step",] = torch.tensor([step.number * len(feeds) + number], device=self._device)
         return {**values, **own}
 
-    def _in_sections(self, values: dict[Key, Any], step: Step) -> tuple[list[dict[Key, Any]], bool]:
+    def _in_sections(self, values: dict[Key, Any], step: Step, feeds: Feeds) -> tuple[list[dict[Key, Any]], bool]:
         self._section("prologue", values, step)
         micro: dict[int, dict[Key, Any]] = {}
         done: list[dict[Key, Any]] = []
         total: dict[Key, Any] = {}
         for part, number in self._program.schedule:
             if part == "forward":
-                micro[number] = self._micro(values, step, number)
+                micro[number] = self._micro(values, step, feeds, number)
             self._section(part, micro[number], step)
             if part == "backward":
                 done.append(self._finished(micro.pop(number), total))

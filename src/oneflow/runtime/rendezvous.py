@@ -13,7 +13,7 @@ from typing import NamedTuple
 from oneflow.core.errors import WorkerError
 from oneflow.runtime.channel import Channel, ChannelError, Kind, configure, make_frame
 from oneflow.runtime.handshake import Handshake, HandshakeError, SecretError, VersionError, conduct, meet_driver, receive_peer
-from oneflow.runtime.shared_memory import SegmentPool, host_identity
+from oneflow.core.shared_memory import SegmentPool, host_identity
 
 _HANDSHAKE_SECONDS = 5.0
 _WAITING_ROOM = 256  # peers that have not proved themselves yet, at the same time

@@ -22,6 +22,7 @@ from oneflow.core.errors import ArgumentError
 from oneflow.runtime.addresses import interface_of
 from oneflow.runtime.channel import Channel, ChannelError, Frame, Kind, make_frame
 from oneflow.runtime.failures import report
+from oneflow.runtime.memory import keep_freed_memory
 from oneflow.runtime.rendezvous import Address, Hello, call_driver, identity
 from oneflow.runtime.world import Context, World
 
@@ -49,6 +50,7 @@ class Seat:
 
 def run_worker(seat: Seat, farewell: str = "") -> int:
     """Serves until the driver ends the run; 0 then, 1 when it was lost. ``farewell`` is said on stderr if it is lost during a call."""
+    keep_freed_memory()
     torch.set_num_threads(seat.threads)
     channel = call_driver(seat.address, seat.hello, seat.connect_seconds)
     try:
@@ -150,10 +152,10 @@ class _Watch(contextlib.AbstractContextManager["_Watch"]):
         self._thread.start()
 
     def send(self, frame: Frame) -> None:
-        """Sends an answer; the worker is idle then."""
+        """Sends an answer; the worker is idle from then on, for the driver may end the run as soon as it has it."""
         with self._sending:
-            self._channel.send(frame)
             self.is_busy = False
+            self._channel.send(frame)
 
     def _run(self) -> None:
         poll = select.poll()

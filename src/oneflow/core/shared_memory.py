@@ -3,8 +3,9 @@
 A segment is an anonymous file (``memfd``). Its maker tells the peer its own process id and file number; the peer opens the same file
 through ``/proc`` and maps it. The kernel frees it with the last process that has it open: no file system entry, nothing to clean up.
 
-The peer maps it privately: it sees what the maker wrote, and what it writes itself stays its own, so one segment may serve many peers.
-The maker writes into a segment again only when every peer has said that it needs it no more.
+The peer of a message's segment maps it privately: it sees what the maker wrote, and what it writes itself stays its own, so one segment
+may serve many peers. The maker writes into it again only when every peer has said that it needs it no more. The segment of a lane is
+mapped by both for good, and each writes its own part of it.
 """
 
 from __future__ import annotations
@@ -51,17 +52,18 @@ class Segment:
         return Reference(os.getpid(), self.fd, self.size)
 
     def close(self) -> None:
-        self.memory.release()
-        self._map.close()
+        """Lets go of it; the last array over it unmaps it."""
+        del self.memory, self._map
         os.close(self.fd)
 
 
 class SegmentPool:
-    """The segments a process writes: those that peers still read, and a few free ones for the messages to come."""
+    """The segments a process writes: those that peers still read, a few free ones for the messages to come, and lanes."""
 
     def __init__(self) -> None:
         self._read: dict[int, Segment] = {}
         self._free: list[Segment] = []  # the one freed last is at the end: its pages are the warmest
+        self._kept: list[Segment] = []
 
     @property
     def has_room(self) -> bool:
@@ -75,10 +77,15 @@ class SegmentPool:
             segment = fitting[-1]
             self._free.remove(segment)
         else:
-            segment = Segment(-(-size // _GROWTH) * _GROWTH)
+            segment = _segment(size)
         segment.readers = readers
         self._read[segment.fd] = segment
         return segment
+
+    def keep(self, size: int) -> Segment:
+        """A segment of at least ``size`` bytes for good, which a peer may write as well."""
+        self._kept.append(_segment(size))
+        return self._kept[-1]
 
     def give_back(self, fd: int) -> None:
         """One reader has finished with the segment whose file number is ``fd``."""
@@ -91,22 +98,35 @@ class SegmentPool:
             self._free.pop(0).close()
 
     def close(self) -> None:
-        for segment in [*self._read.values(), *self._free]:
+        for segment in [*self._read.values(), *self._free, *self._kept]:
             segment.close()
         self._read.clear()
         self._free.clear()
+        self._kept.clear()
+
+
+def _segment(size: int) -> Segment:
+    return Segment(max(1, -(-size // _GROWTH)) * _GROWTH)
 
 
 def attach(reference: Reference, finished: Callable[[int], None]) -> np.ndarray:
     """A peer's segment as bytes. ``finished`` is called with its file number when the last array over it is gone."""
-    fd = os.open(f"/proc/{reference.pid}/fd/{reference.fd}", os.O_RDWR | os.O_CLOEXEC)
-    try:
-        # Private: pages are shared until this process writes to them.
-        view = mmap.mmap(fd, reference.size, flags=mmap.MAP_PRIVATE)
-    finally:
-        os.close(fd)
+    view = _mapped(reference, mmap.MAP_PRIVATE)  # pages are shared until this process writes to them
     weakref.finalize(view, finished, reference.fd).atexit = False
     return np.frombuffer(view, np.uint8)
+
+
+def attach_for_good(reference: Reference) -> np.ndarray:
+    """A peer's segment as bytes, which both may write."""
+    return np.frombuffer(_mapped(reference, mmap.MAP_SHARED), np.uint8)
+
+
+def _mapped(reference: Reference, flags: int) -> mmap.mmap:
+    fd = os.open(f"/proc/{reference.pid}/fd/{reference.fd}", os.O_RDWR | os.O_CLOEXEC)
+    try:
+        return mmap.mmap(fd, reference.size, flags=flags)
+    finally:
+        os.close(fd)
 
 
 def host_identity() -> tuple[str, ...]:

@@ -1,0 +1,77 @@
+"""Sums over ranks are the same whichever way they go: by sockets, or through memory that the ranks of a host share."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from oneflow.runtime.cluster import Cluster
+from oneflow.runtime.world import World
+
+HANDLER = "cluster_handlers:Echo"
+LARGE = (300, 301), (7,), (2, 3, 5, 4)  # more than a quarter of a megabyte, and no multiple of the number of ranks
+
+
+def values(shapes, ranks, dtype=torch.float32, steps=3):
+    """For each rank what it adds in each step. One of them lies in memory in another order."""
+    torch.manual_seed(0)
+    made = [[[(torch.randn(shape) * 8).to(dtype) for shape in shapes] for _ in range(steps)] for _ in range(ranks)]
+    for of_rank in made:
+        for step in of_rank:
+            step[-1] = step[-1].contiguous(memory_format=torch.channels_last)
+    return made
+
+
+def sums(made, elsewhere=()):
+    cluster = Cluster(World("cpu", devices_per_machine=len(made)), HANDLER)
+    try:
+        return cluster.call("sums", [(steps, rank in elsewhere) for rank, steps in enumerate(made)], what="adding")
+    finally:
+        cluster.close()
+
+
+def assert_sums(found, made) -> None:
+    for step, summed in enumerate(found):
+        for i, value in enumerate(summed):
+            expected = sum(of_rank[step][i].double() for of_rank in made)
+            assert value.dtype == made[0][step][i].dtype
+            assert value.is_contiguous(memory_format=torch.channels_last if value.dim() == 4 else torch.contiguous_format)
+            torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_ranks_of_one_host_add_up_in_shared_memory(ranks: int) -> None:
+    made = values(LARGE, ranks)
+    for found, is_shared in sums(made):
+        assert is_shared
+        assert_sums(found, made)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
+def test_any_dtype_can_be_added_up(dtype: torch.dtype) -> None:
+    made = values(LARGE, 2, dtype)
+    for found, is_shared in sums(made):
+        assert is_shared
+        assert_sums(found, made)
+
+
+def test_every_rank_and_every_run_gets_the_same_bits() -> None:
+    made = values(LARGE, 3)
+    first, second = sums(made), sums(made)
+    for found, _ in (*first, *second):
+        for step, expected in zip(found, first[0][0]):
+            assert all(map(torch.equal, step, expected))
+
+
+def test_small_sums_go_by_sockets() -> None:
+    made = values(((3, 4), (1, 2, 2, 2)), 2)
+    for found, is_shared in sums(made):
+        assert not is_shared
+        assert_sums(found, made)
+
+
+def test_ranks_of_several_hosts_add_up_by_sockets() -> None:
+    made = values(LARGE, 2)
+    for found, is_shared in sums(made, elsewhere=(0, 1)):
+        assert not is_shared
+        assert_sums(found, made)

@@ -1,0 +1,55 @@
+"""The memory of a step is there again for the next one: the kernel is not asked for it anew."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from oneflow.runtime import memory
+
+PROGRAM = """
+import resource
+import numpy as np
+import oneflow as flow
+
+@flow.global_function()
+def job(x=flow.FixedTensorDef((4 << 20,))):
+    return flow.math.reduce_sum(flow.math.exp(x) * flow.math.sigmoid(x))
+
+x = np.zeros(4 << 20, np.float32)
+for _ in range(10):
+    job(x).get()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(10):
+    job(x).get()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+flow.clear_default_session()
+"""
+PAGES = 10 * (16 << 20) // os.sysconf("SC_PAGE_SIZE")  # of one tensor, over all steps
+
+
+def faults(**variables: str) -> int:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**environment, **variables}, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(memory._of_the_library("mallopt") is None, reason="this C library's allocator has no settings")
+def test_a_step_asks_the_kernel_for_no_memory() -> None:
+    assert faults() < PAGES / 10
+
+
+@pytest.mark.skipif(memory._of_the_library("mallopt") is None, reason="this C library's allocator has no settings")
+def test_what_the_environment_tells_the_allocator_stands() -> None:
+    assert faults(MALLOC_MMAP_THRESHOLD_="1048576") > PAGES / 2
+
+
+def test_a_library_without_settings_is_left_alone(monkeypatch) -> None:
+    monkeypatch.setattr(memory, "_of_the_library", lambda name: None)
+    memory.keep_freed_memory.cache_clear()
+    memory.keep_freed_memory()
+    memory.give_back()
+    memory.keep_freed_memory.cache_clear()
