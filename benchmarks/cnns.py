@@ -1,15 +1,14 @@
 """Training and inference of the CNN examples against plain PyTorch and ONNX Runtime.
 
-One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, with its peak memory; ResNet-50 on
-one picture against eager PyTorch and ONNX Runtime with the same weights; and how long ResNet-50 takes from its definition to its program and to
-a file. All take turns in one run. ``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile]``
+One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, and with ``--compiled``
+torch.compile, each in a process of its own, with its peak memory; ResNet-50 on one picture against eager PyTorch and ONNX Runtime with the same
+weights; and how long ResNet-50 takes from its definition to its program and to a file. All take turns in one run.
+``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile] [--net resnet50|alexnet] [--compiled]``
 """
 
 from __future__ import annotations
 
 import argparse
-import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 import torch_models
+from apart import Apart
 from measure import alternate, machine, report
 
 import oneflow as flow
@@ -46,27 +46,17 @@ def train_job(name: str) -> Callable[[], object]:
     return lambda: train().get()
 
 
-def train(name: str, rounds: int) -> None:
+def train(name: str, rounds: int, compiled: bool) -> None:
     batch, size = SIZES[name]
-    flow.clear_default_session()
-    contenders = {"job": train_job(name)}
-    contenders |= {f"PyTorch eager {kind}": torch_models.training_step(name, batch, size, FORMATS[kind]) for kind in FORMATS}
+    threads = torch.get_num_threads()
+    contenders = {"job": Apart(threads, train_job, name)}
+    for kind, memory_format in FORMATS.items():
+        contenders[f"PyTorch eager {kind}"] = Apart(threads, torch_models.training_step, name, batch, size, memory_format)
+    if compiled:
+        contenders["torch.compile channels_last"] = Apart(threads, torch_models.training_step, name, batch, size, torch.channels_last, True)
     report(f"{name} training step, batch {batch}", alternate(contenders, 1, rounds), "job")
-    memory = {who: peak_memory(name, who) for who in ("job", *FORMATS)}
-    print("  peak memory of a process that trains: " + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in memory.items()))
-
-
-def peak_memory(name: str, who: str) -> int:
-    """Of a process of its own that makes three steps."""
-    done = subprocess.run([sys.executable, __file__, "--only", name, who], capture_output=True, text=True, check=True)
-    return int(done.stdout.split()[-1])
-
-
-def only(name: str, who: str) -> None:
-    step = train_job(name) if who == "job" else torch_models.training_step(name, *SIZES[name], FORMATS[who])
-    for _ in range(3):
-        step()
-    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+    peaks = {who: contender.close() for who, contender in contenders.items()}
+    print("  memory beyond what the imports take: " + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in peaks.items()))
 
 
 def infer(rounds: int) -> None:
@@ -115,15 +105,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--what", choices=["train", "infer", "compile"])
-    parser.add_argument("--only", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--net", choices=[*SIZES])
+    parser.add_argument("--compiled", action="store_true")
     args = parser.parse_args()
-    if args.only:
-        only(*args.only)
-        return
     print(machine())
     if args.what in (None, "train"):
-        for name in SIZES:
-            train(name, args.rounds)
+        for name in [args.net] if args.net else SIZES:
+            train(name, args.rounds, args.compiled)
     if args.what in (None, "infer"):
         infer(args.rounds)
     if args.what in (None, "compile"):

@@ -1,4 +1,5 @@
-"""Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP on the same work.
+"""Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP on the same work. Two
+processes that each do the work of one, unconnected, show what the machine itself allows.
 
 LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two workers and back, and the
 start of two workers. ``python benchmarks/scaling.py [--rounds N]``
@@ -18,6 +19,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as F
+from apart import Apart
 from measure import Timing, alternate, machine
 from train_step import LeNet, digits, lenet_job
 
@@ -130,31 +132,17 @@ class Ddp:
 # ------------------------------------------------------------------ the runs
 
 
-class OneWorker:
-    """The job on one worker of one thread: a process of its own, as each of the two is."""
+class Pair:
+    """Two processes that each do the work of one worker and know nothing of each other: what the machine itself gives two of them."""
 
-    def __init__(self, net: str) -> None:
-        context = get_context("spawn")
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=one_worker, args=(net, theirs), daemon=True)
-        self._process.start()
-        self()
+    def __init__(self, first: Apart, second: Apart) -> None:
+        self._both = first, second
 
     def __call__(self) -> None:
-        self._pipe.send(1)
-        self._pipe.recv()
-
-    def close(self) -> None:
-        self._pipe.send(0)
-        self._process.join()
-
-
-def one_worker(net: str, commands: Connection) -> None:
-    torch.set_num_threads(1)
-    step = JOBS[net](BATCH[net])
-    while commands.recv():
-        step()
-        commands.send(1)
+        for one in self._both:
+            one.begin()
+        for one in self._both:
+            one.end()
 
 
 def scaling(net: str, rounds: int, calls: int) -> None:
@@ -162,18 +150,21 @@ def scaling(net: str, rounds: int, calls: int) -> None:
     flow.config.cpu_device_num(2)
     two = JOBS[net](2 * BATCH[net])
     two()
-    one, ddp = OneWorker(net), Ddp(net)
-    timings = {t.name: t for t in alternate({"one": one, "two": two, "DDP": ddp}, calls, rounds)}
-    one.close()
-    ddp.close()
+    one, other = [Apart(1, JOBS[net], BATCH[net]) for _ in range(2)]
+    ddp = Ddp(net)
+    contenders = {"one": one, "two apart": Pair(one, other), "two": two, "DDP": ddp}
+    timings = {t.name: t for t in alternate(contenders, calls, rounds)}
+    for each in (one, other, ddp):
+        each.close()
     show(net, timings)
 
 
 def show(net: str, timings: dict[str, Timing]) -> None:
     print(f"\n{net}, batch {BATCH[net]} a worker")
     for name, t in timings.items():
-        print(f"  {name:<6} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})")
-    print(f"  two workers do {timings['one'].median / timings['two'].median:.2f} of twice one; {timings['DDP'].median / timings['two'].median:.2f} of DDP's speed")
+        print(f"  {name:<10} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})")
+    one, apart, two, ddp = [timings[name].median for name in ("one", "two apart", "two", "DDP")]
+    print(f"  two workers do {one / two:.2f} of twice one, where two that are not connected do {one / apart:.2f}; {ddp / two:.2f} of DDP's speed")
 
 
 def dispatch(rounds: int) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -66,10 +68,12 @@ class AlexNet(nn.Module):
 MODELS: dict[str, type[nn.Module]] = {"resnet50": ResNet50, "alexnet": AlexNet}
 
 
-def training_step(name: str, batch: int, size: int, memory_format: torch.memory_format):
+def training_step(name: str, batch: int, size: int, memory_format: torch.memory_format, compiled: bool = False) -> Callable[[], None]:
     """A step on one batch that stays where it is: forward, backward, SGD with momentum."""
     model = MODELS[name]().to(memory_format=memory_format).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, fused=True)
+    if compiled:
+        model = torch.compile(model)
     x = torch.rand(batch, 3, size, size).contiguous(memory_format=memory_format)
     y = torch.randint(0, 1000, (batch,))
 

@@ -12,8 +12,10 @@ import torch
 from torch import fx
 
 import oneflow as flow
+from oneflow.compiler import early
 from oneflow.compiler.cleanup import cancel_transposes, clean, drop_unused, fold_kept_sums, share_equal_nodes
 from oneflow.compiler.codegen import generate
+from oneflow.compiler.inplace import memories
 from oneflow.compiler.joint import Joint, Request, build_joint
 from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
 from oneflow.compiler.precision import half_nodes
@@ -530,3 +532,69 @@ def test_mixed_precision_of_a_predict_job_returns_float32():
     np.testing.assert_allclose(y, x @ x, atol=0.1)
     assert not np.allclose(y, x @ x, atol=1e-6), "computed in bfloat16"
     np.testing.assert_array_equal(relu, np.maximum(y, 0))
+
+
+# ----------------------------------------------------------------------------------------------------- early updates
+
+
+def adam():
+    return flow.optimizer.Adam(flow.optimizer.PiecewiseConstantScheduler([], [0.01]))
+
+
+def clipped():
+    rate = flow.optimizer.PiecewiseConstantScheduler([], [0.1])
+    return flow.optimizer.SGD(rate, momentum=0.9, grad_clipping=flow.optimizer.grad_clipping.by_global_norm(0.5))
+
+
+def steps_of(net, make) -> list[np.ndarray]:
+    """The losses of some steps, and the variables after them."""
+    flow.clear_default_session()
+    job = train_job(net, make)
+    losses = [job(*batch(seed)).get().numpy() for seed in range(4)]
+    return losses + [value.numpy() for value in flow.get_all_variables().values()]
+
+
+@pytest.mark.parametrize("make", [sgd, adam, clipped])
+@pytest.mark.parametrize("net", NETS)
+def test_when_variables_are_updated_changes_no_bit(net, make, monkeypatch):
+    monkeypatch.setattr(early, "BYTES", 1)
+    soon = steps_of(net, make)
+    monkeypatch.setattr(early, "BYTES", 2**40)
+    for one, other in zip(soon, steps_of(net, make), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("net", NETS)
+def test_every_variable_is_updated_once_and_read_no_more_then(net, monkeypatch):
+    monkeypatch.setattr(early, "BYTES", 1)
+    job = train_job(net)
+    program = program_of(job)
+    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
+    stored = dict(zip(program.variables, placeholders))
+    memory = memories(program.graph)
+    trained = [decl.name for decl in job.job.graph.trained_variables()]
+    updates = [node for node in calls(program.graph) if early.is_update(node)]
+    assert sorted(name for node in updates for name in node.meta["updates"]) == sorted(trained)
+    for node in updates:
+        mine = {(stored[name],) for name in node.meta["updates"]}
+        after = [later for later in calls(program.graph) if node < later and not early.is_update(later)]
+        assert not mine & {memory[used] for later in after for used in later.all_input_nodes}
+
+
+def test_a_variable_is_updated_before_the_gradients_of_layers_further_down_are_made(monkeypatch):
+    monkeypatch.setattr(early, "BYTES", 1)
+    order = [node.meta.get("updates", node.target) for node in calls(program_of(train_job(convolutions)).graph)]
+    last_convolution = max(i for i, what in enumerate(order) if what is aten.convolution_backward.default)
+    assert order.index(["fc-weight"]) < last_convolution
+
+
+def test_a_variable_that_the_job_returns_is_returned_as_it_was():
+    @flow.global_function(type="train")
+    def job(x=images(), y=labels()):
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, shared(x))
+        sgd().minimize(loss)
+        return flow.get_variable("w", (192, 5), initializer=NORMAL) * 1.0
+
+    before = flow.get_all_variables()["w"].numpy().copy()
+    np.testing.assert_array_equal(job(*batch()).get().numpy(), before)
+    assert (flow.get_all_variables()["w"].numpy() != before).any()

@@ -16,10 +16,10 @@ import numpy as np
 import oneflow as flow
 
 @flow.global_function()
-def job(x=flow.FixedTensorDef((4 << 20,))):
+def job(x=flow.FixedTensorDef((2 << 20,))):
     return flow.math.reduce_sum(flow.math.exp(x) * flow.math.sigmoid(x))
 
-x = np.zeros(4 << 20, np.float32)
+x = np.zeros(2 << 20, np.float32)
 for _ in range(10):
     job(x).get()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -28,7 +28,7 @@ for _ in range(10):
 print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 flow.clear_default_session()
 """
-PAGES = 10 * (16 << 20) // os.sysconf("SC_PAGE_SIZE")  # of one tensor, over all steps
+PAGES = 10 * (8 << 20) // os.sysconf("SC_PAGE_SIZE")  # of one tensor, over all steps
 
 
 def faults(**variables: str) -> int:

@@ -63,25 +63,33 @@ def write_over(graph: fx.Graph) -> None:
             _rewrite(node, over, taken)
 
 
+def memories(graph: fx.Graph) -> dict[fx.Node, Memory]:
+    """In which memory each value lies. Memory is named by the node that made it; views share it."""
+    found: dict[fx.Node, Memory] = {}
+    for node in graph.nodes:
+        found[node] = _made_in(node, found)
+    return found
+
+
+def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        source = node.args[0] if node.target is operator.getitem else None
+        if isinstance(source, fx.Node) and _is_view(source.target):
+            return found[source]
+        return (node,) if source is None else (source, node.args[1])
+    return found[node.args[0]] if _is_view(node.target) else (node,)  # type: ignore[index]
+
+
 class _Uses:
-    """In which memory each value lies, and the last place in the graph that touches it. Memory is named by the node that made it; views share it."""
+    """The memory of each value, and the last place in the graph that touches it."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._place = {node: i for i, node in enumerate(graph.nodes)}
-        self._memory: dict[fx.Node, Memory] = {}
+        self._memory = memories(graph)
         self._last: dict[Memory, int] = {}
         for node in graph.nodes:
-            self._memory[node] = self._made_in(node)
             for used in (node, *node.all_input_nodes):
                 self._last[self._memory[used]] = self._place[node]
-
-    def _made_in(self, node: fx.Node) -> Memory:
-        if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
-            source = node.args[0] if node.target is operator.getitem else None
-            if isinstance(source, fx.Node) and _is_view(source.target):
-                return self._memory[source]
-            return (node,) if source is None else (source, node.args[1])
-        return self._memory[node.args[0]] if _is_view(node.target) else (node,)  # type: ignore[index]
 
     def can_take(self, node: fx.Node, taken: Any) -> bool:
         """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last time."""

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import argument, clean, drop_layouts, writes
+from oneflow.compiler.early import update_early
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.joint import Joint, Like, Outputs, Request, build_joint
 from oneflow.compiler.precision import casting, half_dtype
@@ -188,6 +189,7 @@ def _updating_program(
     graph: Graph, joint: Joint, arguments: _Arguments, groups: list[Group], rates: list[fx.Node], second: fx.Graph | None
 ) -> Program:
     custom = custom_rates(graph)
+    update_early(joint.graph)
     write_over(joint.graph)
     return Program(
         job=graph.job,

@@ -143,8 +143,13 @@ class Update:
         if group.row_wise:
             function, numbers = update.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
-        listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
-        node.meta["what"] = f"the {type(group.optimizer).__name__} update of {listed}"
+        node.meta.update(updating(type(group.optimizer).__name__, names))
+
+
+def updating(optimizer: str, names: list[str]) -> dict[str, Any]:
+    """What a node that updates variables says of itself."""
+    listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
+    return {"what": f"the {optimizer} update of {listed}", "optimizer": optimizer, "updates": names}
 
 
 def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:

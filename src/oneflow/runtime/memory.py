@@ -12,7 +12,7 @@ import os
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_MOST = 32 << 20  # the highest threshold that glibc takes
+_LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
 _NEVER = -1
 
 
@@ -23,7 +23,7 @@ def keep_freed_memory() -> None:
         return
     mallopt = _of_the_library("mallopt")
     if mallopt is not None:
-        for option, value in ((_MMAP_THRESHOLD, _MOST), (_TRIM_THRESHOLD, _NEVER), (_ARENA_MAX, 1)):
+        for option, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _NEVER), (_ARENA_MAX, 1)):
             mallopt(option, value)
 
 

@@ -1,0 +1,56 @@
+"""Contenders in processes of their own, so that the memory and the threads of one are not in the way of another."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+
+
+class Apart:
+    """``make(*arguments)`` is called in a new process of so many threads; what it gives is called there for every call of this."""
+
+    def __init__(self, threads: int, make: Callable[..., Callable[[], object]], *arguments: Any) -> None:
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(theirs, threads, make, arguments), daemon=True)
+        self._process.start()
+        self._pipe.recv()
+
+    def __call__(self) -> None:
+        self.begin()
+        self.end()
+
+    def begin(self) -> None:
+        """Has the call made without waiting for it."""
+        self._pipe.send(True)
+
+    def end(self) -> None:
+        self._pipe.recv()
+
+    def close(self) -> int:
+        """Ends the process; by how many bytes its memory grew at most since all was imported."""
+        self._pipe.send(False)
+        peak: int = self._pipe.recv()
+        self._process.join()
+        return peak
+
+
+def _serve(pipe: Connection, threads: int, make: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> None:
+    torch.set_num_threads(threads)
+    imported = _resident()
+    call = make(*arguments)
+    pipe.send(None)
+    while pipe.recv():
+        call()
+        pipe.send(None)
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - imported)
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
