@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from nets import begin
+from processes import open_segments
 
 import oneflow as flow
 import oneflow.typing as tp
@@ -255,6 +256,29 @@ def test_ranks_forget_the_programs_that_eager_execution_replaces() -> None:
         np.testing.assert_array_equal(job(X[:4, :2]), X[:4, :2] * np.float32(factor))
     with pytest.raises(WorkerError, match="raised KeyError: 1"):
         default_session().driver.step([Loaded(1, [], [False] * 2)] * 2, Step(0, (), 1.0), "job")
+
+
+def test_results_stay_what_they_are_and_nothing_stays_of_the_memory_they_came_through() -> None:
+    begin(2)
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x * 2.0
+
+    @flow.global_function("predict")
+    def larger(x: tp.Numpy.Placeholder((1 << 10, 1 << 10))) -> tp.Numpy:
+        return x + 1.0
+
+    big = np.arange(1 << 20, dtype=np.float32).reshape(1 << 10, 1 << 10)
+    kept = [job(X[:4, :2] + step) for step in range(3)] + [larger(big), larger(-big), job(X[:4, 2:])]
+    for step in range(3):
+        np.testing.assert_array_equal(kept[step], (X[:4, :2] + step) * 2)
+    np.testing.assert_array_equal(kept[3], big + 1)
+    np.testing.assert_array_equal(kept[4], 1 - big)
+    np.testing.assert_array_equal(kept[5], X[:4, 2:] * 2)
+    assert open_segments()
+    flow.clear_default_session()
+    assert not open_segments()
 
 
 # ------------------------------------------------------------------- errors

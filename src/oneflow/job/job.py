@@ -229,6 +229,12 @@ class Job:
             self._runners[()] = MirroredRunner(self)
         return self._runners[()]
 
+    def close(self) -> None:
+        """Ends what the job's sources have in work, and lets go of the memory of its programs."""
+        self._runners.clear()
+        if self.graph is not None:
+            self.graph.close_sources()
+
     def readers(self) -> dict[str, Reader]:
         """What reads the job's data, by name, wherever it runs."""
         if self.graph is None:

@@ -51,8 +51,8 @@ class Session:
     def register(self, job: Job) -> None:
         """Makes a job known under its name; a later one of the same name takes its place."""
         before = self.jobs.get(job.name)
-        if before is not None and before.graph is not None:
-            before.graph.close_sources()
+        if before is not None:
+            before.close()
         self.jobs[job.name] = job
         self._ready = False
 
@@ -133,8 +133,7 @@ class Session:
         """Ends what the jobs' sources have in work. None of the jobs can be called any more."""
         self.closed = True
         for job in self.jobs.values():
-            if job.graph is not None:
-                job.graph.close_sources()
+            job.close()
         if self.driver is not None:
             self.driver.close()
 

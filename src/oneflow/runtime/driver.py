@@ -104,6 +104,7 @@ class Driver:
 
     def close(self) -> None:
         """Ends the workers."""
+        self._ways.clear()
         self.cluster.close()
 
 

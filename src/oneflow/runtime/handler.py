@@ -32,9 +32,10 @@ class Opened:
 
 
 class RankHandler:
-    """The methods that the driver calls on every rank."""
+    """The methods that the driver calls on every rank. Its thread does nothing else, and is in inference mode from then on."""
 
     def __init__(self, context: Context) -> None:
+        torch.inference_mode().__enter__()
         self._rank = context.rank
         self._device = context.device
         self._layouts: dict[str, Layout] = {}

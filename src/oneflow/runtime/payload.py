@@ -18,6 +18,7 @@ from oneflow.core.errors import ArgumentError
 
 ALIGNMENT = 64
 _OF_NUMPY = frozenset([torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8])
+_PLAIN = frozenset([int, float, bool, str, type(None)])
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
 
 
@@ -58,6 +59,8 @@ class Leaf:
 
 def take_apart(tree: Any) -> tuple[bytes, list[Leaf]]:
     """The pickled tree, and the arrays that it only counts."""
+    if _is_plain(tree):  # as the words of most steps are
+        return pickle.dumps(tree, pickle.HIGHEST_PROTOCOL), []
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(tree)
@@ -111,6 +114,11 @@ class _Unpickler(pickle.Unpickler):
         if name == _array_at.__name__ and module == __name__:
             return self._arrays.__getitem__
         return super().find_class(module, name)
+
+
+def _is_plain(tree: Any) -> bool:
+    """Whether there are only tuples of numbers and texts in a tree."""
+    return all(map(_is_plain, tree)) if type(tree) is tuple else type(tree) in _PLAIN
 
 
 def _is_array(value: Any) -> bool:

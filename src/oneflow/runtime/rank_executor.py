@@ -40,7 +40,7 @@ class StepResult:
 
 
 class RankExecutor:
-    """A rank's program with its variables bound."""
+    """A rank's program with its variables bound. Its steps run in inference mode, which the caller is in."""
 
     def __init__(self, program: RankProgram, variables: Mapping[str, torch.Tensor], device: torch.device) -> None:
         self._program = program
@@ -48,21 +48,30 @@ class RankExecutor:
         self._stored: dict[Key, Any] = {("variable", name): tensor for name, tensor in variables.items()}
         self._code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
         self._asked = {key for section in program.sections.values() for key in section.inputs}
+        self._is_whole = "step" in program.sections
+        inputs = program.sections["step"].inputs if self._is_whole else ()
+        self._bound = [self._stored.get(key) for key in inputs]
+        self._changing = [(place, key) for place, key in enumerate(inputs) if key not in self._stored]
 
     def run(self, step: Step, feeds: Feeds) -> StepResult:
         """One step: forward, and for a train job backward and update."""
-        values = {**self._stored, ("unscale",): 1.0 / step.scale, **{("rate", i): rate for i, rate in enumerate(step.rates)}}
+        values: dict[Key, Any] = {("rate", i): rate for i, rate in enumerate(step.rates)}
+        values["unscale",] = 1.0 / step.scale
         if ("scale",) in self._asked:
             values["scale",] = torch.tensor(step.scale, device=self._device)
-        with torch.inference_mode():
-            if "step" in self._program.sections:
-                micro = [self._micro(values, step, feeds, 0)]
-                self._section("step", micro[0], step)
-                is_finite = True
-            else:
-                micro, is_finite = self._in_sections(values, step, feeds)
-            collective.settle()
+        if self._is_whole:
+            micro, is_finite = [self._whole(self._micro(values, step, feeds, 0), step)], True
+        else:
+            micro, is_finite = self._in_sections({**self._stored, **values}, step, feeds)
+        collective.settle()
         return StepResult(_collected(micro, self._program.results), _collected(micro, self._program.watched), is_finite)
+
+    def _whole(self, values: dict[Key, Any], step: Step) -> dict[Key, Any]:
+        """Runs a program of one section; its outputs. What is stored stays where it is in the list of arguments, step by step."""
+        arguments = self._bound.copy()
+        for place, key in self._changing:
+            arguments[place] = values[key]
+        return dict(zip(self._program.sections["step"].outputs, self._call(self._code["step"], arguments, step)))
 
     def _micro(self, values: dict[Key, Any], step: Step, feeds: Feeds, number: int) -> dict[Key, Any]:
         """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
