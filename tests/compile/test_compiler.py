@@ -23,6 +23,7 @@ from oneflow.compiler.program import Program
 from oneflow.ir.graph import Graph
 from oneflow.ir.text import graph_text
 from oneflow.job.function import default_session
+from oneflow.ops import update
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")
@@ -598,3 +599,30 @@ def test_a_variable_that_the_job_returns_is_returned_as_it_was():
     before = flow.get_all_variables()["w"].numpy().copy()
     np.testing.assert_array_equal(job(*batch()).get().numpy(), before)
     assert (flow.get_all_variables()["w"].numpy() != before).any()
+
+
+@pytest.mark.parametrize("make", [sgd, adam])
+def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
+    whole = steps_of(perceptron, make)
+    monkeypatch.setattr(early, "ROWS_BYTES", 4 * 192 * 5)  # 5 rows of the 16 of the first layer
+    for one, other in zip(steps_of(perceptron, make), whole, strict=True):
+        np.testing.assert_allclose(one, other, 1e-5, 1e-6)
+    graph = program_of(train_job(perceptron, make)).graph
+    (by_rows,) = [node for node in calls(graph) if node.target is update.by_rows]
+    assert by_rows.meta["updates"] == ["fc1-weight"] and by_rows.kwargs["rows"] == 5
+    assert not [node for node in calls(graph) if node.target is aten.mm.default and node.meta["val"].shape == (16, 192)]
+
+
+def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
+    monkeypatch.setattr(early, "ROWS_BYTES", 64)
+    seen = []
+
+    @flow.global_function(type="train")
+    def job(x=images(), y=labels()):
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, perceptron(x))
+        flow.watch_diff(flow.get_variable("fc1-weight", (16, 192)), seen.append)
+        sgd().minimize(loss)
+        return loss
+
+    graph = program_of(job).graph
+    assert ["fc1-weight"] not in [node.meta["updates"] for node in calls(graph) if node.target is update.by_rows]

@@ -1,18 +1,22 @@
 """Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
-their memory is free for what comes.
+their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a time.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import fx
 
 from oneflow.compiler.cost import nbytes
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.update import updating
+from oneflow.ops import update
 
+aten = torch.ops.aten
 BYTES = 8 * 2**20  # of gradients that are updated together
+ROWS_BYTES = 8 * 2**20  # of the rows of a product that are made at a time
 
 
 def update_early(graph: fx.Graph) -> None:
@@ -48,21 +52,50 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
 
 
 def _cut(graph: fx.Graph, call: fx.Node, order: list[int], ready: list[fx.Node]) -> None:
+    gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
+    products = [i for i in order if _is_large_product(call, gradients[i])]
+    for i in products:
+        _insert_rows(graph, call, i, ready[i])
     piece: list[int] = []
     size = 0
-    for i in order:
+    for i in [i for i in order if i not in products]:
         piece.append(i)
-        size += nbytes(call.args[1][i].meta["val"])  # type: ignore[index, union-attr]
+        size += nbytes(gradients[i].meta["val"])
         if size >= BYTES:
             _insert(graph, call, piece, ready[i])
             piece, size = [], 0
     if piece:
-        _insert(graph, call, piece, ready[order[-1]])
+        _insert(graph, call, piece, ready[piece[-1]])
     graph.erase_node(call)
+    for i in products:
+        graph.erase_node(gradients[i])
+
+
+def _is_large_product(call: fx.Node, gradient: fx.Node) -> bool:
+    """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time."""
+    is_own = gradient.target is aten.mm.default and list(gradient.users) == [call]
+    return is_own and call.target in update.BY_ELEMENT and nbytes(gradient.meta["val"]) >= 2 * ROWS_BYTES
 
 
 def _insert(graph: fx.Graph, call: fx.Node, piece: list[int], behind: fx.Node) -> None:
-    args: tuple[Any, ...] = tuple([arg[i] for i in piece] if isinstance(arg, (list, tuple)) else arg for arg in call.args)
+    _call(graph, call, piece, behind, call.target, _columns(call, piece), call.kwargs)
+
+
+def _insert_rows(graph: fx.Graph, call: fx.Node, i: int, behind: fx.Node) -> None:
+    params, (product,), *others = _columns(call, [i])
+    rows = max(1, ROWS_BYTES * product.meta["val"].shape[0] // nbytes(product.meta["val"]))
+    kwargs = {**call.kwargs, "function": call.target, "rows": rows}
+    _call(graph, call, [i], behind, update.by_rows, (params, *product.args, *others), kwargs)
+
+
+def _columns(call: fx.Node, piece: list[int]) -> tuple[Any, ...]:
+    return tuple([arg[i] for i in piece] if isinstance(arg, (list, tuple)) else arg for arg in call.args)
+
+
+def _call(
+    graph: fx.Graph, call: fx.Node, piece: list[int], behind: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Puts a part of an update behind a node, or at the end."""
     with graph.inserting_before(behind) if behind.op == "output" else graph.inserting_after(behind):
-        made = graph.call_function(call.target, args, call.kwargs)  # type: ignore[arg-type]
+        made = graph.call_function(target, args, kwargs)
     made.meta = {**call.meta, **updating(call.meta["optimizer"], [call.meta["updates"][i] for i in piece])}

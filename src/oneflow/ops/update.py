@@ -154,6 +154,22 @@ def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Cal
                 whole.index_copy_(0, rows, part)
 
 
+def by_rows(
+    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], rows: int, **numbers: Any
+) -> None:
+    """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for so many rows at a time. The gradient is never
+    whole: each part of it is made, and used while it is in the cache. ``function`` is one of ``BY_ELEMENT``."""
+    (weight,) = params
+    *states, lr = states_and_lr
+    for start in range(0, weight.shape[0], rows):
+        part = slice(start, start + rows)
+        function([weight[part]], [torch.mm(a[part], b)], *([state[part] for state in column] for column in states), lr, **numbers)
+
+
+BY_ELEMENT = frozenset([naive, momentum, adam, rmsprop, rmsprop_centered])
+"""Updates that change each element by its own gradient and state alone."""
+
+
 def scaled(grads: Tensors, factor: float | Tensor) -> Tensors:
     """The gradients times one number."""
     return list(torch._foreach_mul(grads, factor))
