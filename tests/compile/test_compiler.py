@@ -609,7 +609,7 @@ def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
     graph = program_of(train_job(perceptron, make)).graph
     (by_rows,) = [node for node in calls(graph) if node.target is update.by_rows]
-    assert by_rows.meta["updates"] == ["fc1-weight"] and by_rows.kwargs["rows"] == 5
+    assert by_rows.meta["updates"] == ["fc1-weight"] and by_rows.kwargs["size"] == 4 * 192 * 5
     assert not [node for node in calls(graph) if node.target is aten.mm.default and node.meta["val"].shape == (16, 192)]
 
 

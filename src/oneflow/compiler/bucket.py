@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+import torch
 from torch import fx
 
 from oneflow.compiler.cost import nbytes
@@ -55,3 +56,12 @@ def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int],
         node.replace_all_uses_with(item)
         graph.erase_node(node)
     return begun
+
+
+def multiply_in_place(graph: fx.Graph) -> None:
+    """Lets matrix products that only a bucket reads be made where it wants them."""
+    for start in [node for node in graph.nodes if node.target is collective.bucket_start]:
+        bucket, values = start.args
+        for place, value in enumerate(values):  # type: ignore[arg-type, union-attr]
+            if value.target is torch.ops.aten.mm.default and list(value.users) == [start] and values.count(value) == 1:  # type: ignore[union-attr]
+                value.target, value.args = collective.product_in, (bucket, place, *value.args)  # type: ignore[union-attr]

@@ -4,37 +4,29 @@ their memory is free for what comes. A large gradient that is a matrix product i
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
 from torch import fx
 
-from oneflow.compiler.cost import nbytes
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.update import updating
 from oneflow.ops import update
 
-aten = torch.ops.aten
 BYTES = 8 * 2**20  # of gradients that are updated together
-ROWS_BYTES = 8 * 2**20  # of the rows of a product that are made at a time
+ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
 def update_early(graph: fx.Graph) -> None:
     """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there."""
     calls = [node for node in graph.nodes if is_update(node)]
-    if not calls:
-        return
-    memory, place = memories(graph), {node: i for i, node in enumerate(graph.nodes)}
-    touched = _last_touched(graph, memory, calls)
-    for call in calls:
-        columns = [arg for arg in call.args if isinstance(arg, (list, tuple))]
-        _, gradients, *_ = columns
-        if not all(isinstance(gradient, fx.Node) and "val" in gradient.meta for gradient in gradients):
-            continue  # of values that are made of all gradients at once, such as clipped ones
-        others = [arg for arg in call.args if isinstance(arg, fx.Node)]
-        awaited = [[gradients[i], *others, *(touched[memory[column[i]]] for column in columns)] for i in range(len(gradients))]
-        ready = [max(nodes, key=place.__getitem__) for nodes in awaited]
-        _cut(graph, call, sorted(range(len(ready)), key=lambda i: place[ready[i]]), ready)
+    if calls:
+        memory = memories(graph)
+        touched = _last_touched(graph, memory, calls)
+        place = {node: i for i, node in enumerate(graph.nodes)}
+        for call in calls:
+            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(call.meta["updates"]))], place).make()
 
 
 def is_update(node: fx.Node) -> bool:
@@ -43,59 +35,73 @@ def is_update(node: fx.Node) -> bool:
 
 
 def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> dict[Memory, fx.Node]:
-    """The last node that touches each memory, updates aside."""
+    """The last node that touches each memory, updates aside: the end, if a function that may give a view of it takes it."""
     found: dict[Memory, fx.Node] = {}
+    until_the_end: list[Memory] = []
     for node in graph.nodes:
-        if node not in calls:
-            found.update({memory[used]: node for used in (node, *node.all_input_nodes)})
-    return found
+        if node in calls:
+            continue
+        found.update({memory[used]: node for used in (node, *node.all_input_nodes)})
+        if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem:
+            until_the_end += [memory[used] for used in node.all_input_nodes]
+    return {**found, **dict.fromkeys(until_the_end, next(iter(reversed(graph.nodes))))}
 
 
-def _cut(graph: fx.Graph, call: fx.Node, order: list[int], ready: list[fx.Node]) -> None:
-    gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
-    products = [i for i in order if _is_large_product(call, gradients[i])]
-    for i in products:
-        _insert_rows(graph, call, i, ready[i])
-    piece: list[int] = []
-    size = 0
-    for i in [i for i in order if i not in products]:
-        piece.append(i)
-        size += nbytes(gradients[i].meta["val"])
-        if size >= BYTES:
-            _insert(graph, call, piece, ready[i])
-            piece, size = [], 0
-    if piece:
-        _insert(graph, call, piece, ready[piece[-1]])
-    graph.erase_node(call)
-    for i in products:
-        graph.erase_node(gradients[i])
+def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]) -> fx.Node:
+    """The node behind which the i-th variable of an update can be updated."""
+    columns: list[fx.Node] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]  # type: ignore[misc]
+    others = [arg for arg in call.args if isinstance(arg, fx.Node)]
+    return max([*columns, *others, *(touched[memory[node]] for node in columns)], key=place.__getitem__)
 
 
-def _is_large_product(call: fx.Node, gradient: fx.Node) -> bool:
-    """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time."""
-    is_own = gradient.target is aten.mm.default and list(gradient.users) == [call]
-    return is_own and call.target in update.BY_ELEMENT and nbytes(gradient.meta["val"]) >= 2 * ROWS_BYTES
+class _Cut:
+    """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it may be."""
 
+    def __init__(self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int]) -> None:
+        self._graph = graph
+        self._call = call
+        self._ready = ready
+        self._place = place
+        self._gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
 
-def _insert(graph: fx.Graph, call: fx.Node, piece: list[int], behind: fx.Node) -> None:
-    _call(graph, call, piece, behind, call.target, _columns(call, piece), call.kwargs)
+    def make(self) -> None:
+        order = sorted(range(len(self._ready)), key=lambda i: self._place[self._ready[i]])
+        products = [i for i in order if self._is_large_product(i)]
+        for i in products:
+            self._insert_rows(i)
+        piece: list[int] = []
+        size = 0
+        for i in [i for i in order if i not in products]:
+            piece.append(i)
+            size += self._call.meta["sizes"][i]
+            if size >= BYTES:
+                self._insert(piece, self._call.target, self._arguments(piece), self._call.kwargs)
+                piece, size = [], 0
+        if piece:
+            self._insert(piece, self._call.target, self._arguments(piece), self._call.kwargs)
+        self._graph.erase_node(self._call)
+        for i in products:
+            self._graph.erase_node(self._gradients[i])
 
+    def _is_large_product(self, i: int) -> bool:
+        """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time."""
+        gradient = self._gradients[i]
+        is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
+        return is_own and self._call.target in update.BY_ELEMENT and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
 
-def _insert_rows(graph: fx.Graph, call: fx.Node, i: int, behind: fx.Node) -> None:
-    params, (product,), *others = _columns(call, [i])
-    rows = max(1, ROWS_BYTES * product.meta["val"].shape[0] // nbytes(product.meta["val"]))
-    kwargs = {**call.kwargs, "function": call.target, "rows": rows}
-    _call(graph, call, [i], behind, update.by_rows, (params, *product.args, *others), kwargs)
+    def _insert_rows(self, i: int) -> None:
+        params, (product,), *others = self._arguments([i])
+        numbers = {"function": self._call.target, "size": ROWS_BYTES}
+        self._insert([i], update.by_rows, (params, *product.args, *others), {**self._call.kwargs, **numbers})
 
+    def _arguments(self, piece: list[int]) -> tuple[Any, ...]:
+        return tuple([arg[i] for i in piece] if isinstance(arg, (list, tuple)) else arg for arg in self._call.args)
 
-def _columns(call: fx.Node, piece: list[int]) -> tuple[Any, ...]:
-    return tuple([arg[i] for i in piece] if isinstance(arg, (list, tuple)) else arg for arg in call.args)
-
-
-def _call(
-    graph: fx.Graph, call: fx.Node, piece: list[int], behind: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> None:
-    """Puts a part of an update behind a node, or at the end."""
-    with graph.inserting_before(behind) if behind.op == "output" else graph.inserting_after(behind):
-        made = graph.call_function(target, args, kwargs)
-    made.meta = {**call.meta, **updating(call.meta["optimizer"], [call.meta["updates"][i] for i in piece])}
+    def _insert(self, piece: list[int], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Adds the update of some variables where the last of them may be, and no later than all of them were."""
+        call, behind = self._call, self._ready[piece[-1]]
+        is_early = self._place[behind] < self._place[call]
+        with self._graph.inserting_after(behind) if is_early else self._graph.inserting_before(call):
+            made = self._graph.call_function(target, args, kwargs)
+        names, sizes = ([call.meta[key][i] for i in piece] for key in ("updates", "sizes"))
+        made.meta = {**call.meta, **updating(call.meta["optimizer"], names, sizes)}

@@ -9,8 +9,9 @@ from typing import Any
 from torch import fx
 
 from oneflow.compiler.boxing import extents
-from oneflow.compiler.bucket import put_in_buckets
+from oneflow.compiler.bucket import multiply_in_place, put_in_buckets
 from oneflow.compiler.distribute import Assigned, Key
+from oneflow.compiler.early import update_early
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
 from oneflow.compiler.mesh import Layout, Mesh, whole_on
@@ -64,6 +65,15 @@ def lower_job(assigned: Assigned, rank: int) -> RankProgram:
     builder.build()
     put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)
     return builder.program()
+
+
+def tuned(program: RankProgram) -> RankProgram:
+    """A program as it runs. Its values, and what it sends, are those of the program that a plan shows."""
+    for name, section in program.sections.items():
+        if name == "step":
+            update_early(section.graph)
+        multiply_in_place(section.graph)
+    return program
 
 
 @dataclass(frozen=True)

@@ -143,13 +143,14 @@ class Update:
         if group.row_wise:
             function, numbers = update.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
-        node.meta.update(updating(type(group.optimizer).__name__, names))
+        sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.graph.decls[name].spec for name in names)]
+        node.meta.update(updating(type(group.optimizer).__name__, names, sizes))
 
 
-def updating(optimizer: str, names: list[str]) -> dict[str, Any]:
-    """What a node that updates variables says of itself."""
+def updating(optimizer: str, names: list[str], sizes: list[int]) -> dict[str, Any]:
+    """What a node that updates variables says of itself: whose they are, their names, and how many bytes they have."""
     listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
-    return {"what": f"the {optimizer} update of {listed}", "optimizer": optimizer, "updates": names}
+    return {"what": f"the {optimizer} update of {listed}", "optimizer": optimizer, "updates": names, "sizes": sizes}
 
 
 def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:

@@ -211,40 +211,46 @@ def settle() -> None:
 
 
 class Bucket:
-    """Tensors that are summed over ranks together: one flat buffer, made once, and one sum a step."""
+    """Tensors that are summed over ranks together: one flat buffer, laid out for them in the first step, and one sum a step."""
 
     def __init__(self, ranks: Ranks) -> None:
         self.ranks = ranks
-        self._flat: Tensor | None = None
         self._shared: SharedSum | None = None
-        self._shapes: list[tuple[torch.Size, tuple[int, ...]]] = []
+        self._flat: Tensor | None = None
+        self._rooms: list[Tensor] = []
+        self._sums: list[Tensor] = []
+
+    def room(self, place: int) -> Tensor | None:
+        """Where the value of that place will lie; None as long as that is not known. What is made there need not be copied."""
+        return self._rooms[place] if self._rooms else None
 
     def start(self, values: Sequence[Tensor]) -> Any:
-        """Copies the values into the buffer and begins their sum over the ranks."""
-        flat = self._buffer(values)
-        torch.cat([_in_memory_order(value) for value in values], out=flat)
-        return self._shared.begin() if self._shared is not None else dist.all_reduce(flat, group=group_of(self.ranks), async_op=True)
+        """Has the values in the buffer and begins their sum over the ranks."""
+        if not self._rooms:
+            self._lay_out(values)
+        for room, value in zip(self._rooms, values):
+            if room is not value:
+                room.copy_(value)
+        return self._shared.begin() if self._shared is not None else dist.all_reduce(self._flat, group=group_of(self.ranks), async_op=True)
 
     def wait(self, begun: Any) -> list[Tensor]:
-        """The sums, as views of one buffer in the strides the values had."""
-        parts = self._finished(begun).split([shape.numel() for shape, _ in self._shapes])
-        return [part.as_strided(shape, stride, part.storage_offset()) for part, (shape, stride) in zip(parts, self._shapes)]
+        """The sums, in the strides the values had."""
+        self._shared.finish(begun) if self._shared is not None else begun.wait()
+        return self._sums
 
-    def _finished(self, begun: Any) -> Tensor:
-        if self._shared is not None:
-            return self._shared.finish(begun)
-        begun.wait()
-        assert self._flat is not None
-        return self._flat
+    def _lay_out(self, values: Sequence[Tensor]) -> None:
+        count, first = sum(value.numel() for value in values), values[0]
+        if first.is_cpu and count * first.itemsize >= _SHARED_FROM:
+            self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
+        self._flat = first.new_empty(count) if self._shared is None else self._shared.row
+        self._rooms = _parts(self._flat, values)
+        self._sums = self._rooms if self._shared is None else _parts(self._shared.sum, values)
 
-    def _buffer(self, values: Sequence[Tensor]) -> Tensor:
-        if self._flat is None:
-            count, first = sum(value.numel() for value in values), values[0]
-            self._shapes = [(value.shape, _dense(value).stride()) for value in values]
-            if first.is_cpu and count * first.itemsize >= _SHARED_FROM:
-                self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
-            self._flat = self._shared.row if self._shared is not None else first.new_empty(count)
-        return self._flat
+
+def _parts(flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
+    """Consecutive parts of a flat tensor, each shaped like a value, in its strides where they have no gaps."""
+    parts = flat.split([value.numel() for value in values])
+    return [part.as_strided(value.shape, _dense(value).stride(), part.storage_offset()) for part, value in zip(parts, values)]
 
 
 def _dense(value: Tensor) -> Tensor:
@@ -253,15 +259,15 @@ def _dense(value: Tensor) -> Tensor:
     return value if is_dense else value.contiguous()
 
 
-def _in_memory_order(value: Tensor) -> Tensor:
-    """All elements in the order they lie in memory, as a view where possible."""
-    value = _dense(value)
-    return value.view(-1) if value.is_contiguous() else value.permute(0, 2, 3, 1).reshape(-1)
-
-
 def bucket_start(bucket: Bucket, values: list[Tensor]) -> Any:
     """Begins to reduce the values of a bucket."""
     return bucket.start(values)
+
+
+def product_in(bucket: Bucket, place: int, a: Tensor, b: Tensor) -> Tensor:
+    """A matrix product, made where a bucket wants it."""
+    room = bucket.room(place)
+    return torch.mm(a, b) if room is None else torch.mm(a, b, out=room)
 
 
 def bucket_wait(bucket: Bucket, begun: Any) -> list[Tensor]:

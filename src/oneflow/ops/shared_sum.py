@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
 from oneflow.core.shared_memory import Reference, Segment, attach_for_good, host_identity
 
@@ -28,7 +27,7 @@ class SharedSum:
     def __init__(self, memory: np.ndarray, count: int, dtype: torch.dtype, group: Any) -> None:
         size, place = dist.get_world_size(group), dist.get_rank(group)
         rows = torch.frombuffer(memory, dtype=dtype, count=(size + 1) * count).view(size + 1, count)
-        self.row, self._sum = rows[place], rows[size]
+        self.row, self.sum = rows[place], rows[size]
         slices = [row.tensor_split(size)[place] for row in rows]
         self._slices, self._target = slices[:size], slices[size]
         self._group = group
@@ -38,15 +37,14 @@ class SharedSum:
         """Says that this rank's row is written; what it gives is waited for in ``finish``."""
         return dist.all_reduce(self._token, group=self._group, async_op=True)
 
-    def finish(self, begun: Any) -> Tensor:
-        """The sum of all rows, which stays until the next one is begun."""
+    def finish(self, begun: Any) -> None:
+        """Returns when ``sum`` is that of all rows; it stays until the next one is begun."""
         begun.wait()
         first, second, *others = self._slices
         torch.add(first, second, out=self._target)
         for other in others:
             self._target.add_(other)
         dist.all_reduce(self._token, group=self._group)
-        return self._sum
 
 
 def shared_sum(count: int, dtype: torch.dtype, group: Any) -> SharedSum | None:

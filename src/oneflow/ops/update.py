@@ -155,12 +155,13 @@ def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Cal
 
 
 def by_rows(
-    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], rows: int, **numbers: Any
+    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], size: int, **numbers: Any
 ) -> None:
-    """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for so many rows at a time. The gradient is never
-    whole: each part of it is made, and used while it is in the cache. ``function`` is one of ``BY_ELEMENT``."""
+    """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for rows of so many bytes at a time. The gradient
+    is never whole: each part of it is made, and used while it is in the cache. ``function`` is one of ``BY_ELEMENT``."""
     (weight,) = params
     *states, lr = states_and_lr
+    rows = max(1, size // (b.shape[1] * b.itemsize))
     for start in range(0, weight.shape[0], rows):
         part = slice(start, start + rows)
         function([weight[part]], [torch.mm(a[part], b)], *([state[part] for state in column] for column in states), lr, **numbers)

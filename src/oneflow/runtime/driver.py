@@ -11,7 +11,7 @@ import torch
 
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.mesh import Layout
-from oneflow.compiler.rank_program import lower_job
+from oneflow.compiler.rank_program import lower_job, tuned
 from oneflow.compiler.wire import pack
 from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
@@ -54,7 +54,7 @@ class Driver:
     def load(self, assigned: Assigned, inputs: int, micro: int, variables: Sequence[str]) -> Loaded:
         """Sends each rank its program of a job of so many inputs, which runs in so many micro-batches."""
         self._programs += 1
-        programs = [lower_job(assigned, rank) for rank in range(self.world.size)]
+        programs = [tuned(lower_job(assigned, rank)) for rank in range(self.world.size)]
         groups = list(dict.fromkeys(ranks for program in programs for ranks in program.groups()))
         forms = [form_of(assigned, rank, inputs, micro) for rank in range(self.world.size)]
         ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
