@@ -277,6 +277,25 @@ def test_permutes_that_undo_each_other_cancel():
         torch.testing.assert_close(evaluate(graph, [x]), expected, rtol=0, atol=0)
 
 
+@pytest.mark.parametrize(
+    "function, left",
+    [
+        (lambda x: x[0, 0].t().transpose(-1, -2).exp(), 0),
+        (lambda x: x.transpose(1, 3).transpose(-1, -3).exp(), 0),
+        (lambda x: x.transpose(2, 3).permute(0, 1, 3, 2).exp(), 0),
+        (lambda x: x.transpose(1, 3).transpose(1, 2).exp(), 2),
+    ],
+)
+def test_moves_of_dims_that_undo_each_other_cancel_however_they_are_written(function, left):
+    x = torch.arange(120.0).reshape(2, 3, 4, 5)
+    graph = graph_of(function, x)
+    expected = evaluate(graph, [x])
+    cancel_transposes(graph)
+    drop_unused(graph)
+    assert sum(n.target in (aten.t.default, aten.transpose.int, aten.permute.default) for n in calls(graph)) == left
+    torch.testing.assert_close(evaluate(graph, [x]), expected, rtol=0, atol=0)
+
+
 def test_sums_that_keep_dims_only_for_a_view():
     x = torch.arange(24.0).reshape(2, 3, 4)
     graph = graph_of(lambda x: x.sum((0, 2), keepdim=True).view(3), x)

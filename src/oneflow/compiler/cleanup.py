@@ -54,8 +54,8 @@ def drop_layouts(graph: fx.Graph) -> None:
 
 
 def cancel_transposes(graph: fx.Graph) -> None:
-    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout; so do permutes that undo each other, which
-    channels-last layers leave between them."""
+    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout; so do other moves of dims that undo each other,
+    such as the permutes that channels-last layers leave between them."""
     for node in list(graph.nodes):
         if node.op == "call_function" and _undoes(node, argument(node, 0) if node.args else None):
             node.replace_all_uses_with(argument(argument(node, 0), 0))
@@ -63,12 +63,23 @@ def cancel_transposes(graph: fx.Graph) -> None:
 
 def _undoes(node: fx.Node, before: Any) -> bool:
     """Whether a node brings the dims that the one before it has moved back to their places."""
-    if not isinstance(before, fx.Node) or before.target is not node.target:
-        return False
-    if node.target is not aten.permute.default:
-        return node.target is aten.t.default
-    order, back = argument(before, 1), argument(node, 1)
-    return [order[dim] % len(order) for dim in back] == list(range(len(order)))
+    back = _order(node)
+    order = _order(before) if back is not None and isinstance(before, fx.Node) else None
+    return order is not None and back is not None and [order[dim] for dim in back] == list(range(len(order)))
+
+
+def _order(node: fx.Node) -> list[int] | None:
+    """The dims of a node's argument in the order that it gives them; None if it does something else."""
+    if node.target is aten.permute.default:
+        return [dim % len(argument(node, 1)) for dim in argument(node, 1)]
+    if node.target not in (aten.t.default, aten.transpose.int):
+        return None
+    dims = list(range(node.meta["val"].dim()))
+    if node.target is aten.t.default:
+        return dims[::-1]
+    first, second = (argument(node, place) % len(dims) for place in (1, 2))
+    dims[first], dims[second] = dims[second], dims[first]
+    return dims
 
 
 def fold_kept_sums(graph: fx.Graph) -> None:

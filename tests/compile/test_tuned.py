@@ -1,0 +1,72 @@
+"""A rank's program, tuned to run, updates every variable once, after all that reads it and before all that sends it on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from distributed import calls, compiled, programs
+from nets import batch_normed, lenet
+from test_infer import image_job, minimize, weight
+
+import oneflow as flow
+from oneflow.compiler import early
+from oneflow.compiler.rank_program import RankProgram, tuned
+from oneflow.ops import collective, update
+
+aten = torch.ops.aten
+
+
+def zero() -> Any:
+    config = flow.function_config()
+    config.optimizer_placement_optimization_mode("distributed_split")
+    config.optimizer_placement_optimization_threshold(1)
+    return config
+
+
+def updated(program: RankProgram) -> list[str]:
+    return sorted(name for node in calls(program) if early.is_update(node) for name in node.meta["updates"])
+
+
+@pytest.mark.parametrize("config", [None, zero], ids=["whole", "split state"])
+@pytest.mark.parametrize("net", [lenet, batch_normed])
+def test_the_same_variables_are_updated_and_only_then_sent_on(net, config, monkeypatch) -> None:
+    monkeypatch.setattr(early, "BYTES", 1)
+    assigned = compiled(image_job(net, 16), 2, config=config and config())
+    for before, program in zip(programs(assigned), map(tuned, programs(assigned))):
+        assert updated(program) == updated(before) != []
+        nodes = calls(program)
+        updates = [i for i, node in enumerate(nodes) if early.is_update(node)]
+        sent = [i for i, node in enumerate(nodes) if node.target is collective.gather_into]
+        assert bool(sent) == bool(config)
+        assert all(update_place < place for update_place in updates for place in sent)
+
+
+def a_wide_layer(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def]
+    hidden = flow.math.tanh(flow.matmul(x, weight("wide", 4096, 64), transpose_b=True))
+    return minimize(flow.math.reduce_mean(hidden, axis=[1]))
+
+
+def test_a_gradient_that_every_rank_makes_itself_is_used_by_rows(monkeypatch) -> None:
+    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    program = tuned(programs(compiled(a_wide_layer, 2))[0])
+    targets = [node.target for node in calls(program)]
+    assert update.by_rows in targets and collective.bucket_start not in targets
+
+
+def test_a_product_is_made_where_the_bucket_wants_it() -> None:
+    for program in map(tuned, programs(compiled(image_job(lenet, 256), 2))):
+        (start, *_) = [node for node in calls(program) if node.target is collective.bucket_start]
+        bucket, values = start.args
+        made = [value for value in values if value.target is collective.product_in]
+        assert made and all(value.args[:2] == (bucket, values.index(value)) for value in made)
+
+
+def test_a_bucket_keeps_a_value_where_it_was_made() -> None:
+    a, b = torch.randn(3, 2), torch.randn(2, 4)
+    bucket = collective.Bucket((0,))
+    assert torch.equal(collective.product_in(bucket, 0, a, b), a @ b)  # before the bucket is laid out
+    bucket._rooms = [torch.zeros(3, 4)]
+    assert collective.product_in(bucket, 0, a, b) is bucket.room(0)
+    torch.testing.assert_close(bucket.room(0), a @ b)
