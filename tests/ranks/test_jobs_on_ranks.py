@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from typing import Any
 
@@ -279,6 +280,19 @@ def test_results_stay_what_they_are_and_nothing_stays_of_the_memory_they_came_th
     assert open_segments()
     flow.clear_default_session()
     assert not open_segments()
+
+
+def test_calls_from_several_threads_take_turns() -> None:
+    begin(2)
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return x * 2.0
+
+    job(X[:4, :2])
+    with ThreadPoolExecutor(4) as threads:
+        for number, found in enumerate(threads.map(lambda number: job(np.full((4, 2), number, np.float32)), range(60))):
+            np.testing.assert_array_equal(found, np.full((4, 2), 2 * number))
 
 
 # ------------------------------------------------------------------- errors

@@ -203,6 +203,24 @@ def test_gradients_are_summed_over_devices_and_divided_by_the_batch_of_each(in_o
             close(got, value)
 
 
+def test_large_gradients_of_different_programs_are_summed():
+    """A device meets a batch size for the first time in a step in which the other does not."""
+
+    @flow.global_function(type="train", function_config=mirrored())
+    def train(x: tp.ListNumpy.Placeholder((4, 300))) -> tp.ListNumpy:
+        y = flow.math.reduce_sum(flow.matmul(x, variable("w", (300, 300))), axis=1)
+        sgd().minimize(y)
+        return y
+
+    expected = np.ones((300, 300))
+    for number, rows in enumerate([(4, 4), (4, 2), (2, 4), (3, 3)]):
+        fed = [np.random.default_rng([number, rank]).normal(size=(count, 300)).astype(np.float32) for rank, count in enumerate(rows)]
+        for got, x in zip(train(fed), fed):
+            np.testing.assert_allclose(got, (x @ expected).sum(1), rtol=1e-3, atol=1e-2)
+        expected = expected - RATE * sum(x.mean(0) for x in fed)[:, None]
+        np.testing.assert_allclose(values("w")[0], expected, rtol=1e-4, atol=1e-4)
+
+
 def test_accumulation_clipping_loss_scale_and_shared_states_do_what_they_do_elsewhere():
     config = mirrored()
     config.train.num_gradient_accumulation_steps(2)

@@ -17,7 +17,7 @@ FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
     """Replaces the sums of gradients over the same ranks by buckets, in the order of the sums. ``early`` ones begin in the midst of
     the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
-    ranks that make their gradients in different orders, as the copies of a mirrored job may, begin them in the same."""
+    ranks that run different programs, as the copies of a mirrored job may, begin them in the same order."""
     order = {node: i for i, node in enumerate(graph.nodes)}
     full: list[list[fx.Node]] = []
     open_buckets: dict[object, list[fx.Node]] = {}
@@ -33,13 +33,20 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None
     for members in [*full, *open_buckets.values()]:
-        begun = _replace(graph, members, order, before, early)
+        bucket = collective.Bucket(members[0].args[2], is_common=not in_turn)  # type: ignore[arg-type]
+        begun = _replace(graph, bucket, members, order, before, early)
         before = begun if in_turn else None
 
 
-def _replace(graph: fx.Graph, members: list[fx.Node], order: dict[fx.Node, int], before: fx.Node | None, early: bool) -> fx.Node:
-    """Puts one bucket in the place of its members; the node that begins it, behind ``before`` if that is given."""
-    bucket = collective.Bucket(members[0].args[2])  # type: ignore[arg-type]
+def _replace(
+    graph: fx.Graph,
+    bucket: collective.Bucket,
+    members: list[fx.Node],
+    order: dict[fx.Node, int],
+    before: fx.Node | None,
+    early: bool,
+) -> fx.Node:
+    """Puts a bucket in the place of its members; the node that begins it, behind ``before`` if that is given."""
     values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
     last = max(values if before is None else [before, *values], key=lambda node: order[node])
     with graph.inserting_after(last) if early else graph.inserting_before(members[0]):

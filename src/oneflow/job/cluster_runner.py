@@ -85,13 +85,17 @@ class ClusterRunner:
 
     def step(self, inputs: list[torch.Tensor]) -> tuple[Arrays, Arrays]:
         """One call of the job."""
+        with self._driver.turn:
+            self._feed(inputs)
+            self._pace.advance(self._driver.step(self._loaded, self._pace.step(), self._job.name))
+            return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
+
+    def _feed(self, inputs: list[torch.Tensor]) -> None:
         for tensor, axis, targets in zip(inputs, self._batch_axes, self._targets):
             for part, own in zip(cut(tensor, axis, self._micro), targets):
                 array = part.numpy()
                 for target in own:
                     np.copyto(target.place, array[target.block])
-        self._pace.advance(self._driver.step(self._loaded, self._pace.step(), self._job.name))
-        return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
 
 
 def _joined(result: _Result) -> np.ndarray:

@@ -15,6 +15,7 @@ from oneflow.compiler.pipeline import feed_nodes
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
 from oneflow.runtime.driver import Driver, Loaded, RemoteVariables
+from oneflow.runtime.lane import Lane
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job
@@ -45,16 +46,16 @@ class MirroredRunner:
         """One call of the job, given the inputs of each device."""
         cuts = [self._cut(tensors) for tensors in inputs]
         of_device = [self._program(micro[0]) for micro in cuts]
-        loaded = [of_device[0]] * self._driver.world.size  # a rank that is none of the job's devices has an empty share in any of its programs
-        for rank, program, micro in zip(self._mesh.ranks, of_device, cuts):
-            loaded[rank] = program
-            for places, tensors in zip(program.lanes[rank].feeds, micro):
-                for i, tensor in enumerate(tensors):
-                    np.copyto(places[i], tensor.numpy())
-        assert self._pace is not None
-        self._pace.advance(self._driver.step(loaded, self._pace.step(), self._job.name))
+        of_rank = dict(zip(self._mesh.ranks, of_device))
+        # A rank that is none of the job's devices has an empty share in any of its programs.
+        loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
         lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
-        return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
+        assert self._pace is not None
+        with self._driver.turn:
+            for lane, micro in zip(lanes, cuts):
+                _feed(lane, micro)
+            self._pace.advance(self._driver.step(loaded, self._pace.step(), self._job.name))
+            return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
 
     def _cut(self, tensors: Sequence[torch.Tensor]) -> list[list[torch.Tensor]]:
         """The inputs of one device for each micro-batch."""
@@ -78,6 +79,12 @@ class MirroredRunner:
             rows, *rest = node.meta["spec"].shape
             feeds.append(Like((rows // self._mesh.size, *rest), node.meta["spec"].dtype.torch, job.device))
         return distribute_job(self._graph, Surroundings(ranks, self._store.layouts, feeds, job.device, job.settings.mixed_precision))
+
+
+def _feed(lane: Lane, micro: list[list[torch.Tensor]]) -> None:
+    for places, tensors in zip(lane.feeds, micro):
+        for i, tensor in enumerate(tensors):
+            np.copyto(places[i], tensor.numpy())
 
 
 def _pieces(sent: list[list[list[np.ndarray] | None]]) -> tuple[Pieces, ...]:

@@ -211,10 +211,14 @@ def settle() -> None:
 
 
 class Bucket:
-    """Tensors that are summed over ranks together: one flat buffer, laid out for them in the first step, and one sum a step."""
+    """Tensors that are summed over ranks together: one flat buffer, laid out for them in the first step, and one sum a step.
 
-    def __init__(self, ranks: Ranks) -> None:
+    It ``is_common`` when the ranks always run the same program, so that they meet in this bucket and no other.
+    """
+
+    def __init__(self, ranks: Ranks, is_common: bool = True) -> None:
         self.ranks = ranks
+        self.is_common = is_common
         self._shared: SharedSum | None = None
         self._flat: Tensor | None = None
         self._rooms: list[Tensor] = []
@@ -240,7 +244,7 @@ class Bucket:
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
         count, first = sum(value.numel() for value in values), values[0]
-        if first.is_cpu and count * first.itemsize >= _SHARED_FROM:
+        if self.is_common and first.is_cpu and count * first.itemsize >= _SHARED_FROM:
             self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
         self._rooms = _parts(self._flat, values)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -40,12 +41,13 @@ class _Way(NamedTuple):
 
 
 class Driver:
-    """Commands the workers of a session."""
+    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile."""
 
     def __init__(self, world: World, handler: str, launched: Launched | None = None) -> None:
         self.world = world
         self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
         self.cluster = Cluster(world, handler, launched=launched)
+        self.turn = threading.Lock()
         self._programs = 0
         self._loaded: set[str] = set()
         self._ways: dict[int, _Way] = {}
