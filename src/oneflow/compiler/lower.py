@@ -38,6 +38,7 @@ class Lowering:
         self.rank = rank
         self.device = device
         self.graph: fx.Graph = fx.Graph()
+        self.sends = collective.Sends()
         self.section = "forward"
         self.reason: dict[str, Any] = {}
         self._values: dict[Value, dict[Layout, fx.Node | None]] = {}
@@ -162,7 +163,7 @@ class Lowering:
             return None
         if moved.outgoing and node.meta.get("stored"):  # sending does not wait, and the step may change the variable meanwhile
             local = self.call_function(aten.clone.default, (local,))
-        args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device))
+        args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device), self.sends)
         made = self.call_function(collective.exchange, args)
         return made if moved.shape is not None else None
 

@@ -40,7 +40,8 @@ class RankProgram:
 
     Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once,
     "forward" and "backward" for each micro-batch in the order of ``schedule``, "reduce" once with the gradients' sums over micro-batches, "update"
-    once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does.
+    once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does. ``sends`` holds
+    what goes to other placements.
     """
 
     job: str
@@ -51,6 +52,7 @@ class RankProgram:
     watched: tuple[Key | None, ...]
     gradients: tuple[Key, ...]
     finite: Key | None
+    sends: collective.Sends
 
     def groups(self) -> list[tuple[int, ...]]:
         """The groups of ranks that its collectives are among, in the order of their first use."""
@@ -235,6 +237,7 @@ class _Builder:
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
+            sends=self.lowering.sends,
         )
 
     def _schedule(self) -> tuple[Slot, ...]:

@@ -158,7 +158,21 @@ class Piece:
         return value[tuple(slice(first, first + size) for first, size in zip(self.start, self.shape))]
 
 
-_IN_FLIGHT: list[tuple[Any, Tensor]] = []
+class Sends:
+    """What a program has sent to other ranks, kept until it has arrived."""
+
+    def __init__(self) -> None:
+        self._under_way: list[tuple[Any, Tensor]] = []
+
+    def send(self, block: Tensor, rank: int, tag: int) -> None:
+        """Begins to send; does not wait."""
+        self._under_way.append((dist.isend(block, rank, tag=tag), block))
+
+    def settle(self) -> None:
+        """Waits until everything that was sent has arrived."""
+        while self._under_way:
+            work, _ = self._under_way.pop()
+            work.wait()
 
 
 def exchange(
@@ -169,18 +183,15 @@ def exchange(
     incoming: tuple[Piece, ...],
     tag: int,
     device: str,
+    sends: Sends,
 ) -> Tensor | None:
-    """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that come.
-
-    Sending does not wait: what was sent is kept until ``settle``.
-    """
+    """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that come."""
     me = dist.get_rank()
     kept = next((piece.of(value) for piece in outgoing if piece.rank == me), None) if value is not None else None
     for piece in outgoing:
         if piece.rank != me:
             assert value is not None
-            block = piece.of(value).contiguous()
-            _IN_FLIGHT.append((dist.isend(block, piece.rank, tag=tag), block))
+            sends.send(piece.of(value).contiguous(), piece.rank, tag)
     if shape is None:
         return None
     if len(incoming) == 1 and incoming[0].shape == shape and incoming[0].rank == me:
@@ -201,13 +212,6 @@ def _receive(piece: Piece, result: Tensor, kept: Tensor | None, tag: int) -> Non
     dist.recv(block, piece.rank, tag=tag)
     if block is not target:
         target.copy_(block)
-
-
-def settle() -> None:
-    """Waits until everything that was sent has arrived."""
-    while _IN_FLIGHT:
-        work, _ = _IN_FLIGHT.pop()
-        work.wait()
 
 
 class Bucket:

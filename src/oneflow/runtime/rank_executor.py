@@ -12,7 +12,6 @@ from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.distribute import Key
 from oneflow.compiler.rank_program import RankProgram, Section
 from oneflow.core.errors import RunError
-from oneflow.ops import collective
 from oneflow.runtime.executor import failing_node
 
 
@@ -63,7 +62,7 @@ class RankExecutor:
             micro, is_finite = [self._whole(self._micro(values, step, feeds, 0), step)], True
         else:
             micro, is_finite = self._in_sections({**self._stored, **values}, step, feeds)
-        collective.settle()
+        self._program.sends.settle()
         return StepResult(_collected(micro, self._program.results), _collected(micro, self._program.watched), is_finite)
 
     def _whole(self, values: dict[Key, Any], step: Step) -> dict[Key, Any]:
