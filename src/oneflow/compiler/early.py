@@ -19,8 +19,9 @@ ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
 def update_early(graph: fx.Graph) -> None:
-    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there."""
-    calls = [node for node in graph.nodes if is_update(node)]
+    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that exchange
+    norms with other ranks stay where they are."""
+    calls = [node for node in graph.nodes if is_update(node) and "norms" not in node.kwargs]
     if calls:
         memory = memories(graph)
         touched = _last_touched(graph, memory, calls)

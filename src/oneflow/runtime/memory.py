@@ -1,8 +1,7 @@
 """How the C library's allocator treats the memory of steps.
 
 Every step makes and frees the same tensors. Left alone, glibc gives large ones back to the kernel, which clears and maps their pages anew in
-the next step: for a ResNet a tenth of the step and more. It also keeps an arena for every thread, in which memory that others need
-lies idle.
+the next step: for a ResNet a tenth of the step and more.
 """
 
 from __future__ import annotations
@@ -11,19 +10,19 @@ import ctypes
 import os
 from functools import cache
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
 _NEVER = -1
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Has freed memory kept for the next step, in one arena, unless the environment tells the allocator something else."""
+    """Has freed memory kept for the next step, unless the environment tells the allocator something else."""
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
     mallopt = _of_the_library("mallopt")
     if mallopt is not None:
-        for option, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _NEVER), (_ARENA_MAX, 1)):
+        for option, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _NEVER)):
             mallopt(option, value)
 
 
