@@ -21,6 +21,7 @@ from oneflow.ops.shared_sum import SharedSum, shared_sum
 Ranks = tuple[int, ...]
 Sizes = tuple[int, ...]
 _T = TypeVar("_T")
+_LINE = 64  # elements; at least a cache line of any dtype
 _SHARED_FROM = 256 << 10  # bytes of a bucket; below this a sum by sockets is faster than two waits
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
@@ -247,7 +248,7 @@ class Bucket:
         return self._sums
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
-        count, first = sum(value.numel() for value in values), values[0]
+        count, first = sum(map(_room_for, values)), values[0]
         if self.is_common and first.is_cpu and count * first.itemsize >= _SHARED_FROM:
             self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
@@ -255,9 +256,14 @@ class Bucket:
         self._sums = self._rooms if self._shared is None else _parts(self._shared.sum, values)
 
 
+def _room_for(value: Tensor) -> int:
+    """Elements of a buffer for a value: so many that the next one begins at a cache line."""
+    return -(-value.numel() // _LINE) * _LINE
+
+
 def _parts(flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
     """Consecutive parts of a flat tensor, each shaped like a value, in its strides where they have no gaps."""
-    parts = flat.split([value.numel() for value in values])
+    parts = flat.split([_room_for(value) for value in values])
     return [part.as_strided(value.shape, _dense(value).stride(), part.storage_offset()) for part, value in zip(parts, values)]
 
 
