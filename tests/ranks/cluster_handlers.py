@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import DataError
-from oneflow.ops import collective, shared_sum
+from oneflow.ops import collective, host_group
 from oneflow.runtime.world import Context
 
 
@@ -60,10 +60,20 @@ class Echo:
     def sums(self, steps: list[list[torch.Tensor]], is_elsewhere: bool) -> tuple[list[list[torch.Tensor]], bool]:
         """The sums over all ranks of what each step gives, by one bucket; and whether through shared memory."""
         if is_elsewhere:
-            shared_sum._host_number = lambda: self.context.rank  # type: ignore[assignment]
+            host_group._host_number = lambda: self.context.rank  # type: ignore[assignment]
         bucket = collective.Bucket(tuple(range(self.context.world.size)))
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
         return summed, bucket._shared is not None
+
+    def overlapping_sums(self, steps: int) -> list[float]:
+        """Three sums a step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
+        buckets = [collective.Bucket(tuple(range(self.context.world.size))) for _ in range(3)]
+        found = []
+        for step in range(steps):
+            values = [torch.full((50,), float(2 * step + number)) for number in range(3)]
+            begun = [bucket.start([value]) for bucket, value in zip(buckets, values)]
+            found += [float(bucket.wait(work)[0].mean()) for bucket, work in zip(buckets, begun)]
+        return found
 
     def interface(self) -> str:
         return os.environ["GLOO_SOCKET_IFNAME"]
@@ -77,6 +87,14 @@ class Echo:
         if rank == self.context.rank:
             getattr(self, f"fail_by_{how}")()
         return self.all_reduce(1.0)
+
+    def fail_in_sum(self, rank: int, how: str) -> Any:
+        """The given rank fails; the others wait for it in memory that they share."""
+        bucket = collective.Bucket(tuple(range(self.context.world.size)))
+        bucket.wait(bucket.start([torch.ones(3)]))
+        if rank == self.context.rank:
+            getattr(self, f"fail_by_{how}")()
+        return bucket.wait(bucket.start([torch.ones(3)]))
 
     def fail_by_raising(self) -> NoReturn:
         raise ValueError("three is not four")

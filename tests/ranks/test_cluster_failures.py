@@ -64,6 +64,13 @@ def test_a_failed_rank_is_named_while_the_other_waits_for_it(how, message):
             cluster.broadcast("echo", 1, what="job 'train', step 8")
 
 
+@pytest.mark.parametrize(("how", "message"), [("raising", "raised ValueError"), ("kill", "was killed by SIGKILL"), ("stop", "was stopped by SIGSTOP")])
+def test_a_failed_rank_is_named_while_the_other_waits_for_it_in_shared_memory(how, message):
+    with failing() as cluster:
+        with pytest.raises(WorkerError, match=f"^step 1: rank 1 on {HOST} {message}"):
+            cluster.broadcast("fail_in_sum", 1, how, what="step 1")
+
+
 def test_an_error_shows_where_the_worker_raised_it():
     with failing() as cluster:
         with pytest.raises(WorkerError, match="cluster_handlers.py.*in fail_by_raising"):

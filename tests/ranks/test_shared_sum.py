@@ -9,7 +9,7 @@ from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.world import World
 
 HANDLER = "cluster_handlers:Echo"
-LARGE = (300, 301), (7,), (2, 3, 5, 4)  # more than a quarter of a megabyte, and no multiple of the number of ranks
+SHAPES = (300, 301), (7,), (2, 3, 5, 4)  # together no multiple of the number of ranks
 
 
 def values(shapes, ranks, dtype=torch.float32, steps=3):
@@ -41,7 +41,7 @@ def assert_sums(found, made) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_ranks_of_one_host_add_up_in_shared_memory(ranks: int) -> None:
-    made = values(LARGE, ranks)
+    made = values(SHAPES, ranks)
     for found, is_shared in sums(made):
         assert is_shared
         assert_sums(found, made)
@@ -49,29 +49,30 @@ def test_ranks_of_one_host_add_up_in_shared_memory(ranks: int) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
 def test_any_dtype_can_be_added_up(dtype: torch.dtype) -> None:
-    made = values(LARGE, 2, dtype)
+    made = values(SHAPES, 2, dtype)
     for found, is_shared in sums(made):
         assert is_shared
         assert_sums(found, made)
 
 
 def test_every_rank_and_every_run_gets_the_same_bits() -> None:
-    made = values(LARGE, 3)
+    made = values(SHAPES, 3)
     first, second = sums(made), sums(made)
     for found, _ in (*first, *second):
         for step, expected in zip(found, first[0][0]):
             assert all(map(torch.equal, step, expected))
 
 
-def test_small_sums_go_by_sockets() -> None:
-    made = values(((3, 4), (1, 2, 2, 2)), 2)
-    for found, is_shared in sums(made):
-        assert not is_shared
-        assert_sums(found, made)
-
-
 def test_ranks_of_several_hosts_add_up_by_sockets() -> None:
-    made = values(LARGE, 2)
+    made = values(SHAPES, 2)
     for found, is_shared in sums(made, elsewhere=(0, 1)):
         assert not is_shared
         assert_sums(found, made)
+
+
+def test_sums_may_be_begun_before_others_are_waited_for() -> None:
+    cluster = Cluster(World("cpu", devices_per_machine=3), HANDLER)
+    try:
+        assert cluster.broadcast("overlapping_sums", 20, what="adding") == [[6.0 * step + 3.0 * number for step in range(20) for number in range(3)]] * 3
+    finally:
+        cluster.close()

@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneflow.ops.shared_sum import SharedSum, shared_sum
+from oneflow.ops.host_group import host_group
+from oneflow.ops.shared_sum import SharedSum
 
 Ranks = tuple[int, ...]
 Sizes = tuple[int, ...]
 _T = TypeVar("_T")
 _LINE = 64  # elements; at least a cache line of any dtype
-_SHARED_FROM = 256 << 10  # bytes of a bucket; below this a sum by sockets is faster than two waits
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
@@ -249,8 +249,9 @@ class Bucket:
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
         count, first = sum(map(_room_for, values)), values[0]
-        if self.is_common and first.is_cpu and count * first.itemsize >= _SHARED_FROM:
-            self._shared = shared_sum(count, first.dtype, group_of(self.ranks))
+        host = host_group(group_of(self.ranks)) if self.is_common and first.is_cpu else None
+        if host is not None:
+            self._shared = SharedSum(host, count, first.dtype)
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
         self._rooms = _parts(self._flat, values)
         self._sums = self._rooms if self._shared is None else _parts(self._shared.sum, values)
