@@ -55,6 +55,22 @@ def test_a_gradient_that_every_rank_makes_itself_is_used_by_rows(monkeypatch) ->
     assert update.by_rows in targets and collective.bucket_start not in targets
 
 
+def two_wide_layers(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def]
+    for name, wide, narrow in (("first", 4096, 64), ("second", 64, 4096)):
+        x = flow.math.tanh(flow.matmul(x, weight(name, wide, narrow), transpose_b=True))
+    return minimize(flow.math.reduce_mean(x, axis=[1]))
+
+
+def test_no_rank_waits_for_others_before_its_backward_pass_is_done(monkeypatch) -> None:
+    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    for program in map(tuned, programs(compiled(two_wide_layers, 2))):
+        targets = [node.target for node in calls(program)]
+        assert targets.count(collective.gather_start) == targets.count(collective.gather_wait) == 4
+        assert collective.gather_parts not in targets
+        computed = max(i for i, target in enumerate(targets) if isinstance(target, torch._ops.OpOverload))
+        assert computed < targets.index(collective.gather_wait) < targets.index(update.by_rows)
+
+
 def test_a_product_is_made_where_the_bucket_wants_it() -> None:
     for program in map(tuned, programs(compiled(image_job(lenet, 256), 2))):
         (start, *_) = [node for node in calls(program) if node.target is collective.bucket_start]

@@ -65,6 +65,15 @@ class Echo:
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
         return summed, bucket._shared is not None
 
+    def gathers(self, steps: list[torch.Tensor], dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]) -> list[torch.Tensor]:
+        """What ``ranks`` gather in each step, the way they do in shared memory, by sockets, and at once."""
+        ways = [collective.Gather(dim, sizes, ranks, is_common) for is_common in (True, False)]
+        found = []
+        for value in steps:
+            begun = [way.start(value) for way in ways]
+            found += [way.wait(work).clone() for way, work in zip(ways, begun)] + [collective.gather_parts(value, dim, sizes, ranks)]
+        return found
+
     def overlapping_sums(self, steps: int) -> list[float]:
         """Three sums a step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
         buckets = [collective.Bucket(tuple(range(self.context.world.size))) for _ in range(3)]

@@ -148,6 +148,22 @@ def split_embeddings_and_classes() -> Any:
     return [job(np.arange(7, dtype=np.int32) + step % 2) for step in range(4)]
 
 
+def layers_wider_than_their_batch() -> Any:
+    """Their gradients are made on every rank, of activations that all ranks gather, and used some rows at a time."""
+
+    @flow.global_function("train")
+    def job(x: tp.Numpy.Placeholder((7, 256))) -> tp.Numpy:
+        for name, wide, narrow in (("first", 8192, 256), ("second", 256, 8192)):
+            small = flow.get_variable(name, (wide, narrow), initializer=flow.random_normal_initializer(0.0, 0.02))
+            x = flow.math.tanh(flow.matmul(x, small, transpose_b=True))
+        loss = flow.math.square(x)
+        flow.optimizer.SGD(rate(0.01), momentum=0.9).minimize(loss)
+        return loss
+
+    drawn = np.random.default_rng(1).normal(size=(4, 7, 256)).astype(np.float32)
+    return [job(x) for x in drawn]
+
+
 def random_numbers() -> Any:
     @flow.global_function("train")
     def job(x: tp.Numpy.Placeholder((8, 4))):
@@ -162,7 +178,8 @@ def random_numbers() -> Any:
 
 PROGRAMS = [
     results_of_every_kind, inputs_of_every_kind, dynamic_batches, jobs_that_share_variables, watched_values, assigned_variables,
-    rates_that_the_job_computes, split_embeddings_and_classes, random_numbers,
+    rates_that_the_job_computes, split_embeddings_and_classes, layers_wider_than_their_batch,
+    random_numbers,
 ]  # fmt: skip
 
 

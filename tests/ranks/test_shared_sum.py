@@ -1,4 +1,4 @@
-"""Sums over ranks are the same whichever way they go: by sockets, or through memory that the ranks of a host share."""
+"""Sums and gathers over ranks are the same whichever way they go: by sockets, or through memory that the ranks of a host share."""
 
 from __future__ import annotations
 
@@ -73,6 +73,22 @@ def test_ranks_of_several_hosts_add_up_by_sockets() -> None:
 def test_sums_may_be_begun_before_others_are_waited_for() -> None:
     cluster = Cluster(World("cpu", devices_per_machine=3), HANDLER)
     try:
-        assert cluster.broadcast("overlapping_sums", 20, what="adding") == [[6.0 * step + 3.0 * number for step in range(20) for number in range(3)]] * 3
+        expected = [6.0 * step + 3.0 * number for step in range(20) for number in range(3)]
+        assert cluster.broadcast("overlapping_sums", 20, what="adding") == [expected] * 3
+    finally:
+        cluster.close()
+
+
+@pytest.mark.parametrize(("dim", "sizes"), [(0, (4, 4, 4)), (1, (4, 4, 4)), (0, (5, 5, 2)), (1, (5, 0, 7))])
+@pytest.mark.parametrize("ranks", [(0, 1, 2), (2, 0, 1)])
+def test_parts_are_gathered_in_the_order_of_the_placement(dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    wholes = [torch.randn((3, 12) if dim else (12, 3)) for _ in range(3)]
+    parts = [whole.split(list(sizes), dim) for whole in wholes]
+    cluster = Cluster(World("cpu", devices_per_machine=3), HANDLER)
+    try:
+        given = [([of_step[ranks.index(rank)] for of_step in parts], dim, sizes, ranks) for rank in range(3)]
+        for found in cluster.call("gathers", given, what="gathering"):
+            assert all(map(torch.equal, found, [whole for whole in wholes for _ in range(3)]))
     finally:
         cluster.close()

@@ -1,5 +1,7 @@
 """Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
 their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a time.
+
+What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for each other anyway.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from torch import fx
 
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.update import updating
-from oneflow.ops import update
+from oneflow.ops import collective, update
 
 BYTES = 8 * 2**20  # of gradients that are updated together
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
@@ -92,6 +94,8 @@ class _Cut:
 
     def _insert_rows(self, i: int) -> None:
         params, (product,), *others = self._arguments([i])
+        if any(factor.target is collective.gather_parts for factor in product.args):
+            self._ready[i] = self._call
         numbers = {"function": self._call.target, "size": ROWS_BYTES}
         self._insert([i], update.by_rows, (params, *product.args, *others), {**self._call.kwargs, **numbers})
 
@@ -106,3 +110,19 @@ class _Cut:
             made = self._graph.call_function(target, args, kwargs)
         names, sizes = ([call.meta[key][i] for i in piece] for key in ("updates", "sizes"))
         made.meta = {**call.meta, **updating(call.meta["optimizer"], names, sizes)}
+
+
+def gather_early(graph: fx.Graph, is_common: bool) -> None:
+    """Parts that only updates read whole are sent when they are there, and waited for when they are read. The ranks' programs may exchange
+    them through memory if they are ``is_common``."""
+    place = {node: i for i, node in enumerate(graph.nodes)}
+    for node in [node for node in graph.nodes if node.target is collective.gather_parts and all(map(is_update, node.users))]:
+        value, dim, sizes, ranks = node.args
+        gather = collective.Gather(dim, sizes, ranks, is_common)  # type: ignore[arg-type]
+        with graph.inserting_before(node):
+            begun = graph.call_function(collective.gather_start, (gather, value))  # type: ignore[arg-type]
+        with graph.inserting_before(min(node.users, key=place.__getitem__)):
+            done = graph.call_function(collective.gather_wait, (gather, begun))  # type: ignore[arg-type]
+        begun.meta = done.meta = dict(node.meta)
+        node.replace_all_uses_with(done)
+        graph.erase_node(node)

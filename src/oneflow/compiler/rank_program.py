@@ -11,7 +11,7 @@ from torch import fx
 from oneflow.compiler.boxing import extents
 from oneflow.compiler.bucket import multiply_in_place, put_in_buckets
 from oneflow.compiler.distribute import Assigned, Key
-from oneflow.compiler.early import update_early
+from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
 from oneflow.compiler.mesh import Layout, Mesh, whole_on
@@ -41,7 +41,7 @@ class RankProgram:
     Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once,
     "forward" and "backward" for each micro-batch in the order of ``schedule``, "reduce" once with the gradients' sums over micro-batches, "update"
     once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does. ``sends`` holds
-    what goes to other placements.
+    what goes to other placements. The program ``is_common`` if all ranks of its placement run the same calls in the same order.
     """
 
     job: str
@@ -53,6 +53,7 @@ class RankProgram:
     gradients: tuple[Key, ...]
     finite: Key | None
     sends: collective.Sends
+    is_common: bool
 
     def groups(self) -> list[tuple[int, ...]]:
         """The groups of ranks that its collectives are among, in the order of their first use."""
@@ -74,6 +75,7 @@ def tuned(program: RankProgram) -> RankProgram:
     for name, section in program.sections.items():
         if name == "step":
             update_early(section.graph)
+            gather_early(section.graph, program.is_common)
         multiply_in_place(section.graph)
     return program
 
@@ -238,6 +240,7 @@ class _Builder:
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
             sends=self.lowering.sends,
+            is_common=not self.assigned.logical.is_mirrored,
         )
 
     def _schedule(self) -> tuple[Slot, ...]:

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneflow.ops.host_group import host_group
+from oneflow.ops.host_group import HostGroup, host_group
 from oneflow.ops.shared_sum import SharedSum
 
 Ranks = tuple[int, ...]
@@ -45,7 +45,7 @@ def make_groups(groups: Sequence[Ranks]) -> None:
 
 def groups_in(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Ranks]:
     """The groups of ranks that a call of a rank's program is made together with."""
-    if function is bucket_start:
+    if function in (bucket_start, gather_start):
         return [args[0].ranks]
     if isinstance(kwargs.get("norms"), NormOverParts):
         return [ranks for ranks in kwargs["norms"].groups if ranks]
@@ -65,15 +65,23 @@ def all_gather(value: Tensor, ranks: Ranks) -> Tensor:
     """The values of all ranks, of equal shapes, stacked along a new first dim."""
     result = value.new_empty((len(ranks), *value.shape))
     dist.all_gather_single(result.view(-1), value.contiguous().view(-1), group_of(ranks))
-    return result if _is_sorted(ranks) else torch.stack(_by_place(result.unbind(), ranks))
+    return _in_order(result, ranks)
+
+
+def _in_order(stacked: Tensor, ranks: Ranks) -> Tensor:
+    """What a process group has stacked by rank, in the order of the placement."""
+    return stacked if _is_sorted(ranks) else torch.stack(_by_place(stacked.unbind(), ranks))
 
 
 def gather_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
     """S(dim) to B: the parts of all ranks, one behind the other along ``dim``."""
-    if len(set(sizes)) == 1:
-        stacked = all_gather(value, ranks)
-        return stacked.flatten(0, 1) if dim == 0 else torch.cat(stacked.unbind(), dim)
-    stacked = all_gather(_padded(value, dim, max(sizes)), ranks)
+    return _joined(all_gather(_padded(value, dim, max(sizes)), ranks), dim, sizes)
+
+
+def _joined(stacked: Tensor, dim: int, sizes: Sizes) -> Tensor:
+    """Padded parts, stacked in order, as the whole: where they lie, if they can stay there."""
+    if len(set(sizes)) == 1 and dim == 0:
+        return stacked.flatten(0, 1)
     return torch.cat([part.narrow(dim, 0, size) for part, size in zip(stacked.unbind(), sizes)], dim)
 
 
@@ -249,12 +257,17 @@ class Bucket:
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
         count, first = sum(map(_room_for, values)), values[0]
-        host = host_group(group_of(self.ranks)) if self.is_common and first.is_cpu else None
+        host = _host_of(self.ranks, first, self.is_common)
         if host is not None:
             self._shared = SharedSum(host, count, first.dtype)
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
         self._rooms = _parts(self._flat, values)
         self._sums = self._rooms if self._shared is None else _parts(self._shared.sum, values)
+
+
+def _host_of(ranks: Ranks, value: Tensor, is_common: bool) -> HostGroup | None:
+    """The ranks as ranks of one host, if they can exchange values like this one through its memory."""
+    return host_group(group_of(ranks)) if is_common and value.is_cpu else None
 
 
 def _room_for(value: Tensor) -> int:
@@ -288,6 +301,55 @@ def product_in(bucket: Bucket, place: int, a: Tensor, b: Tensor) -> Tensor:
 def bucket_wait(bucket: Bucket, begun: Any) -> list[Tensor]:
     """The reduced values of a bucket."""
     return bucket.wait(begun)
+
+
+class Gather:
+    """S(dim) to B, begun when this rank's part is there and waited for when the whole is read. It ``is_common`` like a bucket."""
+
+    def __init__(self, dim: int, sizes: Sizes, ranks: Ranks, is_common: bool) -> None:
+        self.dim = dim
+        self.sizes = sizes
+        self.ranks = ranks
+        self.is_common = is_common
+        self._host: HostGroup | None = None
+        self._parts: Tensor | None = None
+
+    def start(self, value: Tensor) -> Any:
+        """Begins to show the others this rank's part."""
+        padded = _padded(value, self.dim, max(self.sizes))
+        if self._parts is None:
+            self._lay_out(padded)
+        assert self._parts is not None
+        if self._host is not None:
+            self._parts[self._host.place].copy_(padded)
+            return self._host.reach()
+        padded = padded.contiguous()
+        return dist.all_gather_single(self._parts.view(-1), padded.view(-1), group_of(self.ranks), async_op=True), padded
+
+    def wait(self, begun: Any) -> Tensor:
+        """The whole, which stays until the next step."""
+        assert self._parts is not None
+        self._host.wait(begun) if self._host is not None else begun[0].wait()
+        return _joined(_in_order(self._parts, self.ranks), self.dim, self.sizes)
+
+    def _lay_out(self, padded: Tensor) -> None:
+        shape = len(self.ranks), *padded.shape
+        self._host = _host_of(self.ranks, padded, self.is_common)
+        if self._host is None:
+            self._parts = padded.new_empty(shape)
+        else:
+            memory = self._host.memory(prod(shape) * padded.itemsize)
+            self._parts = torch.frombuffer(memory, dtype=padded.dtype, count=prod(shape)).view(shape)
+
+
+def gather_start(gather: Gather, value: Tensor) -> Any:
+    """Begins to gather parts."""
+    return gather.start(value)
+
+
+def gather_wait(gather: Gather, begun: Any) -> Tensor:
+    """The parts of all ranks as one."""
+    return gather.wait(begun)
 
 
 def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes], ranks: Ranks) -> None:
