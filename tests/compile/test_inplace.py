@@ -79,3 +79,16 @@ def test_outputs_of_one_op_are_separate():
         return torch.relu(values)
 
     assert rewritten(both, X)[-1] is aten.relu_.default
+
+
+def test_what_a_function_may_have_kept_is_not_written_over():
+    graph = torch.fx.Graph()
+    x = graph.placeholder("x")
+    made = graph.call_function(aten.mul.Tensor, (x, 2.0))
+    kept = graph.call_function(lambda value: value[:1], (made,))
+    result = graph.call_function(aten.relu.default, (made,))
+    made.meta["val"] = result.meta["val"] = X
+    graph.output((kept, result))
+    write_over(graph)
+    first_row, _ = generate(graph, "test").call(X)
+    assert torch.equal(first_row, 2 * X[:1])

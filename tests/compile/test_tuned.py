@@ -86,3 +86,10 @@ def test_a_bucket_keeps_a_value_where_it_was_made() -> None:
     bucket._rooms = [torch.zeros(3, 4)]
     assert collective.product_in(bucket, 0, a, b) is bucket.room(0)
     torch.testing.assert_close(bucket.room(0), a @ b)
+
+
+def test_a_rank_writes_over_what_one_device_would() -> None:
+    for program in map(tuned, programs(compiled(image_job(lenet, 16), 2))):
+        targets = [node.target for node in calls(program)]
+        assert aten.relu_.default in targets and aten.relu.default not in targets
+        assert aten.threshold_backward.grad_input in targets

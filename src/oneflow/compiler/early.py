@@ -6,13 +6,12 @@ What other ranks must first send is not waited for in the midst: such updates st
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
 from torch import fx
 
-from oneflow.compiler.inplace import Memory, memories
+from oneflow.compiler.inplace import Memory, may_keep, memories
 from oneflow.compiler.update import updating
 from oneflow.ops import collective, update
 
@@ -45,7 +44,7 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
         if node in calls:
             continue
         found.update({memory[used]: node for used in (node, *node.all_input_nodes)})
-        if node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem:
+        if may_keep(node):
             until_the_end += [memory[used] for used in node.all_input_nodes]
     return {**found, **dict.fromkeys(until_the_end, next(iter(reversed(graph.nodes))))}
 

@@ -80,6 +80,11 @@ def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
     return found[node.args[0]] if _is_view(node.target) else (node,)  # type: ignore[index]
 
 
+def may_keep(node: fx.Node) -> bool:
+    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has returned."""
+    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem
+
+
 class _Uses:
     """The memory of each value, and the last place in the graph that touches it."""
 
@@ -90,6 +95,8 @@ class _Uses:
         for node in graph.nodes:
             for used in (node, *node.all_input_nodes):
                 self._last[self._memory[used]] = self._place[node]
+        kept = [used for node in graph.nodes if may_keep(node) for used in node.all_input_nodes]
+        self._last.update(dict.fromkeys([self._memory[used] for used in kept], len(self._place)))
 
     def can_take(self, node: fx.Node, taken: Any) -> bool:
         """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last time."""

@@ -93,7 +93,9 @@ class Lowering:
         rule = rule_of(node.target)
         if rule is not None and rule.localise is not None:
             args, kwargs = rule.localise(local, call, args, kwargs)
-        return self.call_function(_ANY_STRIDES.get(node.target, node.target), args, kwargs)
+        made = self.call_function(_ANY_STRIDES.get(node.target, node.target), args, kwargs)
+        made.meta["val"] = node.meta["val"]  # of the whole: what has its size and strides has those of this rank's part here
+        return made
 
     def _output(self, node: fx.Node, index: int) -> fx.Node | None:
         made = self._made[node]
@@ -101,8 +103,11 @@ class Lowering:
             return made[index]
         if not isinstance(node.meta["val"], (tuple, list)):
             return made
-        used = any(user.args[1] == index for user in node.users)
-        return self.call_function(operator.getitem, (made, index)) if used else None
+        if not any(user.args[1] == index for user in node.users):
+            return None
+        item = self.call_function(operator.getitem, (made, index))
+        item.meta["val"] = node.meta["val"][index]
+        return item
 
     def call_function(self, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> fx.Node:
         local = self.graph.call_function(target, args, kwargs or {})

@@ -14,6 +14,7 @@ from oneflow.compiler.distribute import Assigned, Key
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
+from oneflow.compiler.inplace import write_over
 from oneflow.compiler.mesh import Layout, Mesh, whole_on
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
@@ -77,6 +78,7 @@ def tuned(program: RankProgram) -> RankProgram:
             update_early(section.graph)
             gather_early(section.graph, program.is_common)
         multiply_in_place(section.graph)
+        write_over(section.graph)
     return program
 
 
