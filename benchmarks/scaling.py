@@ -8,12 +8,11 @@ start of two workers. ``python benchmarks/scaling.py [--rounds N]``
 from __future__ import annotations
 
 import argparse
+import functools
 import socket
 import statistics
 import time
 from collections.abc import Callable
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 
 import numpy as np
 import torch
@@ -76,25 +75,28 @@ def torch_alexnet() -> torch.nn.Module:
 # ------------------------------------------------------------------ the rival
 
 
-def ddp_worker(rank: int, net: str, port: int, commands: Connection) -> None:
-    """Runs as many DDP steps as it is told, until it is told 0."""
-    torch.set_num_threads(1)
-    store = dist.TCPStore("127.0.0.1", port, 2, rank == 0)
-    dist.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    model: torch.nn.Module = LeNet() if net == "lenet" else torch_alexnet()
-    model = torch.nn.parallel.DistributedDataParallel(model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.001, fused=True)
-    batch = BATCH[net]
-    x = torch.from_numpy(digits(batch)[0]) if net == "lenet" else torch.rand(batch, 3, 227, 227)
-    y = torch.zeros(batch, dtype=torch.int64)
-    x = x.contiguous(memory_format=torch.channels_last)
-    while count := commands.recv():
-        for _ in range(count):
-            optimizer.zero_grad(set_to_none=True)
-            F.cross_entropy(model(x), y).backward()
-            optimizer.step()
-        commands.send(count)
-    dist.destroy_process_group()
+class DdpStep:
+    """A DDP step of one of two processes; both must make theirs at the same time."""
+
+    def __init__(self, rank: int, net: str, port: int) -> None:
+        dist.init_process_group("gloo", store=dist.TCPStore("127.0.0.1", port, 2, rank == 0), rank=rank, world_size=2)
+        model: torch.nn.Module = LeNet() if net == "lenet" else torch_alexnet()
+        self._model = torch.nn.parallel.DistributedDataParallel(model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True)
+        self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.001, fused=True)
+        batch = BATCH[net]
+        x = torch.from_numpy(digits(batch)[0]) if net == "lenet" else torch.rand(batch, 3, 227, 227)
+        self._x, self._y = x.contiguous(memory_format=torch.channels_last), torch.zeros(batch, dtype=torch.int64)
+
+    def __call__(self) -> None:
+        self._optimizer.zero_grad(set_to_none=True)
+        F.cross_entropy(self._model(self._x), self._y).backward()
+        self._optimizer.step()
+
+
+def ddp_step(rank: int, net: str, port: int) -> Callable[[], None]:
+    """A DDP step that is made when it is first called."""
+    made = functools.cache(DdpStep)
+    return lambda: made(rank, net, port)()
 
 
 def free_port() -> int:
@@ -103,37 +105,11 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-class Ddp:
-    """Two processes that train with DDP."""
-
-    def __init__(self, net: str) -> None:
-        context = get_context("spawn")
-        port = free_port()
-        pipes = [context.Pipe() for _ in range(2)]
-        self._pipes = [mine for mine, _ in pipes]
-        self._processes = [context.Process(target=ddp_worker, args=(rank, net, port, pipes[rank][1]), daemon=True) for rank in range(2)]
-        for process in self._processes:
-            process.start()
-        self()
-
-    def __call__(self) -> None:
-        for pipe in self._pipes:
-            pipe.send(1)
-        for pipe in self._pipes:
-            pipe.recv()
-
-    def close(self) -> None:
-        for pipe in self._pipes:
-            pipe.send(0)
-        for process in self._processes:
-            process.join()
-
-
 # ------------------------------------------------------------------ the runs
 
 
 class Pair:
-    """Two processes that each do the work of one worker and know nothing of each other: what the machine itself gives two of them."""
+    """Two processes that begin their calls together, and wait for each other only if what they call does."""
 
     def __init__(self, first: Apart, second: Apart) -> None:
         self._both = first, second
@@ -151,10 +127,11 @@ def scaling(net: str, rounds: int, calls: int) -> None:
     two = JOBS[net](2 * BATCH[net])
     two()
     one, other = [Apart(1, JOBS[net], BATCH[net]) for _ in range(2)]
-    ddp = Ddp(net)
-    contenders = {"one": one, "two apart": Pair(one, other), "two": two, "DDP": ddp}
+    port = free_port()
+    ddp = [Apart(1, ddp_step, rank, net, port) for rank in range(2)]
+    contenders = {"one": one, "two apart": Pair(one, other), "two": two, "DDP": Pair(*ddp)}
     timings = {t.name: t for t in alternate(contenders, calls, rounds)}
-    for each in (one, other, ddp):
+    for each in (one, other, *ddp):
         each.close()
     show(net, timings)
 

@@ -18,10 +18,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+ALIGNMENT = 64  # of arrays that lie behind each other: a cache line, and a multiple of every dtype
 _NAME = "oneflow"
 _FREE_LIMIT = 4  # segments kept for the next message: two directions of alternating sizes
 _READ_LIMIT = 32  # segments that peers keep, each of which is an open file for them and for us
 _GROWTH = 1 << 20  # segments are a multiple of this, so that messages of nearly equal sizes can share them
+
+
+def aligned(size: int) -> int:
+    """The bytes from the beginning of an array of that size to where the next one begins."""
+    return -(-size // ALIGNMENT) * ALIGNMENT
 
 
 class Reference(NamedTuple):

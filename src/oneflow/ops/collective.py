@@ -16,13 +16,13 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oneflow.core.shared_memory import aligned
 from oneflow.ops.host_group import HostGroup, host_group
 from oneflow.ops.shared_sum import SharedSum
 
 Ranks = tuple[int, ...]
 Sizes = tuple[int, ...]
 _T = TypeVar("_T")
-_LINE = 64  # elements; at least a cache line of any dtype
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
@@ -272,7 +272,7 @@ def _host_of(ranks: Ranks, value: Tensor, is_common: bool) -> HostGroup | None:
 
 def _room_for(value: Tensor) -> int:
     """Elements of a buffer for a value: so many that the next one begins at a cache line."""
-    return -(-value.numel() // _LINE) * _LINE
+    return aligned(value.nbytes) // value.itemsize
 
 
 def _parts(flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:

@@ -17,7 +17,7 @@ from torch import fx
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.core import dtype as dtypes
-from oneflow.runtime.payload import ALIGNMENT
+from oneflow.core.shared_memory import aligned
 
 
 class Field(NamedTuple):
@@ -28,7 +28,7 @@ class Field(NamedTuple):
 
     @property
     def room(self) -> int:
-        return -(-prod(self.shape) * self.dtype.itemsize // ALIGNMENT) * ALIGNMENT
+        return aligned(prod(self.shape) * self.dtype.itemsize)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ import torch
 
 from oneflow.core.errors import ArgumentError
 
-ALIGNMENT = 64
 _OF_NUMPY = frozenset([torch.float32, torch.float64, torch.int64, torch.int32, torch.int8, torch.uint8])
 _PLAIN = frozenset([int, float, bool, str, type(None)])
 _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(value, torch.dtype)}
