@@ -632,6 +632,26 @@ def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
     assert not [node for node in calls(graph) if node.target is aten.mm.default and node.meta["val"].shape == (16, 192)]
 
 
+def test_a_product_of_variables_is_made_before_they_are_updated(monkeypatch):
+    def trained():
+        flow.clear_default_session()
+
+        @flow.global_function(type="train")
+        def job(x=flow.FixedTensorDef((2, 2))):
+            a, b = (flow.get_variable(name, shape, initializer=NORMAL) for name, shape in (("a", (2, 64)), ("b", (64, 32))))
+            loss = flow.matmul(x, flow.matmul(a, b))
+            sgd().minimize(loss)
+            return loss
+
+        job(np.ones((2, 2), np.float32)).get()
+        return [flow.get_all_variables()[name].numpy().copy() for name in ("a", "b")]
+
+    whole = trained()
+    monkeypatch.setattr(early, "ROWS_BYTES", 64)
+    for one, other in zip(trained(), whole, strict=True):
+        np.testing.assert_allclose(one, other, 1e-6, 1e-7)
+
+
 def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
     monkeypatch.setattr(early, "ROWS_BYTES", 64)
     seen = []

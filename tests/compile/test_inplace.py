@@ -81,14 +81,25 @@ def test_outputs_of_one_op_are_separate():
     assert rewritten(both, X)[-1] is aten.relu_.default
 
 
-def test_what_a_function_may_have_kept_is_not_written_over():
+def a_function_and_a_relu(relu_of_its_result: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    """Runs a graph in which a function gives a view of its argument, and relu is taken of that view or of the argument."""
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     made = graph.call_function(aten.mul.Tensor, (x, 2.0))
-    kept = graph.call_function(lambda value: value[:1], (made,))
-    result = graph.call_function(aten.relu.default, (made,))
-    made.meta["val"] = result.meta["val"] = X
-    graph.output((kept, result))
+    kept = graph.call_function(lambda value: value.t(), (made,))
+    viewed = graph.call_function(aten.view.default, (made, (12,))) if not relu_of_its_result else graph.call_function(aten.t.default, (kept,))
+    result = graph.call_function(aten.relu.default, (viewed,))
+    viewed.meta["val"] = result.meta["val"] = X if relu_of_its_result else X.view(12)
+    graph.output((made if relu_of_its_result else kept, result))
     write_over(graph)
-    first_row, _ = generate(graph, "test").call(X)
-    assert torch.equal(first_row, 2 * X[:1])
+    return generate(graph, "test").call(X)
+
+
+def test_what_a_function_may_have_kept_is_not_written_over():
+    kept, _ = a_function_and_a_relu(relu_of_its_result=False)
+    assert torch.equal(kept, 2 * X.t())
+
+
+def test_what_a_function_may_have_given_as_a_view_is_not_written_over():
+    made, _ = a_function_and_a_relu(relu_of_its_result=True)
+    assert torch.equal(made, 2 * X)

@@ -164,6 +164,46 @@ def layers_wider_than_their_batch() -> Any:
     return [job(x) for x in drawn]
 
 
+def parts_that_are_views() -> Any:
+    """What a rank keeps of a value, or sends itself, may be a view of it; the value is read again later."""
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2), batch_axis=None)):
+        doubled, w = x * 2.0, weight("w", 4, 2)
+        halves = [flow.reshape(value.with_distribute(flow.distribute.split(0)), (4, 2, 1)) for value in (doubled, w)]
+        with flow.scope.placement("cpu", "0:0"):
+            first = x * 3.0
+        return [flow.nn.relu(half) for half in halves], flow.nn.relu(flow.reshape(first, (4, 2, 1))), doubled, w, first
+
+    return [job(X[:4, :2]).get() for _ in range(2)]
+
+
+def whole_values_of_split_ones() -> Any:
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))):
+        return (x * 2.0).with_distribute(flow.distribute.broadcast())
+
+    return [job(X[:4, :2]).get()]
+
+
+def wide_layers_whose_input_is_watched() -> Any:
+    """Only the first rank sends what is watched, and yet all gather it the same way."""
+    seen: list[Any] = []
+
+    @flow.global_function("train")
+    def job(x: tp.Numpy.Placeholder((4, 1024))) -> tp.Numpy:
+        small = flow.random_normal_initializer(0.0, 0.02)
+        h = flow.nn.relu(flow.matmul(x, flow.get_variable("first", (1024, 2048), initializer=small)))
+        loss = flow.math.square(flow.matmul(h, flow.get_variable("second", (1024, 2048), initializer=small), transpose_b=True))
+        flow.watch(h.with_distribute(flow.distribute.broadcast()), lambda value: seen.append(value.numpy().copy()))
+        flow.watch_diff(flow.get_variable("first", (1024, 2048)), lambda value: seen.append(value.numpy().copy()))
+        flow.optimizer.SGD(rate(0.1)).minimize(loss)
+        return loss
+
+    x = np.random.default_rng(1).normal(size=(4, 1024)).astype(np.float32)
+    return [job(x), job(x), seen]
+
+
 def random_numbers() -> Any:
     @flow.global_function("train")
     def job(x: tp.Numpy.Placeholder((8, 4))):
@@ -179,7 +219,7 @@ def random_numbers() -> Any:
 PROGRAMS = [
     results_of_every_kind, inputs_of_every_kind, dynamic_batches, jobs_that_share_variables, watched_values, assigned_variables,
     rates_that_the_job_computes, split_embeddings_and_classes, layers_wider_than_their_batch,
-    random_numbers,
+    parts_that_are_views, whole_values_of_split_ones, wide_layers_whose_input_is_watched, random_numbers,
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.compiler.cleanup import writes
 from oneflow.compiler.inplace import Memory, may_keep, memories
 from oneflow.compiler.update import updating
 from oneflow.ops import collective, update
@@ -27,8 +28,9 @@ def update_early(graph: fx.Graph) -> None:
         memory = memories(graph)
         touched = _last_touched(graph, memory, calls)
         place = {node: i for i, node in enumerate(graph.nodes)}
+        lasting = _lasting(graph, memory)
         for call in calls:
-            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(call.meta["updates"]))], place).make()
+            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(call.meta["updates"]))], place, lasting).make()
 
 
 def is_update(node: fx.Node) -> bool:
@@ -56,14 +58,22 @@ def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[M
     return max([*columns, *others, *(touched[memory[node]] for node in columns)], key=place.__getitem__)
 
 
-class _Cut:
-    """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it may be."""
+def _lasting(graph: fx.Graph, memory: dict[fx.Node, Memory]) -> set[fx.Node]:
+    """The values that no node changes: those that may be read later than now. A variable is none, nor is what may be a view of one."""
+    handed = {memory[used] for node in graph.nodes if may_keep(node) or writes(node) for used in node.all_input_nodes}
+    return {node for node, where in memory.items() if node.target is collective.gather_parts or not (where in handed or may_keep(where[0]))}
 
-    def __init__(self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int]) -> None:
+
+class _Cut:
+    """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it may be, ``lasting``
+    which values may be read later than now."""
+
+    def __init__(self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int], lasting: set[fx.Node]) -> None:
         self._graph = graph
         self._call = call
         self._ready = ready
         self._place = place
+        self._lasting = lasting
         self._gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
 
     def make(self) -> None:
@@ -86,10 +96,11 @@ class _Cut:
             self._graph.erase_node(self._gradients[i])
 
     def _is_large_product(self, i: int) -> bool:
-        """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time."""
+        """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time, and that can be made
+        when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
-        return is_own and self._call.target in update.BY_ELEMENT and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        return is_own and self._lasting.issuperset(gradient.all_input_nodes) and self._call.target in update.BY_ELEMENT and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
 
     def _insert_rows(self, i: int) -> None:
         params, (product,), *others = self._arguments([i])
@@ -112,16 +123,23 @@ class _Cut:
 
 
 def gather_early(graph: fx.Graph, is_common: bool) -> None:
-    """Parts that only updates read whole are sent when they are there, and waited for when they are read. The ranks' programs may exchange
-    them through memory if they are ``is_common``."""
+    """What ranks gather to make a gradient themselves is sent when it is there, and waited for when it is read. The programs of the ranks
+    may exchange it through memory if they are ``is_common``."""
     place = {node: i for i, node in enumerate(graph.nodes)}
-    for node in [node for node in graph.nodes if node.target is collective.gather_parts and all(map(is_update, node.users))]:
+    for node in [node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]:
         value, dim, sizes, ranks = node.args
         gather = collective.Gather(dim, sizes, ranks, is_common)  # type: ignore[arg-type]
         with graph.inserting_before(node):
             begun = graph.call_function(collective.gather_start, (gather, value))  # type: ignore[arg-type]
-        with graph.inserting_before(min(node.users, key=place.__getitem__)):
+        with graph.inserting_before(min(node.users, key=place.__getitem__, default=node)):
             done = graph.call_function(collective.gather_wait, (gather, begun))  # type: ignore[arg-type]
-        begun.meta = done.meta = dict(node.meta)
+        begun.meta, done.meta = dict(node.meta), dict(node.meta)
         node.replace_all_uses_with(done)
         graph.erase_node(node)
+
+
+def _is_for_gradient(node: fx.Node) -> bool:
+    """Whether a value is exchanged for a matrix product of the backward pass that nothing else is made of. That is so on all ranks or on
+    none, whichever of them sends or watches what."""
+    consumer: fx.Node | None = node.meta.get("consumer")
+    return consumer is not None and consumer.target is torch.ops.aten.mm.default and consumer.meta["part"] == "backward" and not consumer.users

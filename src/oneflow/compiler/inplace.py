@@ -107,7 +107,7 @@ class _Uses:
             return False
         memory = self._memory[taken]
         shared = sum(isinstance(arg, fx.Node) and self._memory[arg] == memory for arg in node.args)
-        if memory[0].op == "placeholder" or shared > 1 or _repeats(its):
+        if memory[0].op == "placeholder" or may_keep(memory[0]) or shared > 1 or _repeats(its):
             return False
         return self._last[memory] == self._place[node]
 

@@ -37,6 +37,11 @@ class Reference(NamedTuple):
     fd: int
     size: int
 
+    @property
+    def path(self) -> str:
+        """The file that a peer opens, as long as the maker has it open."""
+        return f"/proc/{self.pid}/fd/{self.fd}"
+
 
 class Segment:
     """Shared memory of this process, written by it, read by ``readers`` peers."""
@@ -128,7 +133,7 @@ def attach_for_good(reference: Reference) -> np.ndarray:
 
 
 def _mapped(reference: Reference, flags: int) -> mmap.mmap:
-    fd = os.open(f"/proc/{reference.pid}/fd/{reference.fd}", os.O_RDWR | os.O_CLOEXEC)
+    fd = os.open(reference.path, os.O_RDWR | os.O_CLOEXEC)
     try:
         return mmap.mmap(fd, reference.size, flags=flags)
     finally:

@@ -335,11 +335,7 @@ class Gather:
     def _lay_out(self, padded: Tensor) -> None:
         shape = len(self.ranks), *padded.shape
         self._host = _host_of(self.ranks, padded, self.is_common)
-        if self._host is None:
-            self._parts = padded.new_empty(shape)
-        else:
-            memory = self._host.memory(prod(shape) * padded.itemsize)
-            self._parts = torch.frombuffer(memory, dtype=padded.dtype, count=prod(shape)).view(shape)
+        self._parts = padded.new_empty(shape) if self._host is None else self._host.memory(prod(shape), padded.dtype).view(shape)
 
 
 def gather_start(gather: Gather, value: Tensor) -> Any:

@@ -13,11 +13,10 @@ import os
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
-from oneflow.core.shared_memory import Reference, Segment, attach_for_good, host_identity
+from oneflow.core.shared_memory import Reference, Segment, host_identity
 
 _READ_BYTES = 4096
 
@@ -48,16 +47,16 @@ class HostGroup:
             for place in os.read(self._inbox, _READ_BYTES):
                 self._heard[place] += 1
 
-    def memory(self, size: int) -> np.ndarray:
-        """New memory that all ranks share."""
-        segment = Segment(size) if self.place == 0 else None
+    def memory(self, count: int, dtype: torch.dtype) -> torch.Tensor:
+        """New memory of so many elements that all ranks share. No rank keeps a file open for it."""
+        segment = Segment(count * dtype.itemsize) if self.place == 0 else None
         told = torch.tensor(segment.reference if segment is not None else (0, 0, 0))
         dist.broadcast(told, group=self._group, group_src=0)
-        memory = np.frombuffer(segment.memory, np.uint8) if segment is not None else attach_for_good(Reference(*told.tolist()))
+        mapped = torch.from_file(Reference(*told.tolist()).path, shared=True, size=count, dtype=dtype)
         self.wait(self.reach())
         if segment is not None:
             segment.close()
-        return memory
+        return mapped
 
 
 @lru_cache(maxsize=None)

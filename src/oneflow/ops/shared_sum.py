@@ -21,8 +21,7 @@ class SharedSum:
     together."""
 
     def __init__(self, host: HostGroup, count: int, dtype: torch.dtype) -> None:
-        memory = host.memory((host.size + 1) * count * dtype.itemsize)
-        rows = torch.frombuffer(memory, dtype=dtype, count=(host.size + 1) * count).view(host.size + 1, count)
+        rows = host.memory((host.size + 1) * count, dtype).view(host.size + 1, count)
         self.row, self.sum = rows[host.place], rows[host.size]
         slices = [row.tensor_split(host.size)[host.place] for row in rows]
         self._slices, self._target = slices[: host.size], slices[host.size]

@@ -130,7 +130,7 @@ class Cluster:
     def _check_open(self, what: str) -> None:
         if not self._close.alive:
             cause = f"their first failure was: {self._failure}" if self._failure else "they were closed"
-            raise WorkerError(f"{what}: the workers have ended, call flow.clear_default_session() to begin anew; {cause}")
+            raise WorkerError(f"{what}: the workers have ended, call flow.clear_default_session() and define the jobs again to begin anew; {cause}")
 
     def _fail(self, error: BaseException) -> None:
         self._failure = ": ".join(filter(None, [type(error).__name__, str(error)]))
