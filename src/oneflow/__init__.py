@@ -103,6 +103,7 @@ from oneflow.job.config import config, env
 from oneflow.job.function import (
     clear_default_session,
     current_global_function_desc,
+    current_machine_id,
     eager_execution_enabled,
     enable_eager_execution,
     function,
@@ -158,6 +159,7 @@ __all__ = [
     "constant_scalar",
     "count_not_finite",
     "current_global_function_desc",
+    "current_machine_id",
     "data",
     "deprecated",
     "device_prior_placement",

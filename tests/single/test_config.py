@@ -11,6 +11,7 @@ import oneflow.typing as tp
 from oneflow.job import config as process_config
 from oneflow.job.function import default_session
 from oneflow.job.settings import frozen
+from oneflow.runtime.launchers import Launched
 
 X = np.zeros(2, np.float32)
 
@@ -251,6 +252,17 @@ def fresh_process(monkeypatch):
 def test_resources():
     flow.config.cpu_device_num(1)
     assert flow.env.current_resource()["cpu_device_num"] == 1
+
+
+def test_a_program_can_ask_which_machine_it_is_on(monkeypatch):
+    assert flow.current_machine_id() == 0
+    try:
+        flow.env.machine(["10.213.99.1", "127.0.0.1"])
+        assert flow.current_machine_id() == 1
+    finally:
+        flow.env.machine(["127.0.0.1"])
+    monkeypatch.setattr(default_session().machines, "launched", Launched(5, 8, 1, 4, "127.0.0.1", 29500))
+    assert flow.current_machine_id() == 1
 
 
 def test_the_environment_starts_once(fresh_process):

@@ -43,6 +43,11 @@ def sync_default_session() -> None:
     """Returns when every call made so far has run; here calls run before they return."""
 
 
+def current_machine_id() -> int:
+    """This machine's place in the list of ``flow.env.machine``, or in the order of a launcher; 0 for one machine."""
+    return default_session().machines.here
+
+
 def global_function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
     """Makes a function a job.
 

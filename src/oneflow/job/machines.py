@@ -41,6 +41,17 @@ class Machines:
             return self.launched.size // self.launched.local_size
         return max(1, len(self.addresses))
 
+    @property
+    def here(self) -> int:
+        """This machine's place among them."""
+        if self.launched is not None:
+            return self.launched.machine
+        if self.count == 1:
+            return 0
+        from oneflow.runtime.machines import find_here
+
+        return find_here(self.addresses)
+
     def devices(self, configured: int | None) -> int | None:
         """The devices of each machine: as many as a launcher started processes, else as configured."""
         if self.launched is None:
@@ -70,9 +81,9 @@ class Machines:
             return True
         if self.count == 1:
             return False
-        from oneflow.runtime.machines import find_here, serve
+        from oneflow.runtime.machines import serve
 
-        here = find_here(self.addresses)
+        here = self.here
         if here:
             serve(self._world(devices.device_type, devices.size // self.count, here), HANDLER)
         return bool(here)

@@ -55,6 +55,11 @@ class Launched:
         return self.rank == 0
 
     @property
+    def machine(self) -> int:
+        """The place of this process's machine among those of the run."""
+        return self.rank // self.local_size
+
+    @property
     def is_local(self) -> bool:
         """Whether all processes are on this machine."""
         return self.local_size == self.size
@@ -62,7 +67,7 @@ class Launched:
     def world(self, device_type: str) -> World:
         """The world of the launched processes. Machines whose address nobody tells are named by their number."""
         others = tuple(f"machine-{number}" for number in range(1, self.size // self.local_size))
-        return World(device_type, self.machines or (self.address, *others), self.local_size, self.rank // self.local_size, self.port)
+        return World(device_type, self.machines or (self.address, *others), self.local_size, self.machine, self.port)
 
     @property
     def listening_place(self) -> tuple[str, int]:
