@@ -107,6 +107,23 @@ def watched_values() -> Any:
     return [job(X), job(X), seen]
 
 
+def watched_gradients_of_micro_batches() -> Any:
+    seen: list[Any] = []
+    config = flow.function_config()
+    config.train.num_gradient_accumulation_steps(2)
+
+    @flow.global_function("train", config)
+    def job(x: tp.Numpy.Placeholder((8, 4))) -> tp.Numpy:
+        w = weight("w", 4, 4)
+        flow.watch_diff(w, lambda value: seen.append(value.numpy().copy()))
+        loss = flow.math.square(flow.matmul(x, w))
+        flow.optimizer.SGD(rate(0.1)).minimize(loss)
+        return loss
+
+    x = np.random.default_rng(1).normal(size=(16, 4)).astype(np.float32)
+    return [job(x), job(x), seen]
+
+
 def assigned_variables() -> Any:
     @flow.global_function("train")
     def job(x: tp.Numpy.Placeholder((7, 4))) -> tp.Numpy:
@@ -218,6 +235,7 @@ def random_numbers() -> Any:
 
 PROGRAMS = [
     results_of_every_kind, inputs_of_every_kind, dynamic_batches, jobs_that_share_variables, watched_values, assigned_variables,
+    watched_gradients_of_micro_batches,
     rates_that_the_job_computes, split_embeddings_and_classes, layers_wider_than_their_batch,
     parts_that_are_views, whole_values_of_split_ones, wide_layers_whose_input_is_watched, random_numbers,
 ]  # fmt: skip

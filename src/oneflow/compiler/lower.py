@@ -141,6 +141,11 @@ class Lowering:
                 have[target] = self._boxed(node, have, target)
         return have[target]
 
+    def unbox(self, node: fx.Node) -> None:
+        """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them, and what was boxed is not."""
+        value, layout = value_of(node), layout_of(node)
+        self._values[value] = {layout: self._values[value][layout]}
+
     def _section_of(self, producer: fx.Node, target: Layout) -> str:
         """What is stored is boxed once a step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
         made: a stage that is ahead must not wait for one behind it."""

@@ -138,6 +138,9 @@ class _Builder:
         order = {node: i for i, node in enumerate(self.assigned.graph.nodes)}
         found: dict[str, fx.Node] = {}
         self.lowering.section = "reduce"
+        if self.in_sections:
+            for node in set(self.assigned.outputs.gradients.values()):
+                self.lowering.unbox(node)
         for name, node in sorted(self.assigned.outputs.gradients.items(), key=lambda item: order[item[1]]):
             made = self.lowering.boxed(node, layout_of(node))
             if made is not None and made not in self.accumulated:

@@ -161,7 +161,7 @@ def by_rows(
     is never whole: each part of it is made, and used while it is in the cache. ``function`` is one of ``BY_ELEMENT``."""
     (weight,) = params
     *states, lr = states_and_lr
-    rows = max(1, size // (b.shape[1] * b.itemsize))
+    rows = max(1, size // max(1, b.shape[1] * b.itemsize))
     for start in range(0, weight.shape[0], rows):
         part = slice(start, start + rows)
         function([weight[part]], [torch.mm(a[part], b)], *([state[part] for state in column] for column in states), lr, **numbers)
