@@ -30,6 +30,11 @@ def aligned(size: int) -> int:
     return -(-size // ALIGNMENT) * ALIGNMENT
 
 
+def path_of(pid: int, fd: int) -> str:
+    """By what path other processes of the host open a file of one, as long as that has it open."""
+    return f"/proc/{pid}/fd/{fd}"
+
+
 class Reference(NamedTuple):
     """What a peer needs to find a segment."""
 
@@ -39,8 +44,8 @@ class Reference(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The file that a peer opens, as long as the maker has it open."""
-        return f"/proc/{self.pid}/fd/{self.fd}"
+        """What a peer opens."""
+        return path_of(self.pid, self.fd)
 
 
 class Segment:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from oneflow.core.shared_memory import Reference, Segment, host_identity
+from oneflow.core.shared_memory import Reference, Segment, host_identity, path_of
 
 _READ_BYTES = 4096
 
@@ -84,7 +84,7 @@ def _opened(pipes: dict[int, tuple[int, int]]) -> dict[int, int] | None:
     opened: dict[int, int] = {}
     try:
         for place, (pid, fd) in pipes.items():
-            opened[place] = os.open(f"/proc/{pid}/fd/{fd}", os.O_WRONLY | os.O_CLOEXEC)
+            opened[place] = os.open(path_of(pid, fd), os.O_WRONLY | os.O_CLOEXEC)
     except OSError:
         for fd in opened.values():
             os.close(fd)

@@ -204,7 +204,7 @@ class Crew:
             if peer.stopped > _STOPPED_LIMIT:
                 self.troubles.add(Trouble(peer.name, f"{peer.stop} and did not go on", Weight.CAUSE))
         if peer.silence > limit:
-            self.troubles.add(Trouble(peer.name, f"gave no sign of life for {peer.silence:.0f} s; it is stopped or it hangs", Weight.CAUSE))
+            self.troubles.add(Trouble(peer.name, f"gave no sign of life for {limit:.0f} s; it is stopped or it hangs", Weight.CAUSE))
 
     def close(self, reason: str | None) -> None:
         """Ends every process of this machine, and has the others end theirs, with the reason if it is a failure."""
