@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import multiprocessing
 import os
 import threading
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch._dynamo  # noqa: F401  # the first trace loads it; its objects should be frozen too
 
 import oneflow as flow
 from oneflow.job.function import default_session
@@ -17,6 +19,12 @@ from oneflow.runtime.launch import LAUNCHER
 
 # Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])
+
+
+def pytest_collection_finish() -> None:
+    """The collector of garbage need not look through all modules and tests again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def _variables() -> dict[str, str]:
@@ -51,7 +59,7 @@ def nothing_leaks() -> Iterator[None]:
     yield
     new_threads = _threads() - threads
     for thread in new_threads:
-        thread.join(timeout=1)  # one that was told to end may need a moment
+        thread.join(timeout=10)  # one that was told to end may need a moment
     leaked = sorted(thread.name for thread in new_threads if thread.is_alive())
     assert not leaked, f"threads left running: {leaked}"
     assert not _children() - children, f"child processes left running: {sorted(_children() - children)}"

@@ -223,7 +223,7 @@ def test_no_network_is_seen_quickly(online, monkeypatch, capsys):
     monkeypatch.setattr(mnist_files, "MIRRORS", (NOWHERE, "http://host.invalid/"))
     start = time.monotonic()
     find_mnist()
-    assert time.monotonic() - start < 3
+    assert time.monotonic() - start < 10
     assert "no mirror can be reached" in capsys.readouterr().err
 
 
@@ -232,8 +232,8 @@ def test_a_mirror_that_never_answers_is_given_up():
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         start = time.monotonic()
-        assert download.answering([NOWHERE, *[f"http://127.0.0.1:{silent.getsockname()[1]}/"] * 3], "x", seconds=0.3) == []
-        assert time.monotonic() - start < 1
+        assert download.answering([NOWHERE, *[f"http://127.0.0.1:{silent.getsockname()[1]}/"] * 3], "x", seconds=1) == []
+        assert time.monotonic() - start < 2.5  # one after the other they would be waited for 3 seconds
 
 
 def test_the_mirror_that_answers_comes_first(server):

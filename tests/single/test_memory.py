@@ -1,13 +1,16 @@
-"""The memory of a step is there again for the next one: the kernel is not asked for it anew."""
+"""The memory of a step is there again for the next one: the kernel is not asked for it anew. Garbage is looked for when there may be some."""
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
+import oneflow as flow
 from oneflow.runtime import memory
 
 PROGRAM = """
@@ -55,3 +58,20 @@ def test_a_library_without_settings_is_left_alone(monkeypatch) -> None:
     memory.keep_freed_memory()
     memory.give_back()
     memory.keep_freed_memory.cache_clear()
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_collector_of_garbage_rests_while_a_job_is_traced_and_is_left_as_it_was(is_enabled: bool) -> None:
+    seen = []
+
+    @flow.global_function()
+    def job(x=flow.FixedTensorDef((2,))):
+        seen.append(gc.isenabled())
+        return x
+
+    gc.enable() if is_enabled else gc.disable()
+    try:
+        job(np.zeros(2, np.float32)).get()
+        assert (seen, gc.isenabled()) == ([False], is_enabled)
+    finally:
+        gc.enable()

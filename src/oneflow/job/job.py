@@ -13,6 +13,7 @@ from torch import fx
 
 from oneflow.compiler.update import state_decls
 from oneflow.core import dtype as dtypes
+from oneflow.core.collector import paused
 from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.core.placement import Placement
 from oneflow.core.spec import TensorSpec
@@ -59,6 +60,7 @@ class Job:
         self._touched = dict(config.touched) if config is not None else {}
         self._runners: dict[tuple[tuple[int, ...], ...], Any] = {}
 
+    @paused()
     def trace(self) -> None:
         """Runs the body once and settles what the job is."""
         session = self.session
@@ -211,6 +213,7 @@ class Job:
             runner = self._runners[key] = self._new_runner(tensors)
         return runner
 
+    @paused()
     def _new_runner(self, tensors: list[torch.Tensor]) -> Any:
         """Loads torch's tracing and the compiler, which importing oneflow should not."""
         if self.session.driver is not None:

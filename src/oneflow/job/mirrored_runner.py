@@ -12,6 +12,7 @@ from oneflow.compiler.distribute import Assigned, Surroundings, distribute_job
 from oneflow.compiler.joint import Like
 from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.pipeline import feed_nodes
+from oneflow.core.collector import paused
 from oneflow.job.pace import Pace
 from oneflow.job.runner import cut, tell_precision
 from oneflow.runtime.driver import Driver, Loaded, RemoteVariables
@@ -72,6 +73,7 @@ class MirroredRunner:
             self._pace = self._pace or Pace(self._job, assigned)
         return self._programs[shapes]
 
+    @paused()
     def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
         job, ranks = self._job, self._driver.ranks
         feeds = [Like(tuple(t.shape), t.dtype, job.device) for t in tensors]

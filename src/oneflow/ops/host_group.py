@@ -19,6 +19,7 @@ import torch.distributed as dist
 from oneflow.core.shared_memory import Reference, Segment, host_identity, path_of
 
 _READ_BYTES = 4096
+_MOST_RANKS = 256  # that a byte can name
 
 
 class HostGroup:
@@ -69,7 +70,7 @@ def host_group(group: Any) -> HostGroup | None:
     dist.all_gather_single(told, mine, group)
     hosts, *_ = rows = told.view(size, -1).unbind(1)
     others = {other: (int(rows[1][other]), int(rows[2][other])) for other in range(size) if other != place}
-    outboxes = _opened(others) if len(hosts.unique()) == 1 else None
+    outboxes = _opened(others) if len(hosts.unique()) == 1 and size <= _MOST_RANKS else None
     has_all = torch.tensor(outboxes is not None, dtype=torch.int32)
     dist.all_reduce(has_all, dist.ReduceOp.MIN, group)
     if outboxes is not None and has_all:
