@@ -35,9 +35,9 @@ quickstart: $(VENV)/examples.stamp
 	@echo "== a network in the later style: typed inputs, optimizer, schedule, dropout"
 	cd $(QUICKSTART) && $(RUN) "$(CURDIR)/examples/mnist/mnist.py" --out mnist_out
 
-# Two files at a time, each with one thread for computing: torch's threads of two processes would wait for each other.
+# Two files at a time, programs first, each with one thread for computing: torch's threads of two processes would wait for each other.
 test: check
-	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .

@@ -16,6 +16,7 @@ import oneflow as flow
 from oneflow.job.function import default_session
 from oneflow.job.machines import Machines
 from oneflow.runtime.launch import LAUNCHER
+from warm_python import WARM
 
 # Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])
@@ -27,6 +28,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    WARM.close()
+
+
 def _variables() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if name not in _FOREIGN_VARIABLES}
 
@@ -34,7 +39,7 @@ def _variables() -> dict[str, str]:
 def _children() -> set[int]:
     """Process ids of the children of this process, however they were started; zombies have been forgotten by their owner.
 
-    The one process that workers are forked from is kept for the next test: without it each would load torch again.
+    The processes that workers and programs are forked from are kept for the next test: without them each would load torch again.
     """
     tasks = Path("/proc/self/task")
     if not tasks.exists():
@@ -45,7 +50,7 @@ def _children() -> set[int]:
             found |= {int(pid) for pid in (task / "children").read_text().split()}
         except OSError:  # the thread has ended
             continue
-    return found - {LAUNCHER.pid}
+    return found - {LAUNCHER.pid, WARM.pid}
 
 
 def _threads() -> set[threading.Thread]:

@@ -6,11 +6,11 @@ import math
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from PIL import Image
+from warm_python import WARM
 
 import oneflow
 from oneflow.data import Parts
@@ -22,7 +22,7 @@ LINE = re.compile(r" +(\d+) {2,}(train|eval) loss: +(\S+)")
 
 
 def run(program: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(ALEXNET / program), *arguments]
+    command = [*WARM.command(), str(ALEXNET / program), *arguments]
     env = os.environ | {"PYTHONPATH": str(PACKAGE_ROOT)}
     return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=280, check=False)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from warm_python import WARM
 
 import oneflow
 from oneflow.data import Parts
@@ -48,7 +49,7 @@ def environment() -> dict[str, str]:
 
 
 def run(*command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, *command] if command[0].endswith(".py") else list(command)
+    words = [*WARM.command(), *command] if command[0].endswith(".py") else list(command)
     return subprocess.run(words, cwd=cwd, env=environment(), capture_output=True, text=True, timeout=280, check=False)
 
 
@@ -127,6 +128,7 @@ def test_a_run_leaves_a_table_a_curve_and_tensorboard_files(trained, place):
 def test_a_resumed_run_is_the_run_that_was_never_stopped(trained, place):
     resumed = told(
         run(
+            sys.executable,
             "of_cnn_train_val.py",
             *TRAINING,
             "--model_load_dir=whole/snapshot_epoch_1",

@@ -7,10 +7,12 @@ import shutil
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+from warm_python import WARM
 
 import oneflow
 from oneflow.data import mnist_files
@@ -40,14 +42,14 @@ def place(tmp_path_factory) -> Path:
     return root
 
 
-def run(place: Path, *command: str) -> subprocess.CompletedProcess[str]:
+def run(place: Path, *command: str, python: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     env = os.environ | {"PYTHONPATH": str(PACKAGE_ROOT), "ONEFLOW_MNIST_DIR": str(place / "mnist"), "ONEFLOW_OFFLINE": "1"}
-    return subprocess.run([sys.executable, *command], cwd=place / "code", env=env, capture_output=True, text=True, timeout=600, check=False)
+    return subprocess.run([*(python or WARM.command()), *command], cwd=place / "code", env=env, capture_output=True, text=True, timeout=600, check=False)
 
 
 @pytest.fixture(scope="module")
 def trained(place) -> subprocess.CompletedProcess[str]:
-    done = run(place, "lenet_train.py")
+    done = run(place, "lenet_train.py", python=[sys.executable])
     assert done.returncode == 0, done.stderr
     return done
 

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import subprocess
-import sys
 import threading
 import time
 from itertools import islice
@@ -17,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from warm_python import WARM
 
 import oneflow
 from oneflow.core.errors import ArgumentError, DataError
@@ -515,7 +515,7 @@ print(time.time(), flush=True)
 @pytest.mark.parametrize("then", ["", "held = iter(loader)", "loader.close(); loader.start()", "time.sleep(0.3); del loader"])
 def test_a_program_ends_without_the_batches_in_work(then):
     environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1])}
-    program = [sys.executable, "-c", SLEEPER.format(then=then)]
+    program = [*WARM.command(), "-c", SLEEPER.format(then=then)]
     done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert time.time() - float(done.stdout) < 10  # 576 samples of 0.2 s by two threads are a minute

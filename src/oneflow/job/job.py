@@ -60,7 +60,6 @@ class Job:
         self._touched = dict(config.touched) if config is not None else {}
         self._runners: dict[tuple[tuple[int, ...], ...], Any] = {}
 
-    @paused()
     def trace(self) -> None:
         """Runs the body once and settles what the job is."""
         session = self.session
@@ -210,10 +209,10 @@ class Job:
         key = tuple(t.shape for t in tensors) if self.signature.is_dynamic else ()
         runner = self._runners.get(key)
         if runner is None:
-            runner = self._runners[key] = self._new_runner(tensors)
+            with paused():
+                runner = self._runners[key] = self._new_runner(tensors)
         return runner
 
-    @paused()
     def _new_runner(self, tensors: list[torch.Tensor]) -> Any:
         """Loads torch's tracing and the compiler, which importing oneflow should not."""
         if self.session.driver is not None:

@@ -67,13 +67,13 @@ class MirroredRunner:
         """The program for inputs of these shapes."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
         if shapes not in self._programs:
-            assigned = self._compiled(tensors)
+            with paused():
+                assigned = self._compiled(tensors)
             names = [name for name in self._store if name in self._store.layouts]
             self._programs[shapes] = self._driver.load(assigned, len(tensors), self._micro, names)
             self._pace = self._pace or Pace(self._job, assigned)
         return self._programs[shapes]
 
-    @paused()
     def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
         job, ranks = self._job, self._driver.ranks
         feeds = [Like(tuple(t.shape), t.dtype, job.device) for t in tensors]

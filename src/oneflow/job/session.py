@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from oneflow.core.collector import paused
 from oneflow.core.errors import JobError
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Reader
@@ -74,9 +75,10 @@ class Session:
     def trace(self) -> None:
         """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
         self._require_outside()
-        for job in self.jobs.values():
-            if job.graph is None:
-                job.trace()
+        with paused():
+            for job in self.jobs.values():
+                if job.graph is None:
+                    job.trace()
 
     def _require_outside(self) -> None:
         if self.closed:

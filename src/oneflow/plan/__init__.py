@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.placement import Placement
 from oneflow.job.job import Job
@@ -42,6 +43,7 @@ def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement
     assert job.graph is not None and job.graph.placement is not None
     if axes is not None:
         placement = placement_of(job.graph.placement.device_type, axes)
-    from oneflow.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
+    with paused():
+        from oneflow.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
 
-    return make_plan(job.graph, job.settings, placement or job.graph.placement)
+        return make_plan(job.graph, job.settings, placement or job.graph.placement)

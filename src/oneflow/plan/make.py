@@ -17,7 +17,6 @@ from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
 from oneflow.compiler.update import state_decls
-from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError
 from oneflow.core.layout import local_shape
 from oneflow.core.placement import Placement
@@ -33,7 +32,6 @@ from oneflow.plan.report import Plan, PlanVariable, RankCost, Traffic, ranks_tex
 _DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none
 
 
-@paused()
 def make_plan(graph: Graph, settings: Settings, placement: Placement) -> Plan:
     """The plan of a traced job on ``placement``, in place of the placement it was traced for.
 
