@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +21,11 @@ from warm_python import WARM
 
 # Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])
+
+
+def pytest_configure() -> None:
+    """A shell starts what it does not wait for deaf to Ctrl-C, and programs that tests start and interrupt would be deaf too."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_finish() -> None:
