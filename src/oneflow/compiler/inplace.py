@@ -6,6 +6,7 @@ On a CPU a large fresh tensor costs about as much to get from the system as to f
 from __future__ import annotations
 
 import operator
+from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,6 +92,9 @@ class _Uses:
     def __init__(self, graph: fx.Graph) -> None:
         self._place = {node: i for i, node in enumerate(graph.nodes)}
         self._memory = memories(graph)
+        self._there: dict[Memory, list[fx.Node]] = defaultdict(list)  # the values that lie in each memory
+        for node, memory in self._memory.items():
+            self._there[memory].append(node)
         self._last: dict[Memory, int] = {}
         for node in graph.nodes:
             for used in (node, *node.all_input_nodes):
@@ -115,9 +119,9 @@ class _Uses:
         """Notes that a node's value lies where its argument did, which lives on as long as the node's value."""
         memory, mine = self._memory[taken], self._memory[node]
         self._last[memory] = self._last[mine]
-        for other, where in self._memory.items():
-            if where == mine:
-                self._memory[other] = memory
+        moved = self._there.pop(mine)
+        self._memory.update(dict.fromkeys(moved, memory))
+        self._there[memory] += moved
 
 
 def _is_view(target: Any) -> bool:
