@@ -75,13 +75,22 @@ def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
 
 @dataclass
 class _State:
-    """A partial assignment: what it cost, and the layouts of the values that later nodes read."""
+    """A partial assignment: what it cost, and the layouts of the values that later nodes read. Of most there are too many to keep, so it
+    first knows only what its last step changed."""
 
     cost: float
-    held: dict[Value, Held]
     key: int
+    changed: dict[Value, Held] = field(default_factory=dict)
     before: _State | None = None
     signature: Signature | None = None
+    held: dict[Value, Held] = field(default_factory=dict)
+
+    def settle(self, dies: Iterable[Value]) -> None:
+        """Makes it one to go on from, without the values that nothing reads any more."""
+        assert self.before is not None
+        self.held = {**self.before.held, **self.changed}
+        for value in dies:
+            del self.held[value]
 
 
 @dataclass
@@ -119,7 +128,7 @@ class _Axis:
         self._note_last_uses()
 
     def choose(self) -> None:
-        states = [_State(0.0, {}, 0)]
+        states = [_State(0.0, 0)]
         for step in self.steps:
             best: dict[int, _State] = {}
             for state in states:
@@ -129,6 +138,8 @@ class _Axis:
             if not best:
                 raise ArgumentError(_no_way(step.node))
             states = sorted(best.values(), key=lambda s: s.cost)[:_WIDTH]
+            for state in states:
+                state.settle(step.dies)
         self._keep(states[0])
 
     def _keep(self, state: _State) -> None:
@@ -154,25 +165,26 @@ class _Axis:
             yield self._after(state, step, signature, price)
 
     def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
-        held, key, total = dict(state.held), state.key, state.cost + price
+        changed: dict[Value, Held] = {}
+        key, total = state.key, state.cost + price
         wishes = [
             (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")
         ]
         sinks = [(*sink, True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
-            held[made] = ((step.mesh, sbp),)
-            key ^= hash((made, held[made]))
+            changed[made] = ((step.mesh, sbp),)
+            key ^= hash((made, changed[made]))
         for value, mesh, sbp, is_last in (*wishes, *sinks):
-            have = held[value]
+            have = changed.get(value) or state.held[value]
             if (mesh, sbp) not in have:
                 once = is_last or value[0].meta.get("stored")  # not again for each micro-batch
                 total += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
-                held[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
-                key ^= hash((value, have)) ^ hash((value, held[value]))
+                changed[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
+                key ^= hash((value, have)) ^ hash((value, changed[value]))
         for value in step.dies:
-            key ^= hash((value, held.pop(value)))
-        return _State(total, held, key, state, signature)
+            key ^= hash((value, changed.get(value) or state.held[value]))
+        return _State(total, key, changed, state, signature)
 
     def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp, is_last: bool) -> float:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
