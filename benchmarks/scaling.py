@@ -1,8 +1,8 @@
 """Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP on the same work. Two
 processes that each do the work of one, unconnected, show what the machine itself allows.
 
-LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two workers and back, and the
-start of two workers. ``python benchmarks/scaling.py [--rounds N]``
+LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two workers and back, the start
+of two workers, and a plan for 1024 devices. ``python benchmarks/scaling.py [--rounds N]``
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from measure import Timing, alternate, machine
 from train_step import LeNet, digits, lenet_job
 
 import oneflow as flow
+from oneflow.job.function import default_session
+from oneflow.plan import plan_job
 
 BATCH = {"lenet": 100, "alexnet": 16}
 
@@ -165,15 +167,40 @@ def dispatch(rounds: int) -> None:
     print(f"\ntiny job to two workers and back: {1e6 * statistics.median(times):.0f} us; the first call, with their start: {first:.2f} s")
 
 
+def lenet_plan() -> Callable[[], object]:
+    """LeNet anew, planned for 1024 devices."""
+
+    def plan() -> None:
+        flow.clear_default_session()
+        lenet_job(2048)
+        plan_job(default_session().jobs["lenet_train"], (1024,))
+
+    return plan
+
+
+def planning(rounds: int) -> None:
+    apart = Apart(1, lenet_plan)
+    times = []
+    for _ in range(1 + rounds):
+        start = time.perf_counter()
+        apart()
+        times.append(time.perf_counter() - start)
+    apart.close()
+    first, *later = times
+    print(f"\nLeNet planned for 1024 devices: {statistics.median(later):.2f} s; the first time, with what torch loads for it: {first:.2f} s")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--net", choices=[*JOBS, "dispatch"])
+    parser.add_argument("--net", choices=[*JOBS, "dispatch", "planning"])
     args = parser.parse_args()
     torch.set_num_threads(1)
     print(machine())
     if args.net in (None, "dispatch"):
         dispatch(args.rounds)
+    if args.net in (None, "planning"):
+        planning(args.rounds)
     for net, calls in (("lenet", 5), ("alexnet", 1)):
         if args.net in (None, net):
             scaling(net, args.rounds, calls)
