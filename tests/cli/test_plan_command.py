@@ -310,6 +310,37 @@ wrong(np.zeros((2, 3), np.float32))
     assert f"error: {path}:7: " in capsys.readouterr().err
 
 
+def test_a_plan_of_split_classes_and_rows_needs_no_labels():
+    @flow.global_function("train")
+    def split(x: tp.Numpy.Placeholder((8, 3), dtype=flow.int64), labels: tp.Numpy.Placeholder((8,), dtype=flow.int32)) -> tp.Numpy:
+        table = flow.get_variable("table", (64, 4), initializer=flow.ones_initializer(), distribute=flow.distribute.split(0))
+        weight = flow.get_variable("weight", (12, 64), initializer=flow.ones_initializer(), distribute=flow.distribute.split(1))
+        logits = flow.matmul(flow.reshape(flow.gather(table, x), (8, 12)), weight)
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0.0).minimize(loss)
+        return loss
+
+    variables = {variable.name: variable for variable in flow.plan(split, devices=4).variables}
+    assert {"S(0)"} == set(variables["table"].sbp) and {"S(1)"} == set(variables["weight"].sbp)
+
+
+def test_a_plan_is_refused_where_the_run_would_be():
+    @flow.global_function()
+    def reads():
+        return flow.data.decode_random((3,), flow.float32, 12, name="pictures")
+
+    with pytest.raises(ArgumentError, match="reader 'pictures' gives batches of 12, which 8 devices cannot share evenly"):
+        flow.plan(reads, devices=8)
+
+
+def test_an_input_that_nothing_reads_is_no_batch_that_is_too_small():
+    @flow.global_function()
+    def uses_one(x: tp.Numpy.Placeholder((8, 3)), labels: tp.Numpy.Placeholder((1,), dtype=flow.int32)) -> tp.Numpy:
+        return x * 2.0
+
+    assert not [note for note in flow.plan(uses_one, devices=4).notes if "smaller than" in note]
+
+
 def command(folder, *arguments):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     asked = [sys.executable, "-m", "oneflow", "plan", "program.py", *arguments]

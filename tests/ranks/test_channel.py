@@ -6,6 +6,7 @@ import contextlib
 import gc
 import os
 import pickle
+import resource
 import socket
 import struct
 import threading
@@ -376,3 +377,16 @@ def test_waiting_has_an_end(ends):
     with pytest.raises(ChannelError, match="the peer did not answer in time"):
         ends[0].receive(0.05)
     assert time.monotonic() - began < 5
+
+
+def test_a_driver_without_file_numbers_says_so(reception):
+    with socket.create_connection((LOOPBACK, reception.port)):
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        lowest = os.dup(0)
+        os.close(lowest)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
+        try:
+            with pytest.raises(WorkerError, match=r"cannot take the connection of a worker: Too many open files; raise the limit \(ulimit -n\)"):
+                until(reception.receive)
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -233,6 +233,12 @@ def test_ranks_go_machine_by_machine():
     assert list(world.ranks_of(1)) == [4, 5, 6, 7]
 
 
+def test_a_step_may_take_for_ever(monkeypatch):
+    monkeypatch.setenv("ONEFLOW_STEP_TIMEOUT", "inf")
+    with contextlib.closing(Cluster(TWO, HANDLER)) as cluster:
+        assert cluster.size == 2
+
+
 @pytest.mark.parametrize("text", ["soon", "0", "-1"])
 def test_a_step_timeout_must_be_a_number_of_seconds(monkeypatch, text):
     monkeypatch.setenv("ONEFLOW_STEP_TIMEOUT", text)

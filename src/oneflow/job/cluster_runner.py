@@ -85,7 +85,7 @@ class ClusterRunner:
 
     def step(self, inputs: list[torch.Tensor]) -> tuple[Arrays, Arrays]:
         """One call of the job."""
-        with self._driver.turn:
+        with self._driver.turn():
             self._feed(inputs)
             self._pace.advance(self._driver.step(self._loaded, self._pace.step(), self._job.name))
             return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))

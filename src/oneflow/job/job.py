@@ -176,7 +176,8 @@ class Job:
         self.session.start()
         self._require_current()
         if self.session.eager and not self._fresh:
-            self._trace_again()
+            with self.session.making:
+                self._trace_again()
         self._fresh = False
         results, watched = self._run(args, kwargs)
         for watch, value in zip(self.graph.watches, watched):  # type: ignore[union-attr]
@@ -209,8 +210,9 @@ class Job:
         key = tuple(t.shape for t in tensors) if self.signature.is_dynamic else ()
         runner = self._runners.get(key)
         if runner is None:
-            with paused():
-                runner = self._runners[key] = self._new_runner(tensors)
+            with self.session.making, paused():
+                runner = self._runners.get(key) or self._new_runner(tensors)
+                self._runners[key] = runner
         return runner
 
     def _new_runner(self, tensors: list[torch.Tensor]) -> Any:
@@ -225,11 +227,12 @@ class Job:
 
     def _mirrored_runner(self) -> Any:
         """The compiled steps of a mirrored job, for input shapes of any kind."""
-        if () not in self._runners:
-            from oneflow.job.mirrored_runner import MirroredRunner
+        with self.session.making:
+            if () not in self._runners:
+                from oneflow.job.mirrored_runner import MirroredRunner
 
-            self._runners[()] = MirroredRunner(self)
-        return self._runners[()]
+                self._runners[()] = MirroredRunner(self)
+            return self._runners[()]
 
     def close(self) -> None:
         """Ends what the job's sources have in work, and lets go of the memory of its programs."""

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from torch import fx
-
 from oneflow.compiler.distribute import Surroundings, declared_feeds, distribute_job
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of
+from oneflow.compiler.mesh import Layout
 from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.pipeline import feed_nodes
+from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import state_layouts, variable_layouts
-from oneflow.core.errors import ArgumentError
 from oneflow.ir.graph import Graph, Reader
 from oneflow.job.views import check_view
 from oneflow.runtime.driver import Driver, RemoteReader, RemoteVariables
@@ -57,27 +55,15 @@ def _shares(graph: Graph, driver: Driver) -> list[list[Opened]]:
     numbers = {node: i for i, node in enumerate(feed_nodes(graph))}
     shares: list[list[Opened]] = [[] for _ in range(driver.world.size)]
     for source, nodes in graph.sources:
-        mesh = _mesh(graph, nodes, driver)
-        rows = source.specs[0].shape[0]
-        count = mesh.size if rows >= mesh.size or graph.is_mirrored else 1
-        if rows % count:
-            raise ArgumentError(
-                f"{nodes[0].meta['line']}: reader {source.name!r} gives batches of {rows}, which {count} devices cannot share evenly; "
-                f"choose a batch size that {count} divides"
-            )
+        mesh, count = shares_of(graph, source, nodes, driver.ranks)
         for position, rank in enumerate(mesh.ranks):
             shares[rank].append(Opened(source, tuple(numbers[node] for node in nodes), position if count > 1 else 0, count))
     return shares
-
-
-def _mesh(graph: Graph, nodes: tuple[fx.Node, ...], driver: Driver) -> Mesh:
-    """Where the values of a source are first used."""
-    user = next((n for n in graph.body.nodes if any(node in n.all_input_nodes for node in nodes)), nodes[0])
-    return mesh_of(user.meta["placement"], driver.ranks)
 
 
 def remote_readers(job: Job, driver: Driver) -> dict[str, Reader]:
     """The readers of a job that runs on workers, by name."""
     graph = job.graph
     assert graph is not None
-    return {source.name: RemoteReader(driver, job.name, source, _mesh(graph, nodes, driver).ranks[0]) for source, nodes in graph.sources}
+    meshes = {source: shares_of(graph, source, nodes, driver.ranks)[0] for source, nodes in graph.sources}
+    return {source.name: RemoteReader(driver, job.name, source, mesh.ranks[0]) for source, mesh in meshes.items()}

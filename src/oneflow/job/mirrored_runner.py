@@ -52,7 +52,7 @@ class MirroredRunner:
         loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
         lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
         assert self._pace is not None
-        with self._driver.turn:
+        with self._driver.turn():
             for lane, micro in zip(lanes, cuts):
                 _feed(lane, micro)
             self._pace.advance(self._driver.step(loaded, self._pace.step(), self._job.name))
@@ -66,13 +66,14 @@ class MirroredRunner:
     def _program(self, tensors: list[torch.Tensor]) -> Loaded:
         """The program for inputs of these shapes."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        if shapes not in self._programs:
-            with paused():
-                assigned = self._compiled(tensors)
-            names = [name for name in self._store if name in self._store.layouts]
-            self._programs[shapes] = self._driver.load(assigned, len(tensors), self._micro, names)
-            self._pace = self._pace or Pace(self._job, assigned)
-        return self._programs[shapes]
+        with self._job.session.making:
+            if shapes not in self._programs:
+                with paused():
+                    assigned = self._compiled(tensors)
+                names = [name for name in self._store if name in self._store.layouts]
+                self._programs[shapes] = self._driver.load(assigned, len(tensors), self._micro, names)
+                self._pace = self._pace or Pace(self._job, assigned)
+            return self._programs[shapes]
 
     def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
         job, ranks = self._job, self._driver.ranks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,12 @@ if TYPE_CHECKING:
     from oneflow.runtime.driver import Driver
 
 
+_MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state a process
+
+
 class Session:
-    """Jobs by name, their variables, the devices they run on, and whether anything ran yet."""
+    """Jobs by name, their variables, the devices they run on, and whether anything ran yet. Jobs are traced and compiled by the thread that
+    holds ``making``; then they run in any."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -36,6 +41,7 @@ class Session:
         self.eager = False
         self.before_start: Callable[[], None] | None = None  # called at the first trigger, in place of all that follows if it raises
         self.closed = False
+        self.making = _MAKING
         self._ready = True
 
     @property
@@ -64,6 +70,10 @@ class Session:
         """
         if self._ready and not self.closed:
             return
+        with self.making:
+            self._start()
+
+    def _start(self) -> None:
         self._require_outside()
         if self.before_start is not None:
             self.before_start()

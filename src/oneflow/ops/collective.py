@@ -257,7 +257,7 @@ class Bucket:
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
         count, first = sum(map(_room_for, values)), values[0]
-        host = _host_of(self.ranks, first, self.is_common)
+        host = _host_of(self.ranks, first, self.is_common) if count else None
         if host is not None:
             self._shared = SharedSum(host, count, first.dtype)
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
@@ -334,7 +334,7 @@ class Gather:
 
     def _lay_out(self, padded: Tensor) -> None:
         shape = len(self.ranks), *padded.shape
-        self._host = _host_of(self.ranks, padded, self.is_common)
+        self._host = _host_of(self.ranks, padded, self.is_common) if prod(shape) else None
         self._parts = padded.new_empty(shape) if self._host is None else self._host.memory(prod(shape), padded.dtype).view(shape)
 
 
@@ -362,8 +362,8 @@ def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes]
 
 def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str) -> Tensor:
     """The common norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
-    squares = [torch.linalg.vector_norm(grad.to(torch.float32)).square() for grad, mine in zip(grads, owned) if mine]
-    total = torch.stack(squares).sum() if squares else torch.zeros((), device=device)
+    squares = [torch.linalg.vector_norm(grad, dtype=torch.float64).square() for grad, mine in zip(grads, owned) if mine]
+    total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64, device=device)
     return all_reduce(total, "sum", ranks).sqrt()
 
 

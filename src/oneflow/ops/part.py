@@ -58,7 +58,7 @@ def locate(index: Tensor, start: int, size: int, whole: int) -> tuple[Tensor, Te
 
     An index outside the whole dim fails on every rank, as it does where nothing is split.
     """
-    if index.numel():
+    if index.numel() and type(index) is Tensor:  # a plan's tensors have no values
         lowest, highest = (int(bound) for bound in index.aminmax())
         if lowest < 0 or highest >= whole:
             raise IndexError(f"index {lowest if lowest < 0 else highest} is out of bounds for a dimension of size {whole}")

@@ -192,7 +192,7 @@ def clipped(grads: Tensors, *, clip_norm: float, historical: bool, norm: Tensor 
     if not grads:
         return []
     if norm is None:
-        norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float32) for n in torch._foreach_norm(grads)]))
+        norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float64) for n in torch._foreach_norm(grads)]))
     if historical:
         factor = torch.clamp(1.0 / norm, max=1.0 / clip_norm)
     else:

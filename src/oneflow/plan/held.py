@@ -179,7 +179,7 @@ def _gather_into(variables: list[Held], parts: list[Held], sizes: list[Shape], r
 
 
 def _norm_over(*_: Any) -> Exchange:
-    return Exchange(fresh((), torch.float32), "all_reduce", 1, torch.float32.itemsize)
+    return Exchange(fresh((), torch.float64), "all_reduce", 1, torch.float64.itemsize)
 
 
 def _finite_over(*_: Any) -> Exchange:

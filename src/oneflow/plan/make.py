@@ -15,6 +15,7 @@ from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
 from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import lower_job
+from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
 from oneflow.compiler.update import state_decls
 from oneflow.core.errors import ArgumentError
@@ -39,6 +40,8 @@ def make_plan(graph: Graph, settings: Settings, placement: Placement) -> Plan:
     """
     placed = _placed(graph, placement)
     ranks = _ranks(graph, placed, placement)
+    for source, nodes in placed.sources:
+        shares_of(placed, source, nodes, ranks)  # raises what the run would
     assigned, stored = _distributed(placed, ranks, settings)
     rows = _measured(assigned, stored, settings.micro_batches)
     kind = _device_type(placed, placement)

@@ -48,7 +48,7 @@ def _batches(assigned: Assigned) -> Iterator[str]:
     for number, feed in enumerate(feed_nodes(assigned.logical)):
         node, axis = assigned.arguments["feed", number], feed.meta.get("batch_axis", 0)
         devices = node.meta["mesh"].size
-        if axis is not None and len(node.meta["val"].shape) > axis and node.meta["val"].shape[axis] < devices:
+        if node.users and axis is not None and len(node.meta["val"].shape) > axis and node.meta["val"].shape[axis] < devices:
             small[node.meta["val"].shape[axis], devices].append(feed.meta["name"])
     for (batch, devices), names in small.items():
         yield (

@@ -18,6 +18,7 @@ import numpy as np
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.runtime.channel import Channel, Kind, make_frame
 from oneflow.runtime.crew import Crew, Peer
+from oneflow.runtime.interrupts import InterruptsHeld
 from oneflow.runtime.launch import LAUNCHER
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.limits import connect_seconds, given_port, given_secret, share_of_threads, step_seconds
@@ -49,6 +50,7 @@ class Cluster:
     ) -> None:
         self._step_seconds = step_seconds(step_timeout)
         self._failure: str | None = None
+        self._owner = os.getpid()
         self._lock = threading.Lock()
         self._world = world
         crew = self._crew = Crew(SegmentPool(), LAUNCHER.new_group())
@@ -81,12 +83,12 @@ class Cluster:
         """
         if len(arguments) != self.size:
             raise ArgumentError(f"{what}: arguments for {len(arguments)} ranks; there are {self.size}")
-        with self._lock:
+        with self._lock, InterruptsHeld():
             return self._exchange([(rank, method, arguments[rank]) for rank in range(self.size)], what)
 
     def broadcast(self, method: str, *arguments: Any, what: str) -> list[Any]:
         """Calls the method of every rank's handler with the same arguments, which are taken apart once."""
-        with self._lock:
+        with self._lock, InterruptsHeld():
             self._check_open(what)
             try:
                 return self._crew.exchange(self._broadcast_frames(method, arguments), what, self._step_seconds)
@@ -102,6 +104,14 @@ class Cluster:
         segment = pool.keep(size)
         return np.frombuffer(segment.memory, np.uint8), segment.reference
 
+    def require_owner(self) -> None:
+        """Raises in a child that was forked from the process that started the workers: it shares memory with them, and no connection."""
+        if os.getpid() != self._owner:
+            raise WorkerError(
+                f"process {os.getpid()} was forked from {self._owner}, whose workers it cannot call; call flow.clear_default_session() and "
+                "define the jobs again in it to have workers of its own"
+            )
+
     def close(self) -> None:
         """Ends the workers, and returns when those of this machine are gone."""
         self._close()
@@ -112,7 +122,7 @@ class Cluster:
         try:
             frames = [(rank, make_frame(Kind.CALL, (method, arguments), workers[rank].channel.pool)) for rank, method, arguments in calls]
             return self._crew.exchange(frames, what, self._step_seconds)
-        except BaseException as error:  # after Ctrl-C too: an answer may be half read
+        except BaseException as error:  # after an interrupt that could not be held too: an answer may be half read
             self._fail(error)
             raise
 
@@ -128,6 +138,7 @@ class Cluster:
         self._exchange([(rank, ".join", (host, port, self._step_seconds)) for rank in range(self.size)], _STARTING)
 
     def _check_open(self, what: str) -> None:
+        self.require_owner()
         if not self._close.alive:
             cause = f"their first failure was: {self._failure}" if self._failure else "they were closed"
             raise WorkerError(f"{what}: the workers have ended, call flow.clear_default_session() and define the jobs again to begin anew; {cause}")
@@ -223,7 +234,7 @@ class _Gathering:
     def _seat(self, channel: Channel, hello: Hello) -> None:
         expected = self._expected
         if (hello.layout, hello.handler) != (expected.layout, expected.handler):
-            problem = f"it was configured for {hello.layout} and {hello.handler}, the driver for {expected.layout} and {expected.handler}"
+            problem = _difference(hello, expected)
             _refuse(channel, problem)
             raise WorkerError(f"{_STARTING}: machine {hello.machine} ({hello.host}) cannot take part: {problem}")
         if hello.rank in self._crew.workers or (hello.rank is None and hello.machine in self._crew.agents):
@@ -233,6 +244,13 @@ class _Gathering:
         channel.queue(make_frame(Kind.HELLO, is_near))
         channel.pool = self._crew.pool if is_near else None
         self._crew.seat(Peer(hello, channel, is_watched=hello.rank in self._meeting.own_ranks or hello.machine in self._crew.agents))
+
+
+def _difference(hello: Hello, expected: Hello) -> str:
+    """What two machines of one run are configured for differently."""
+    names = "the device type", "the list of machines", "the number of devices a machine", "the handler"
+    pairs = zip(names, (*hello.layout, hello.handler), (*expected.layout, expected.handler))
+    return "; ".join(f"{name} is {there} there and {here} on the driver" for name, there, here in pairs if there != here)
 
 
 def _refuse(channel: Channel, problem: str) -> None:

@@ -35,7 +35,8 @@ class Devices:
             return self._cuda(asked[0], workers)
         if not self._told:
             where = f"{workers} CPU workers" if workers > 1 else "the CPU"
-            print(f"oneflow: no GPU on this machine; placement {asked[0]} runs on {where}", file=sys.stderr)
+            whole = Placement("gpu", tuple(sorted({device for placement in asked for device in placement.devices})))
+            print(f"oneflow: no GPU on this machine; placement {whole} runs on {where}", file=sys.stderr)
             self._told = True
         return torch.device("cpu")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +19,7 @@ from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.executor import what_of
 from oneflow.runtime.handler import Opened
+from oneflow.runtime.interrupts import InterruptsHeld
 from oneflow.runtime.lane import Lane, form_of
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.rank_executor import Step
@@ -41,17 +43,25 @@ class _Way(NamedTuple):
 
 
 class Driver:
-    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile."""
+    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile. One thread at
+    a time loads programs."""
 
     def __init__(self, world: World, handler: str, launched: Launched | None = None) -> None:
         self.world = world
         self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
         self.cluster = Cluster(world, handler, launched=launched)
-        self.turn = threading.Lock()
+        self._turn = threading.Lock()
         self._programs = 0
         self._loaded: set[str] = set()
         self._ways: dict[int, _Way] = {}
         self._reading: set[str] = set()
+
+    @contextmanager
+    def turn(self) -> Iterator[None]:
+        """The right to use the lanes, and no interruption until what was begun is done."""
+        self.cluster.require_owner()
+        with self._turn, InterruptsHeld():
+            yield
 
     def load(self, assigned: Assigned, inputs: int, micro: int, variables: Sequence[str]) -> Loaded:
         """Sends each rank its program of a job of so many inputs, which runs in so many micro-batches."""

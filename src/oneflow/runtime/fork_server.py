@@ -61,11 +61,15 @@ class Event(NamedTuple):
             return f"was stopped by {_signal_name(os.WSTOPSIG(self.status))}"
         if os.WIFCONTINUED(self.status):
             return "goes on"
-        if not os.WIFSIGNALED(self.status):
-            return f"ended by itself with exit code {os.WEXITSTATUS(self.status)}"
-        number = os.WTERMSIG(self.status)
-        hint = " (by kill -9, or by the kernel because memory ran out)" if number == signal.SIGKILL else ""
-        return f"was killed by {_signal_name(number)}{hint}"
+        return end_of(os.waitstatus_to_exitcode(self.status))
+
+
+def end_of(code: int) -> str:
+    """How a process ended, by its exit code, which is below 0 for a signal."""
+    if code >= 0:
+        return f"ended by itself with exit code {code}"
+    hint = " (by kill -9, or by the kernel because memory ran out)" if -code == signal.SIGKILL else ""
+    return f"was killed by {_signal_name(-code)}{hint}"
 
 
 def _signal_name(number: int) -> str:
@@ -100,7 +104,8 @@ class ForkServer:
             end.setblocking(False)
 
     def run(self) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches every process of a terminal; the driver decides, for the workers too
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)  # they may be sent to every process of a run; the driver decides, for the workers too
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ, self._take_group)

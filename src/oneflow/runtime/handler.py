@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -143,8 +144,9 @@ class RankHandler:
         return {i: tensor.to(self._device, non_blocking=True) for i, tensor in lane.items()}  # never run where the tests run: no GPU there
 
     def unload(self, job: str) -> None:
-        """Forgets the programs of a job."""
+        """Forgets the programs of a job, and gives back their memory: graphs hang together in cycles."""
         self._programs = {number: program for number, program in self._programs.items() if program.job != job}
+        gc.collect()
 
 
 class _Program:

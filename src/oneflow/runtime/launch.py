@@ -13,7 +13,7 @@ import weakref
 from multiprocessing.connection import Connection
 
 from oneflow.core.errors import WorkerError
-from oneflow.runtime.fork_server import Event, Order
+from oneflow.runtime.fork_server import Event, Order, end_of
 from oneflow.runtime.worker import Seat
 
 _ENDING_SECONDS = 5.0
@@ -46,7 +46,7 @@ class WorkerGroup:
             while self._connection.poll():
                 found.append(self._connection.recv())
         except (EOFError, OSError) as error:
-            raise WorkerError("the process that starts workers has ended; its own message, if any, is on stderr") from error
+            raise WorkerError(f"the process that starts workers {self._server.end()}") from error
         return found
 
     def close(self) -> None:
@@ -90,6 +90,7 @@ class _Server:
                 stdout=2,
                 pass_fds=[theirs.fileno()],
                 env=environment,
+                start_new_session=True,  # Ctrl-C in a terminal is for the driver alone
             )
         self.stop = weakref.finalize(self, _stop, self._control, self._process, self.owner)
 
@@ -107,6 +108,14 @@ class _Server:
             socket.send_fds(self._control, [b"\0"], [theirs.fileno()])
         return WorkerGroup(ours, self)
 
+    def end(self) -> str:
+        """How the process ended, once its connections say that it did."""
+        try:
+            status = self._process.wait(_ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            return "does not answer"
+        return end_of(status)
+
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
@@ -114,12 +123,8 @@ class _Server:
 
 def _stop(control: socket.socket, process: subprocess.Popen, owner: int) -> None:
     control.close()
-    if os.getpid() != owner:
-        return
-    try:
-        process.wait(_ENDING_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
+    if os.getpid() == owner:
+        process.kill()  # it may still be loading torch; the kernel kills its workers, if any are left
         process.wait()
 
 
@@ -157,4 +162,11 @@ class Launcher:
             return self._server
 
 
+    def forget(self) -> None:
+        """Lets go of the server without ending it: for a child that was forked from its owner."""
+        self._lock = threading.Lock()
+        self._server = None  # its end closes this process's copy of the connection
+
+
 LAUNCHER = Launcher()
+os.register_at_fork(after_in_child=LAUNCHER.forget)

@@ -8,6 +8,7 @@ from oneflow.core.errors import ArgumentError
 
 _STEP_SECONDS = 600.0
 _CONNECT_SECONDS = 300.0
+_LONGEST = 1e6  # seconds; torch and sockets count in milliseconds, and not to infinity
 
 
 def step_seconds(given: float | None = None) -> float:
@@ -58,4 +59,4 @@ def _from_environment(name: str, default: float) -> float:
 def _positive(name: str, seconds: float) -> float:
     if not seconds > 0:
         raise ArgumentError(f"{name} of {seconds:g} s; it must be more than 0")
-    return seconds
+    return min(seconds, _LONGEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import socket
@@ -16,6 +17,7 @@ from oneflow.runtime.handshake import Handshake, HandshakeError, SecretError, Ve
 from oneflow.core.shared_memory import SegmentPool, host_identity
 
 _HANDSHAKE_SECONDS = 5.0
+_EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
 _WAITING_ROOM = 256  # peers that have not proved themselves yet, at the same time
 _PATIENCE = 3.0  # seconds before a peer says what it waits for
 _RETRY_SECONDS = 0.1
@@ -171,8 +173,10 @@ class Reception:
     def _admit(self) -> None:
         try:
             sock, address = self._listener.accept()
-        except OSError:  # it has gone again, or there are no file numbers left for it
-            return
+        except OSError as error:
+            if error.errno in _EXHAUSTED:  # it would ask again at once, and for ever
+                raise WorkerError(f"the driver cannot take the connection of a worker: {error.strerror}; raise the limit (ulimit -n)") from error
+            return  # it has gone again
         if len(self._guests) >= _WAITING_ROOM:
             sock.close()
             return

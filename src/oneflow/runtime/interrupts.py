@@ -1,0 +1,42 @@
+"""Ctrl-C while workers compute."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from types import FrameType, TracebackType
+
+_PATIENCE = 3.0  # seconds
+
+
+class InterruptsHeld:
+    """Ctrl-C waits until the block is through, so that a program that catches it finds its workers as they were after a whole step, and can
+    save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the program has put in the place
+    of Python's own handler stays."""
+
+    def __init__(self) -> None:
+        self._is_active = False
+        self._timer: threading.Timer | None = None
+
+    def __enter__(self) -> None:
+        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, self._hear)
+            self._is_active = True
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not self._is_active:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer.join()
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self._timer is not None and error is None:
+            raise KeyboardInterrupt
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self._timer is not None:
+            raise KeyboardInterrupt
+        self._timer = threading.Timer(_PATIENCE, os.kill, (os.getpid(), signal.SIGINT))
+        self._timer.daemon = True
+        self._timer.start()
