@@ -16,7 +16,7 @@ from oneflow.plan.listing import devices_text
 
 def notes_of(graph: Graph, placement: Placement, assigned: Assigned, devices: int) -> tuple[str, ...]:
     """The notes of a plan of ``graph``, which was traced for its own placement, on another."""
-    return (*_scopes(graph, placement), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+    return (*_scopes(graph, placement), *_mirrored(graph), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
 
 
 def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:
@@ -32,6 +32,11 @@ def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:
             f"{_count(nodes)} from {nodes[0].meta['line']} on are placed on {devices_text(where.device_type, where.devices)} by flow.scope.placement and "
             f"stay there; take the scope out to plan them for {devices_text(placement.device_type, placement.devices)}"
         )
+
+
+def _mirrored(graph: Graph) -> Iterator[str]:
+    if graph.is_mirrored:
+        yield "mirrored view: each device computes its own batch; a value in B is one of that shape on each device, and only variables are the same on all"
 
 
 def _idle(assigned: Assigned, devices: int) -> Iterator[str]:
