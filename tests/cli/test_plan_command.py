@@ -333,17 +333,6 @@ def test_a_plan_is_refused_where_the_run_would_be():
         flow.plan(reads, devices=8)
 
 
-def test_a_plan_of_a_mirrored_job_says_so():
-    config = flow.function_config()
-    config.default_logical_view(flow.scope.mirrored_view())
-
-    @flow.global_function(function_config=config)
-    def mirrored(x: tp.ListNumpy.Placeholder((4, 3))) -> tp.ListNumpy:
-        return x * 2.0
-
-    assert [note for note in flow.plan(mirrored, devices=2).notes if note.startswith("mirrored view: each device computes its own batch")]
-
-
 def test_an_input_that_nothing_reads_is_no_batch_that_is_too_small():
     @flow.global_function()
     def uses_one(x: tp.Numpy.Placeholder((8, 3)), labels: tp.Numpy.Placeholder((1,), dtype=flow.int32)) -> tp.Numpy:

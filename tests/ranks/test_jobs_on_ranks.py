@@ -503,6 +503,32 @@ def test_programs_of_a_job_that_was_defined_again_leave_the_workers():
     assert [define() for _ in range(3)] == [second] * 3
 
 
+def test_several_devices_share_what_a_single_one_hands_over():
+    def net(x: Any) -> Any:
+        alone, others = (flow.scope.placement("cpu", where) if is_spread else nullcontext() for where in ("0:0", "0:1-3"))
+        with alone:
+            h = flow.nn.relu(flow.matmul(x, weight("a", 6, 16)))
+        with others:
+            return flow.math.square(flow.matmul(h, weight("b", 16, 4)))
+
+    found = {}
+    for devices in (1, 4):
+        is_spread = devices > 1
+        found[devices] = trained_by(devices, net, (8, 6))
+    for name, value in found[1].items():
+        np.testing.assert_allclose(found[4][name], value, rtol=1e-5, atol=1e-6, err_msg=name)
+    is_spread = True
+    begin(4)
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((8, 6))) -> tp.Numpy:
+        return net(x)
+
+    plan = flow.plan(job)
+    assert [op.sbp for op in plan.ops if op.aten.startswith("aten.mm")] == [("B",), ("S(0)",)]
+    assert next(rank for rank in plan.ranks if rank.ranks == "0").communicated["send"].bytes == 8 * 16 * 4
+
+
 FORKED = """
 import os, sys
 import numpy as np

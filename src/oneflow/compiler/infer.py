@@ -5,7 +5,8 @@ far. Two assignments that agree on every value still in use differ in nothing th
 rest the cheapest ``_WIDTH``. A choice whose price comes later (a partial sum that must be reduced one day) so stays in
 the race with one that pays now.
 
-What came whole is never split for its own sake: splits come from inputs, data, variables and hints.
+What came whole is never split for its own sake: splits come from inputs, data, variables and hints, and from where a single device hands
+over to several: there whole was no choice.
 """
 
 from __future__ import annotations
@@ -156,7 +157,8 @@ class _Axis:
     def _expand(self, state: _State, step: _Step) -> Iterable[_State]:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
-        may_split = is_free or any(sbp.kind != "B" for i in step.counted for _, sbp in held[i][:1])
+        made = [held[i][0] for i in step.counted]
+        may_split = is_free or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
         for signature, price in step.options:
             if not may_split and any(sbp.kind != "B" for sbp in signature.outputs):
                 continue
