@@ -51,6 +51,7 @@ class Cluster:
         self._step_seconds = step_seconds(step_timeout)
         self._failure: str | None = None
         self._owner = os.getpid()
+        self.interrupts = InterruptsHeld()
         self._lock = threading.Lock()
         self._world = world
         crew = self._crew = Crew(SegmentPool(), LAUNCHER.new_group())
@@ -83,12 +84,12 @@ class Cluster:
         """
         if len(arguments) != self.size:
             raise ArgumentError(f"{what}: arguments for {len(arguments)} ranks; there are {self.size}")
-        with self._lock, InterruptsHeld():
+        with self._lock, self.interrupts:
             return self._exchange([(rank, method, arguments[rank]) for rank in range(self.size)], what)
 
     def broadcast(self, method: str, *arguments: Any, what: str) -> list[Any]:
         """Calls the method of every rank's handler with the same arguments, which are taken apart once."""
-        with self._lock, InterruptsHeld():
+        with self._lock, self.interrupts:
             self._check_open(what)
             try:
                 return self._crew.exchange(self._broadcast_frames(method, arguments), what, self._step_seconds)

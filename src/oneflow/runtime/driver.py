@@ -19,7 +19,6 @@ from oneflow.ir.graph import Source
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.executor import what_of
 from oneflow.runtime.handler import Opened
-from oneflow.runtime.interrupts import InterruptsHeld
 from oneflow.runtime.lane import Lane, form_of
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.rank_executor import Step
@@ -60,7 +59,7 @@ class Driver:
     def turn(self) -> Iterator[None]:
         """The right to use the lanes, and no interruption until what was begun is done."""
         self.cluster.require_owner()
-        with self._turn, InterruptsHeld():
+        with self._turn, self.cluster.interrupts:
             yield
 
     def load(self, assigned: Assigned, inputs: int, micro: int, variables: Sequence[str]) -> Loaded:

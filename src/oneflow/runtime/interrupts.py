@@ -11,27 +11,38 @@ _PATIENCE = 3.0  # seconds
 
 
 class InterruptsHeld:
-    """Ctrl-C waits until the block is through, so that a program that catches it finds its workers as they were after a whole step, and can
-    save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the program has put in the place
-    of Python's own handler stays."""
+    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its workers as they were after
+    a whole step, and can save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the program
+    has put in the place of Python's own handler stays. Blocks of other threads than the main one, which hears of no signal, are nothing to it."""
 
     def __init__(self) -> None:
+        self._main = threading.main_thread().ident
+        self._depth = 0
         self._is_active = False
         self._timer: threading.Timer | None = None
 
     def __enter__(self) -> None:
-        if signal.getsignal(signal.SIGINT) is signal.default_int_handler and threading.current_thread() is threading.main_thread():
+        if threading.get_ident() != self._main:
+            return
+        self._depth += 1
+        if self._depth == 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._hear)
             self._is_active = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if not self._is_active:
+        if threading.get_ident() != self._main:
             return
+        self._depth -= 1
+        if self._depth or not self._is_active:
+            return
+        self._is_active = False
+        heard = self._timer is not None
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._timer is not None and error is None:
+        self._timer = None
+        if heard and error is None:
             raise KeyboardInterrupt
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
