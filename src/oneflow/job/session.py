@@ -71,7 +71,8 @@ class Session:
         if self._ready and not self.closed:
             return
         with self.making:
-            self._start()
+            if not self._ready or self.closed:  # another thread may have started it meanwhile
+                self._start()
 
     def _start(self) -> None:
         self._require_outside()
@@ -85,7 +86,7 @@ class Session:
     def trace(self) -> None:
         """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
         self._require_outside()
-        with paused():
+        with self.making, paused():
             for job in self.jobs.values():
                 if job.graph is None:
                     job.trace()

@@ -43,7 +43,7 @@ def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement
     assert job.graph is not None and job.graph.placement is not None
     if axes is not None:
         placement = placement_of(job.graph.placement.device_type, axes)
-    with paused():
+    with job.session.making, paused():
         from oneflow.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
 
         return make_plan(job.graph, job.settings, placement or job.graph.placement)
