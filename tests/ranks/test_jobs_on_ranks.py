@@ -420,7 +420,10 @@ def trained_by(devices: int, body: Callable[[Any], Any], shape: tuple[int, ...],
 
 
 def assert_trained_as_by_one(devices: int, body: Callable[[Any], Any], shape: tuple[int, ...], **scope: Any) -> None:
-    found, want = trained_by(devices, body, shape, **scope), trained_by(1, body, shape)
+    assert_same(trained_by(devices, body, shape, **scope), trained_by(1, body, shape))
+
+
+def assert_same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None:
     for name, value in want.items():
         np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
@@ -504,20 +507,13 @@ def test_programs_of_a_job_that_was_defined_again_leave_the_workers():
 
 
 def test_several_devices_share_what_a_single_one_hands_over():
-    def net(x: Any) -> Any:
-        alone, others = (flow.scope.placement("cpu", where) if is_spread else nullcontext() for where in ("0:0", "0:1-3"))
-        with alone:
+    def net(x: Any, others: str = "0:1-3") -> Any:
+        with flow.scope.placement("cpu", "0:0"):
             h = flow.nn.relu(flow.matmul(x, weight("a", 6, 16)))
-        with others:
+        with flow.scope.placement("cpu", others):
             return flow.math.square(flow.matmul(h, weight("b", 16, 4)))
 
-    found = {}
-    for devices in (1, 4):
-        is_spread = devices > 1
-        found[devices] = trained_by(devices, net, (8, 6))
-    for name, value in found[1].items():
-        np.testing.assert_allclose(found[4][name], value, rtol=1e-5, atol=1e-6, err_msg=name)
-    is_spread = True
+    assert_same(trained_by(4, net, (8, 6)), trained_by(1, lambda x: net(x, "0:0"), (8, 6)))
     begin(4)
 
     @flow.global_function("predict")

@@ -27,10 +27,11 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
             continue
         key = node.args[2], node.meta["boxed"].meta["val"].dtype
         size = nbytes(node.meta["boxed"].meta["val"])
-        if key in open_buckets and order[node.args[0]] > order[open_buckets[key][0]]:  # type: ignore[index]
-            full.append(open_buckets.pop(key))  # what is boxed only behind its first sum cannot come along
-        if key in open_buckets and (sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)):
-            full.append(open_buckets.pop(key))
+        if key in open_buckets:
+            is_full = sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)
+            is_late = order[node.args[0]] > order[open_buckets[key][0]]  # type: ignore[index]  # boxed only behind the first sum
+            if is_full or is_late:
+                full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None

@@ -227,12 +227,12 @@ class Job:
 
     def _mirrored_runner(self) -> Any:
         """The compiled steps of a mirrored job, for input shapes of any kind."""
-        with self.session.making:
-            if () not in self._runners:
-                from oneflow.job.mirrored_runner import MirroredRunner
+        if () not in self._runners:
+            from oneflow.job.mirrored_runner import MirroredRunner
 
-                self._runners[()] = MirroredRunner(self)
-            return self._runners[()]
+            with self.session.making:
+                self._runners[()] = self._runners.get(()) or MirroredRunner(self)
+        return self._runners[()]
 
     def close(self) -> None:
         """Ends what the job's sources have in work, and lets go of the memory of its programs."""

@@ -66,14 +66,17 @@ class MirroredRunner:
     def _program(self, tensors: list[torch.Tensor]) -> Loaded:
         """The program for inputs of these shapes."""
         shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        with self._job.session.making:
-            if shapes not in self._programs:
-                with paused():
-                    assigned = self._compiled(tensors)
-                names = [name for name in self._store if name in self._store.layouts]
-                self._programs[shapes] = self._driver.load(assigned, len(tensors), self._micro, names)
-                self._pace = self._pace or Pace(self._job, assigned)
-            return self._programs[shapes]
+        if shapes not in self._programs:
+            with self._job.session.making, paused():
+                if shapes not in self._programs:  # another thread may have made it meanwhile
+                    self._programs[shapes] = self._made(tensors)
+        return self._programs[shapes]
+
+    def _made(self, tensors: list[torch.Tensor]) -> Loaded:
+        assigned = self._compiled(tensors)
+        self._pace = self._pace or Pace(self._job, assigned)
+        names = [name for name in self._store if name in self._store.layouts]
+        return self._driver.load(assigned, len(tensors), self._micro, names)
 
     def _compiled(self, tensors: list[torch.Tensor]) -> Assigned:
         job, ranks = self._job, self._driver.ranks

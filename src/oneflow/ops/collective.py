@@ -257,7 +257,7 @@ class Bucket:
 
     def _lay_out(self, values: Sequence[Tensor]) -> None:
         count, first = sum(map(_room_for, values)), values[0]
-        host = _host_of(self.ranks, first, self.is_common) if count else None
+        host = _host_of(self.ranks, first, self.is_common)
         if host is not None:
             self._shared = SharedSum(host, count, first.dtype)
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
@@ -334,7 +334,7 @@ class Gather:
 
     def _lay_out(self, padded: Tensor) -> None:
         shape = len(self.ranks), *padded.shape
-        self._host = _host_of(self.ranks, padded, self.is_common) if prod(shape) else None
+        self._host = _host_of(self.ranks, padded, self.is_common)
         self._parts = padded.new_empty(shape) if self._host is None else self._host.memory(prod(shape), padded.dtype).view(shape)
 
 

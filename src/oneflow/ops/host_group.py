@@ -50,6 +50,8 @@ class HostGroup:
 
     def memory(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """New memory of so many elements that all ranks share. No rank keeps a file open for it."""
+        if not count:
+            return torch.empty(0, dtype=dtype)  # an empty file cannot be mapped
         segment = Segment(count * dtype.itemsize) if self.place == 0 else None
         told = torch.tensor(segment.reference if segment is not None else (0, 0, 0))
         dist.broadcast(told, group=self._group, group_src=0)
