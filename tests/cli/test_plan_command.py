@@ -116,7 +116,7 @@ def test_a_job_is_planned_for_devices_that_are_not_there(made, job):
 def test_planning_starts_nothing_and_the_job_runs_afterwards(job):
     plan = flow.plan(job, devices=16)
     session = default_session()
-    assert session.driver is None and not session.store.tensors
+    assert session.backend is None and not session.store.has_values
     assert (job(np.ones((4, 2), np.float32)) == 0.5).all()
     assert flow.plan(job, devices=16) == plan
     assert flow.plan(job).devices == 1

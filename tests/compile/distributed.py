@@ -11,11 +11,12 @@ import torch
 from torch import fx
 
 import oneflow as flow
-from oneflow.compiler.distribute import Assigned, Surroundings, declared_feeds, distribute_job
+from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
-from oneflow.compiler.rank_program import RankProgram, lower_job
+from oneflow.compiler.program import Program
+from oneflow.compiler.rank_program import lower_job
+from oneflow.compiler.storage import variable_layouts
 from oneflow.job.function import default_session
-from oneflow.job.layouts import job_layouts
 from oneflow.ops import collective
 
 # Those that only take a part of what a rank has, or add zeros to it, are no exchange.
@@ -32,22 +33,22 @@ def compiled(body: Callable[..., Any], devices: int, train: bool = True, config:
     (job,) = session.jobs.values()
     cpu = torch.device("cpu")
     ranks = {(0, device): device for device in range(devices)}
-    layouts = job_layouts(job, ranks, {})
     assert job.graph is not None
-    return distribute_job(job.graph, Surroundings(ranks, layouts, declared_feeds(job.graph, cpu), cpu, job.settings.mixed_precision))
+    layouts = variable_layouts(job.graph, ranks)
+    return distribute_job(job.graph, CompileTarget(ranks, layouts, declared_feeds(job.graph, cpu), cpu, job.settings.mixed_precision))
 
 
-def calls(program: RankProgram) -> list[fx.Node]:
+def calls(program: Program) -> list[fx.Node]:
     return [node for section in program.sections.values() for node in section.graph.nodes if node.op == "call_function"]
 
 
-def exchanges(program: RankProgram) -> Counter[str]:
+def exchanges(program: Program) -> Counter[str]:
     """How often each collective is called."""
     found = [node.target for node in calls(program) if getattr(node.target, "__module__", "") == collective.__name__]
     return Counter(target.__name__ for target in found if target not in _LOCAL)
 
 
-def reduced_bytes(program: RankProgram) -> int:
+def reduced_bytes(program: Program) -> int:
     """The size of all that is summed over ranks in a step, by buckets or alone."""
     total = 0
     for node in calls(program):
@@ -73,5 +74,5 @@ def layouts(assigned: Assigned, op: Any) -> list[str]:
     return [",".join(map(str, layout_of(node).sbp)) for node in nodes]
 
 
-def programs(assigned: Assigned) -> list[RankProgram]:
+def programs(assigned: Assigned) -> list[Program]:
     return [lower_job(assigned, rank) for rank in assigned.ranks]

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from one_rank import program_for, session_variables, step_graph
 from torch import fx
 
 import oneflow as flow
@@ -16,13 +17,11 @@ from oneflow.compiler import early
 from oneflow.compiler.cleanup import cancel_transposes, clean, drop_unused, fold_kept_sums, share_equal_nodes
 from oneflow.compiler.codegen import generate
 from oneflow.compiler.inplace import memories
-from oneflow.compiler.joint import Joint, Request, build_joint
-from oneflow.compiler.pipeline import Target, compile_job, feed_nodes
+from oneflow.compiler.joint import Joint, JointOptions, build_joint
 from oneflow.compiler.precision import half_nodes
 from oneflow.compiler.program import Program
 from oneflow.ir.graph import Graph
 from oneflow.ir.text import graph_text
-from oneflow.job.function import default_session
 from oneflow.ops import update
 
 aten = torch.ops.aten
@@ -86,7 +85,7 @@ def train_job(net: Callable[..., Any], make=sgd, **settings: bool):
 def traced(job: Callable[..., Any]) -> tuple[Graph, dict[str, torch.Tensor]]:
     """A job's logical graph and the session's variables."""
     flow.get_all_variables()
-    return job.job.graph, default_session().store.tensors
+    return job.job.graph, session_variables().tensors
 
 
 def batch(seed: int = 0) -> list[np.ndarray]:
@@ -98,9 +97,9 @@ def joint_of(job) -> tuple[Joint, list[torch.Tensor]]:
     """The joint graph of a train job before any clean-up, and tensors for its placeholders."""
     graph, store = traced(job)
     tensors = {node: store[name].clone(memory_format=torch.preserve_format) for name, node in graph.variables.items()}
-    tensors.update(zip(feed_nodes(graph), map(torch.from_numpy, batch())))
+    tensors.update(zip(graph.feeds(), map(torch.from_numpy, batch())))
     trained = tuple(decl.name for decl in graph.trained_variables())
-    joint = build_joint(Request(graph, tensors, CPU, lambda node, inputs: inputs, trained))
+    joint = build_joint(JointOptions(graph, tensors, CPU, lambda node, inputs: inputs, trained))
     return joint, [tensors[node] for node in joint.inputs]
 
 
@@ -113,8 +112,7 @@ def evaluate(graph: fx.Graph, tensors: list[torch.Tensor]) -> list[torch.Tensor]
 
 
 def program_of(job) -> Program:
-    graph, store = traced(job)
-    return compile_job(graph, Target(store, list(map(torch.from_numpy, batch())), CPU, False))
+    return program_for(traced(job)[0], list(map(torch.from_numpy, batch())))
 
 
 def calls(graph: fx.Graph) -> list[fx.Node]:
@@ -142,9 +140,9 @@ def test_the_clean_up_keeps_every_value(net):
 @pytest.mark.parametrize("net", NETS)
 def test_nothing_of_autograd_s_bookkeeping_is_left(net):
     program = program_of(train_job(net))
-    targets = [node.target for node in calls(program.graph)]
+    targets = [node.target for node in calls(step_graph(program))]
     assert aten.detach.default not in targets and aten.alias.default not in targets
-    for node in calls(program.graph):
+    for node in calls(step_graph(program)):
         if node.target is aten.t.default:
             assert node.args[0].target is not aten.t.default
         mutable = isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
@@ -157,7 +155,7 @@ def test_gradients_lie_in_memory_as_their_variables_do(net):
     clean(joint.graph)
     values = evaluate(joint.graph, tensors)
     gradients = dict(zip(joint.trained, values[sum(joint.counts) :]))
-    store = default_session().store.tensors
+    store = session_variables().tensors
     assert set(gradients) == set(joint.trained) and len(gradients) >= 2
     for name, gradient in gradients.items():
         assert gradient.stride() == store[name].stride(), name
@@ -165,7 +163,7 @@ def test_gradients_lie_in_memory_as_their_variables_do(net):
 
 def test_filters_are_kept_channels_last():
     traced(train_job(convolutions))
-    filters = default_session().store.tensors["conv2-weight"]
+    filters = session_variables().tensors["conv2-weight"]
     assert filters.is_contiguous(memory_format=torch.channels_last)
 
 
@@ -185,15 +183,14 @@ def test_a_predict_job_computes_only_what_it_returns():
         flow.math.exp(x)
         return x * 2 + 1
 
-    graph, store = traced(job)
-    program = compile_job(graph, Target(store, [torch.zeros(3)], CPU, False))
-    assert [node.target for node in calls(program.graph)] == [aten.mul.Tensor, aten.add_.Tensor]
+    program = program_for(traced(job)[0], [torch.zeros(3)])
+    assert [node.target for node in calls(step_graph(program))] == [aten.mul.Tensor, aten.add_.Tensor]
 
 
 def test_compiling_twice_gives_the_same_program():
     job = train_job(convolutions)
     first, second = program_of(job), program_of(job)
-    assert generate(first.graph, "job").source == generate(second.graph, "job").source
+    assert generate(step_graph(first), "job").source == generate(step_graph(second), "job").source
 
 
 def test_tracing_twice_gives_the_same_text():
@@ -436,9 +433,9 @@ def test_constants_of_every_kind():
 
 def test_a_line_of_code_leads_to_its_node():
     program = program_of(train_job(perceptron))
-    code = generate(program.graph, "job")
+    code = generate(step_graph(program), "job")
     lines = code.source.splitlines()
-    assert set(code.node_at.values()) == set(calls(program.graph))
+    assert set(code.node_at.values()) == set(calls(step_graph(program)))
     for number, node in code.node_at.items():
         assert "(" in lines[number - 1] or "[" in lines[number - 1], (lines[number - 1], node)
 
@@ -589,21 +586,21 @@ def test_every_variable_is_updated_once_and_read_no_more_then(net, monkeypatch):
     monkeypatch.setattr(early, "BYTES", 1)
     job = train_job(net)
     program = program_of(job)
-    placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
-    stored = dict(zip(program.variables, placeholders))
-    memory = memories(program.graph)
+    placeholders = [node for node in step_graph(program).nodes if node.op == "placeholder"]
+    stored = {key[1]: node for key, node in zip(program.sections["step"].inputs, placeholders) if key[0] == "variable"}
+    memory = memories(step_graph(program))
     trained = [decl.name for decl in job.job.graph.trained_variables()]
-    updates = [node for node in calls(program.graph) if early.is_update(node)]
+    updates = [node for node in calls(step_graph(program)) if early.is_update(node)]
     assert sorted(name for node in updates for name in node.meta["updates"]) == sorted(trained)
     for node in updates:
         mine = {(stored[name],) for name in node.meta["updates"]}
-        after = [later for later in calls(program.graph) if node < later and not early.is_update(later)]
+        after = [later for later in calls(step_graph(program)) if node < later and not early.is_update(later)]
         assert not mine & {memory[used] for later in after for used in later.all_input_nodes}
 
 
 def test_a_variable_is_updated_before_the_gradients_of_layers_further_down_are_made(monkeypatch):
     monkeypatch.setattr(early, "BYTES", 1)
-    order = [node.meta.get("updates", node.target) for node in calls(program_of(train_job(convolutions)).graph)]
+    order = [node.meta.get("updates", node.target) for node in calls(step_graph(program_of(train_job(convolutions))))]
     last_convolution = max(i for i, what in enumerate(order) if what is aten.convolution_backward.default)
     assert order.index(["fc-weight"]) < last_convolution
 
@@ -626,7 +623,7 @@ def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
     monkeypatch.setattr(early, "ROWS_BYTES", 4 * 192 * 5)  # 5 rows of the 16 of the first layer
     for one, other in zip(steps_of(perceptron, make), whole, strict=True):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
-    graph = program_of(train_job(perceptron, make)).graph
+    graph = step_graph(program_of(train_job(perceptron, make)))
     (by_rows,) = [node for node in calls(graph) if node.target is update.by_rows]
     assert by_rows.meta["updates"] == ["fc1-weight"] and by_rows.kwargs["size"] == 4 * 192 * 5
     assert not [node for node in calls(graph) if node.target is aten.mm.default and node.meta["val"].shape == (16, 192)]
@@ -663,5 +660,5 @@ def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
         sgd().minimize(loss)
         return loss
 
-    graph = program_of(job).graph
+    graph = step_graph(program_of(job))
     assert ["fc1-weight"] not in [node.meta["updates"] for node in calls(graph) if node.target is update.by_rows]

@@ -10,18 +10,16 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from one_rank import prepare_graph, program_for, run_step, session_variables, step_graph
 from torch import fx
 
 import oneflow as flow
-from oneflow.compiler.pipeline import Target, compile_job
 from oneflow.compiler.program import Program
 from oneflow.core.errors import RunError
-from oneflow.job.function import default_session
-from oneflow.runtime.executor import Counter, Executor
-from oneflow.runtime.variables import VariableStore
+from oneflow.job.local import LocalJob, LocalProgram
+from oneflow.runtime.executor import Executor, StepNumbers
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
-CPU = torch.device("cpu")
 NORMAL = flow.random_normal_initializer(stddev=0.5)
 SHAPE = (2, 4, 7, 7)
 onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this build of torch has no oneDNN")
@@ -54,14 +52,18 @@ def predict_job(net: Net, shape: tuple[int, ...] = SHAPE, **settings: bool):
     return job.job
 
 
-def compiled(job, keeps_values: bool = True, shape: tuple[int, ...] = SHAPE) -> tuple[Program, VariableStore]:
-    store = default_session().store
-    target = Target(store.tensors, [torch.zeros(shape)], CPU, job.settings.mixed_precision, keeps_values)
-    return compile_job(job.graph, target), store
+def compiled(job, keeps_values: bool = True, shape: tuple[int, ...] = SHAPE) -> Program:
+    return program_for(job.graph, [torch.zeros(shape)], job.settings.mixed_precision, keeps_values)
 
 
-def run(program: Program, store: VariableStore, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    return Executor(program, store, CPU, Counter(torch.zeros(1, dtype=torch.int64))).run([x])[0]
+def run(program: Program, x: torch.Tensor) -> list[torch.Tensor]:
+    return run_step(program, [x])
+
+
+def programs_of(job: Callable[..., Any]) -> list[LocalProgram]:
+    opened = job.job.opened
+    assert isinstance(opened, LocalJob)
+    return list(opened.programs.values())
 
 
 def images(shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
@@ -76,10 +78,10 @@ def targets(graph: fx.Graph | None) -> Counts[Any]:
 def same_values(net: Net, shape: tuple[int, ...] = SHAPE, **settings: bool) -> Program:
     """The program of a net; what it gives is what it gives when it keeps nothing, within the rounding of float32."""
     job = predict_job(net, shape, **settings)
-    plain, store = compiled(job, False, shape)
-    program, _ = compiled(job, True, shape)
-    assert plain.prepare is None
-    expected, got = run(plain, store, images(shape)), run(program, store, images(shape))
+    plain = compiled(job, False, shape)
+    program = compiled(job, True, shape)
+    assert prepare_graph(plain) is None
+    expected, got = run(plain, images(shape)), run(program, images(shape))
     for one, other in zip(expected, got, strict=True):
         largest = float(one.abs().max())
         assert largest > 0.1 and one.stride() == other.stride()
@@ -131,8 +133,8 @@ FOLDED = {
 @pytest.mark.parametrize("net", FOLDED.values(), ids=FOLDED)
 def test_folding_keeps_every_value(net):
     program = same_values(net)
-    assert aten.native_batch_norm.default not in targets(program.graph)
-    program.graph.lint()
+    assert aten.native_batch_norm.default not in targets(step_graph(program))
+    step_graph(program).lint()
 
 
 def test_a_folded_normalisation_of_channels_last_images():
@@ -141,7 +143,7 @@ def test_a_folded_normalisation_of_channels_last_images():
         return bn(conv(flow.nn.relu(y), name="next", data_format="NHWC"), "bn_next", axis=3)
 
     program = same_values(net, (2, 7, 7, 4))
-    assert aten.native_batch_norm.default not in targets(program.graph)
+    assert aten.native_batch_norm.default not in targets(step_graph(program))
 
 
 @pytest.mark.parametrize("size", [6, 7])
@@ -152,14 +154,14 @@ def test_same_padding_that_is_more_on_one_side(size):
 @onednn
 def test_filters_are_laid_out_once():
     program = same_values(residual)
-    assert targets(program.prepare)[mkldnn._reorder_convolution_weight.default] == 3
-    assert mkldnn._reorder_convolution_weight.default not in targets(program.graph)
-    assert aten.convolution.default not in targets(program.graph)
+    assert targets(prepare_graph(program))[mkldnn._reorder_convolution_weight.default] == 3
+    assert mkldnn._reorder_convolution_weight.default not in targets(step_graph(program))
+    assert aten.convolution.default not in targets(step_graph(program))
 
 
 @onednn
 def test_a_residual_is_added_by_the_convolution_in_the_memory_of_the_shortcut():
-    counts = targets(same_values(residual).graph)
+    counts = targets(step_graph(same_values(residual)))
     assert counts[mkldnn._convolution_pointwise_.binary] == 1 and aten.add.Tensor not in counts
 
 
@@ -169,7 +171,7 @@ def test_a_shortcut_that_is_read_again_is_not_written_over():
         y = flow.math.tanh(conv(x, 4, "stem"))
         return bn(conv(y, 4)) + y, flow.math.exp(y)
 
-    counts = targets(same_values(net).graph)
+    counts = targets(step_graph(same_values(net)))
     assert counts[mkldnn._convolution_pointwise.binary] == 1 and mkldnn._convolution_pointwise_.binary not in counts
 
 
@@ -178,7 +180,7 @@ def test_a_convolution_that_is_read_elsewhere_is_left_alone():
         y = conv(x)
         return bn(y), flow.nn.relu(y)
 
-    assert targets(same_values(net).graph)[aten.native_batch_norm.default] == 1
+    assert targets(step_graph(same_values(net)))[aten.native_batch_norm.default] == 1
 
 
 def test_a_convolution_whose_filters_come_with_each_step_is_left_alone():
@@ -186,7 +188,7 @@ def test_a_convolution_whose_filters_come_with_each_step_is_left_alone():
         filters = flow.slice(flow.reshape(x, (14, 4, 7, 1)), [0, 0, 0, 0], [14, 4, 3, 1])
         return bn(flow.nn.conv2d(x, filters, 1, "VALID", name="conv"))
 
-    counts = targets(same_values(sliced).graph)
+    counts = targets(step_graph(same_values(sliced)))
     assert counts[aten.native_batch_norm.default] == 1 and counts[aten.convolution.default] == 1
 
 
@@ -198,32 +200,31 @@ def test_statistics_of_the_batch_are_not_folded():
         return y
 
     flow.get_all_variables()
-    program, _ = compiled(job.job)
-    assert program.prepare is None and program.writes
+    program = compiled(job.job)
+    assert prepare_graph(program) is None and program.writes
 
 
 def test_a_channel_that_never_varied_and_is_switched_off_stays_off():
     zeros = flow.zeros_initializer()
     job = predict_job(lambda x: bn(conv(x), gamma_initializer=zeros, moving_variance_initializer=zeros, beta_initializer=zeros))
-    program, store = compiled(job)
-    assert not run(program, store, images())[0].any()
+    program = compiled(job)
+    assert not run(program, images())[0].any()
 
 
 def test_not_a_number_stays_not_a_number():
     job = predict_job(residual)
-    program, store = compiled(job)
+    program = compiled(job)
     given = images()
     given[1, 2, 3, 4] = float("nan")
-    out = run(program, store, given)[0]
+    out = run(program, given)[0]
     assert out[1].isnan().any() and not out[0].isnan().any()
 
 
 def test_mixed_precision_casts_filters_once(capsys):
     job = predict_job(lambda x: flow.nn.relu(bn(conv(x))), enable_auto_mixed_precision=True)
-    plain, store = compiled(job, False)
-    program, _ = compiled(job)
-    assert targets(plain.graph)[aten._to_copy.default] > targets(program.graph)[aten._to_copy.default]
-    assert torch.equal(run(program, store, images())[0], run(plain, store, images())[0])
+    plain, program = compiled(job, False), compiled(job)
+    assert targets(step_graph(plain))[aten._to_copy.default] > targets(step_graph(program))[aten._to_copy.default]
+    assert torch.equal(run(program, images())[0], run(plain, images())[0])
 
 
 # ------------------------------------------------------------------------------------------------ what is kept
@@ -231,9 +232,9 @@ def test_mixed_precision_casts_filters_once(capsys):
 
 def test_a_failing_convolution_still_names_its_op_and_line():
     job = predict_job(lambda x: flow.nn.relu(bn(conv(x, name="the_conv"))))
-    program, store = compiled(job)
+    program = compiled(job)
     with pytest.raises(RunError, match=r"op 'the_conv'.*test_folding\.py:\d+"):
-        run(program, store, torch.zeros(2, 3, 7, 7))
+        run(program, torch.zeros(2, 3, 7, 7))
 
 
 def test_what_depends_on_variables_alone_leaves_the_step():
@@ -242,8 +243,8 @@ def test_what_depends_on_variables_alone_leaves_the_step():
         return x * flow.math.tanh(w * 2.0)
 
     program = same_values(net)
-    assert targets(program.graph) == {aten.mul.Tensor: 1}
-    assert targets(program.prepare) == {aten.mul.Tensor: 1, aten.tanh.default: 1}
+    assert targets(step_graph(program)) == {aten.mul.Tensor: 1}
+    assert targets(prepare_graph(program)) == {aten.mul.Tensor: 1, aten.tanh.default: 1}
 
 
 def test_a_value_larger_than_its_variables_is_made_by_the_step():
@@ -253,7 +254,7 @@ def test_a_value_larger_than_its_variables_is_made_by_the_step():
         return flow.matmul(x, flow.math.exp(column) * row)
 
     program = same_values(net, (2, 400))
-    assert targets(program.prepare) == {aten.exp.default: 1}
+    assert targets(prepare_graph(program)) == {aten.exp.default: 1}
 
 
 def test_a_result_is_never_a_kept_value():
@@ -262,17 +263,17 @@ def test_a_result_is_never_a_kept_value():
         return w * 2.0, flow.math.reduce_sum(x)
 
     job = predict_job(net)
-    program, store = compiled(job)
-    executor = Executor(program, store, CPU, Counter(torch.zeros(1, dtype=torch.int64)))
-    first = executor.run([images()])[0][0]
+    program = compiled(job)
+    executor = Executor(program, session_variables())
+    first = run_step(program, [images()], executor)[0]
     kept = first.clone()
     with torch.inference_mode():
         first.zero_()
-    assert torch.equal(executor.run([images()])[0][0], kept)
+    assert torch.equal(run_step(program, [images()], executor)[0], kept)
 
 
 def test_a_job_without_variables_is_one_graph():
-    assert compiled(predict_job(lambda x: x * 2.0))[0].prepare is None
+    assert prepare_graph(compiled(predict_job(lambda x: x * 2.0))) is None
 
 
 def test_what_a_job_assigns_to_is_read_by_each_step():
@@ -294,16 +295,15 @@ class Prepared:
 
     def __init__(self, job: Callable[..., Any], *inputs: np.ndarray) -> None:
         job(*inputs).get()
-        (runner,) = job.job._runners.values()
-        executor = runner.executor
-        code, self.count = executor._prepare, 0
-        assert code is not None
+        (program,) = programs_of(job)
+        codes = program.executor.code
+        code, self.count = codes["prepare"], 0
 
         def counted(*arguments: Any) -> Any:
             self.count += 1
             return code.call(*arguments)
 
-        executor._prepare = replace(code, call=counted)
+        codes["prepare"] = replace(code, call=counted)
 
 
 def jobs():
@@ -385,10 +385,10 @@ def test_a_failed_train_step_may_have_changed_variables():
     x = images().numpy()
     prepared = Prepared(predict, x)
     train(x)
-    (runner,) = train.job._runners.values()
+    (program,) = programs_of(train)
     predict(x).get()
     with pytest.raises(RunError, match="job 'train' failed"):
-        runner.executor.run([torch.zeros(1, 1)])
+        program.executor.run(StepNumbers(1, (0.1,), 1.0), [[torch.zeros(1, 1)]])
     predict(x).get()
     assert prepared.count == 2
 
@@ -400,5 +400,5 @@ def test_a_job_of_dynamic_inputs_holds_no_second_net():
 
     predict([images()[:1].numpy()]).get()
     predict([images().numpy()]).get()
-    assert len(predict.job._runners) == 2
-    assert all(runner.executor._prepare is None for runner in predict.job._runners.values())
+    assert len(programs_of(predict)) == 2
+    assert all("prepare" not in program.executor.code for program in programs_of(predict))

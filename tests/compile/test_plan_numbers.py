@@ -346,7 +346,7 @@ def test_a_planned_job_runs_and_can_be_planned_again():
     learn = train_job(4)
     before = flow.plan(learn, devices=1024)
     session = default_session()
-    assert session.driver is None and not session.store.tensors
+    assert session.backend is None and not session.store.has_values
     assert learn(np.zeros((4, WIDE), np.float32)).shape == (4, NARROW)
     assert flow.plan(learn, devices=1024) == before
     assert prod(flow.plan(learn).axes) == 1

@@ -26,7 +26,7 @@ from oneflow.data import write_records
 from oneflow.data.messages import FeatureValue, encode_record
 from oneflow.job.function import default_session
 from oneflow.runtime.driver import Loaded
-from oneflow.runtime.rank_executor import Step
+from oneflow.runtime.executor import StepNumbers
 
 SRC = str(Path(flow.__file__).parents[1])
 X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
@@ -338,7 +338,7 @@ def test_ranks_forget_the_programs_that_eager_execution_replaces() -> None:
     for factor in (3, 2):
         np.testing.assert_array_equal(job(X[:4, :2]), X[:4, :2] * np.float32(factor))
     with pytest.raises(WorkerError, match="raised KeyError: 1"):
-        default_session().driver.step([Loaded(1, [], [False] * 2)] * 2, Step(0, (), 1.0), "job")
+        default_session().backend.driver.step([Loaded(1, [], [False] * 2)] * 2, StepNumbers(0, (), 1.0), "job")
 
 
 def test_results_stay_what_they_are_and_nothing_stays_of_the_memory_they_came_through() -> None:
@@ -498,7 +498,7 @@ def test_programs_of_a_job_that_was_defined_again_leave_the_workers():
             return loss
 
         job(np.ones((4, 64), np.float32))
-        with open(f"/proc/{default_session().driver.cluster.pids[0]}/maps", encoding="utf-8") as maps:
+        with open(f"/proc/{default_session().backend.driver.cluster.pids[0]}/maps", encoding="utf-8") as maps:
             return sum("memfd" in line for line in maps)
 
     define()

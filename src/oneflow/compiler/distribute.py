@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import torch
@@ -13,10 +13,11 @@ from torch import fx
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
+from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.mesh import Layout, Mesh, mesh_of
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
-from oneflow.compiler.pipeline import custom_rates, feed_nodes, joint_request
-from oneflow.compiler.place import place, stages_of
+from oneflow.compiler.place import place, stages_of, whole_on_one_rank
+from oneflow.compiler.program import Key
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.storage import Ranks, update_layout
 from oneflow.compiler.update import Group, groups_of
@@ -24,12 +25,9 @@ from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
 
-Key = tuple[Any, ...]
-"""What a value of a program is known by: ("variable", name), ("feed", number), ("step",), ("scale",), ("unscale",), ("rate", number), ("value", number)."""
-
 
 @dataclass(frozen=True)
-class Surroundings:
+class CompileTarget:
     """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type and precision."""
 
     ranks: Ranks
@@ -53,52 +51,67 @@ class Assigned:
     stages: list[Mesh] | None
     device: torch.device
 
-    @property
+    @cached_property
+    def meshes(self) -> list[Mesh]:
+        """Every mesh that a node runs on, in the order of the graph."""
+        return list(dict.fromkeys(node.meta["mesh"] for node in self.graph.nodes))
+
+    @cached_property
     def ranks(self) -> tuple[int, ...]:
         """Every rank that has a part in the job."""
-        meshes = {node.meta["mesh"] for node in self.graph.nodes}
-        return tuple(sorted({rank for mesh in meshes for rank in mesh.ranks}))
+        return tuple(sorted({rank for mesh in self.meshes for rank in mesh.ranks}))
+
+    def rates(self) -> list[Callable[[int], float]]:
+        """The learning rates that a step is told, each a function of its number."""
+        return [group.rate for group in self.groups if id(group.optimizer) not in self.custom_rates]
 
 
-def distribute_job(graph: Graph, around: Surroundings) -> Assigned:
-    """Places every node, chooses every layout; of a mirrored job every device gets a copy."""
+def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
+    """Places every node, chooses every layout; of a mirrored job every device gets a copy.
+
+    Relies on a graph as a trace leaves it, which is not changed. Leaves a clean joint graph in which every node has a mesh and a layout.
+    """
     graph = rewritten(graph)
-    joint = build_joint(joint_request(graph, _tensors(graph, around), around.device, around.mixed_precision))
-    if graph.is_mirrored:
+    joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
+    is_alone = len(target.ranks) == 1
+    if graph.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
-    without_writes(joint.graph)
+    if not is_alone:
+        without_writes(joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
-    if graph.is_mirrored:
-        mesh = mirrored_mesh(graph, around.ranks)
-        require_whole(graph, around.layouts, mesh)
+    if is_alone:
+        whole_on_one_rank(joint.graph, Mesh(tuple(target.ranks.values()), (1,)))
+    elif graph.is_mirrored:
+        mesh = mirrored_mesh(graph, target.ranks)
+        require_whole(graph, target.layouts, mesh)
         outputs = mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
     else:
-        _place(graph, joint, arguments, around)
+        _place(graph, joint, arguments, target)
         count = graph.training.micro_batches if graph.training is not None else 1
-        infer(joint.graph, _given(graph, arguments, around), _wanted(graph, outputs, around), count)
-    layouts = {**around.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
+        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, outputs, target), count)
+    layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
-    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), around.device)
+    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device)
 
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:
     """What one micro-batch looks like, as declared."""
-    specs = [node.meta["spec"] for node in feed_nodes(graph)]
+    specs = [node.meta["spec"] for node in graph.feeds()]
     return [Like(spec.shape, spec.dtype.torch, device) for spec in specs]
 
 
-def _tensors(graph: Graph, around: Surroundings) -> dict[fx.Node, torch.Tensor | Like]:
+def _tensors(graph: Graph, target: CompileTarget) -> dict[fx.Node, torch.Tensor | Like]:
     tensors: dict[fx.Node, torch.Tensor | Like] = {}
     for name, node in graph.variables.items():
         decl = graph.decls[name]
-        tensors[node] = Like(decl.spec.shape, decl.spec.dtype.torch, around.device, decl.channels_last)
-    tensors.update(zip(feed_nodes(graph), around.feeds))
+        tensors[node] = Like(decl.spec.shape, decl.spec.dtype.torch, target.device, decl.channels_last)
+    tensors.update(zip(graph.feeds(), target.feeds))
     if graph.step is not None:
-        tensors[graph.step] = Like((1,), torch.int64, around.device)
+        tensors[graph.step] = Like((1,), torch.int64, target.device)
     return tensors
 
 
@@ -106,7 +119,7 @@ def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
     found: dict[Key, fx.Node] = {("variable", name): joint.inputs[node] for name, node in graph.variables.items()}
     for node in found.values():
         node.meta["stored"] = True
-    for number, node in enumerate(feed_nodes(graph)):
+    for number, node in enumerate(graph.feeds()):
         found["feed", number] = joint.inputs[node]
     everywhere = {("step",): joint.inputs[graph.step] if graph.step is not None else None, ("scale",): joint.loss_seed}
     for key, argument in everywhere.items():
@@ -118,33 +131,33 @@ def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
     return found
 
 
-def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], around: Surroundings) -> None:
-    fixed = {arguments["variable", name]: around.layouts[name] for name in graph.variables}
+def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: CompileTarget) -> None:
+    fixed = {arguments["variable", name]: target.layouts[name] for name in graph.variables}
     assert graph.placement is not None
-    meshes = cache(lambda placement: mesh_of(placement, around.ranks))
+    meshes = cache(lambda placement: mesh_of(placement, target.ranks))
     place(joint.graph, lambda origin: meshes(origin.meta["placement"]), fixed, meshes(graph.placement))
 
 
-def _given(graph: Graph, arguments: dict[Key, fx.Node], around: Surroundings) -> dict[fx.Node, tuple[Any, ...]]:
+def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, tuple[Any, ...]]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
     given: dict[fx.Node, tuple[Any, ...]] = {}
     for key, node in arguments.items():
         axes = node.meta["mesh"].axes
         given[node] = (BROADCAST,) * len(axes)
         if key[0] == "variable":
-            given[node] = around.layouts[key[1]].sbp
+            given[node] = target.layouts[key[1]].sbp
         elif key[0] == "feed":
-            batch = feed_nodes(graph)[key[1]].meta.get("batch_axis", 0)
+            batch = graph.feeds()[key[1]].meta.get("batch_axis", 0)
             if batch is not None and node.meta["val"].shape[batch] >= node.meta["mesh"].size:
                 given[node] = (split(batch),) * len(axes)
     return given
 
 
-def _wanted(graph: Graph, outputs: Outputs, around: Surroundings) -> list[tuple[fx.Node, Layout]]:
+def _wanted(graph: Graph, outputs: Outputs, target: CompileTarget) -> list[tuple[fx.Node, Layout]]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
     wanted = []
     for name, node in outputs.gradients.items():
-        layout = update_layout(graph.training, graph.decls[name].spec, around.layouts[name])
+        layout = update_layout(graph.training, graph.decls[name].spec, target.layouts[name])
         if any(sbp.kind == "auto" for sbp in layout.sbp):
             continue
         if name in graph.training.row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):

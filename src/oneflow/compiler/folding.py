@@ -8,32 +8,34 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import argument
-from oneflow.compiler.settled import Settled
+from oneflow.compiler.invariant import Invariants
 
 aten = torch.ops.aten
 _TRANSPOSED = 6
 """Which argument of a convolution says that it is a transposed one."""
 
 
-def fold_batch_norms(graph: fx.Graph, settled: Settled) -> None:
+def fold_batch_norms(graph: fx.Graph, invariants: Invariants) -> None:
     """Gives each convolution that is read by one such normalisation alone the normalised filters and bias."""
     for node in list(graph.nodes):
-        if node.target is aten.native_batch_norm.default and _can_fold(node, settled):
-            _fold(graph, node, settled)
+        if node.target is aten.native_batch_norm.default and _can_fold(node, invariants):
+            _fold(graph, node, invariants)
 
 
-def _can_fold(norm: fx.Node, settled: Settled) -> bool:
+def _can_fold(norm: fx.Node, invariants: Invariants) -> bool:
     conv, training = argument(norm, 0), argument(norm, 5)
     if training or conv.target is not aten.convolution.default or conv.args[_TRANSPOSED] or len(conv.users) > 1:
         return False
     if any(user.args[1] != 0 or user.meta["val"].stride() != conv.meta["val"].stride() for user in norm.users):
         return False
     numbers = [value for value in (*conv.args[1:3], *norm.args[1:5]) if value is not None]
+    if not all(value in invariants for value in numbers):
+        return False
     dtypes = {value.meta["val"].dtype for value in (conv, *numbers)}
-    return all(value in settled for value in numbers) and len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
+    return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
 
 
-def _fold(graph: fx.Graph, norm: fx.Node, settled: Settled) -> None:
+def _fold(graph: fx.Graph, norm: fx.Node, invariants: Invariants) -> None:
     conv = argument(norm, 0)
     weight, bias = argument(conv, 1), argument(conv, 2)
     gamma, beta, mean, variance, epsilon = (argument(norm, i) for i in (1, 2, 3, 4, 7))
@@ -42,7 +44,7 @@ def _fold(graph: fx.Graph, norm: fx.Node, settled: Settled) -> None:
         shift = graph.call_function(folded_bias, (bias, gamma, beta, mean, variance, epsilon))
     for made, like in ((folded, weight), (shift, mean)):
         made.meta = {**norm.meta, "val": like.meta["val"]}
-        settled.add(made)
+        invariants.add(made)
     conv.args = (conv.args[0], folded, shift, *conv.args[3:])
     for user in list(norm.users):
         user.replace_all_uses_with(conv)

@@ -69,7 +69,7 @@ class Like:
 
 
 @dataclass(frozen=True)
-class Request:
+class JointOptions:
     """What to build a joint graph of.
 
     ``tensors`` gives each placeholder a tensor (a variable's own, or what stands for one) whose layout the graph is made for.
@@ -87,17 +87,17 @@ class Request:
     rates: tuple[fx.Node, ...] = ()
 
 
-def build_joint(request: Request) -> Joint:
+def build_joint(options: JointOptions) -> Joint:
     """Traces the job's forward, its backward if it has losses, and marks which node is which output."""
-    graph = request.graph
+    graph = options.graph
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     placeholders = [node for node in graph.body.nodes if node.op == "placeholder"]
-    fakes = [_fake(mode, request.tensors[node]) for node in placeholders]
+    fakes = [_fake(mode, options.tensors[node]) for node in placeholders]
     seed_inputs = []
-    if graph.losses and request.loss_scale is None:
+    if graph.losses and options.loss_scale is None:
         with mode:
-            seed_inputs = [torch.empty((), device=request.device)]
-    tracer = _Step(request, placeholders)
+            seed_inputs = [torch.empty((), device=options.device)]
+    tracer = _TracedStep(options, placeholders)
     with mode:
         module = make_fx(tracer.run)(*fakes, *seed_inputs)
     return tracer.describe(module.graph)
@@ -110,28 +110,28 @@ def _fake(mode: FakeTensorMode, tensor: torch.Tensor | Like) -> torch.Tensor:
         return tensor.empty()
 
 
-class _Step:
+class _TracedStep:
     """The traced function, and the notes it takes while it is traced."""
 
-    def __init__(self, request: Request, placeholders: list[fx.Node]) -> None:
-        self.request = request
+    def __init__(self, options: JointOptions, placeholders: list[fx.Node]) -> None:
+        self.options = options
         self.placeholders = placeholders
         self.counts = (0, 0, 0)
         self.trained: list[str] = []
         self.origins: list[tuple[int, fx.Node | None, str]] = []
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
-        graph = self.request.graph
+        graph = self.options.graph
         values = dict(zip(self.placeholders, tensors))
         for node in self._differentiated():
             if node in values:
                 values[node] = values[node].detach().requires_grad_()
-        env = interpret(graph, values, self.request.device, self._enter, self.request.adapt)
+        env = interpret(graph, values, self.options.device, self._enter, self.options.adapt)
         self._enter(None)
         self._follow_backward(env)
         results = [_in_spec(env[node], node.meta["spec"]) for node in graph.result_nodes()]
         watched = [_in_spec(env[w.node], w.node.meta["spec"]) for w in graph.watches if not w.diff]
-        rates = [env[node] for node in self.request.rates]
+        rates = [env[node] for node in self.options.rates]
         diffs, gradients = self._backward(env, tensors[len(self.placeholders) :])
         self._enter(None, "backward" if graph.losses else "forward")
         watched_in_order = _weave(graph, watched, diffs)
@@ -142,33 +142,33 @@ class _Step:
 
     def _assign(self, env: dict[fx.Node, Any], stored: dict[fx.Node, torch.Tensor]) -> None:
         """Writes into variables come last: until then the whole step reads what they held when it began."""
-        for node in self.request.graph.body.nodes:
+        for node in self.options.graph.body.nodes:
             if node.target is assign:
                 stored[node.args[0]].copy_(env[node])
 
     def _differentiated(self) -> list[fx.Node]:
-        graph = self.request.graph
-        nodes = [graph.variables[name] for name in self.request.trained]
+        graph = self.options.graph
+        nodes = [graph.variables[name] for name in self.options.trained]
         return nodes + [w.node for w in graph.watches if w.diff]
 
     def _backward(self, env: dict[fx.Node, Any], seed: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        graph, request = self.request.graph, self.request
+        graph, options = self.options.graph, self.options
         if not graph.losses:
             return [], []
         losses = [env[node] for node in graph.losses if env[node].requires_grad]
         if not losses:
             line, names = graph.losses[0].meta["line"], [node.meta["name"] for node in graph.losses]
             raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
-        elements = _elements(graph, losses[0]) * request.micro_batches
+        elements = _elements(graph, losses[0]) * options.micro_batches
         if seed:
             seeds = [(seed[0] / elements).to(loss.dtype).expand(loss.shape) for loss in losses]
         else:
-            assert request.loss_scale is not None
-            seeds = [torch.full_like(loss, request.loss_scale / elements) for loss in losses]
+            assert options.loss_scale is not None
+            seeds = [torch.full_like(loss, options.loss_scale / elements) for loss in losses]
         nodes = self._differentiated()
         grads = torch.autograd.grad(losses, [env[node] for node in nodes], seeds, allow_unused=True)
-        count = len(request.trained)
-        self.trained = [name for name, grad in zip(request.trained, grads) if grad is not None]
+        count = len(options.trained)
+        self.trained = [name for name, grad in zip(options.trained, grads) if grad is not None]
         gradients = [grad for grad in grads[:count] if grad is not None]
         diffs = [torch.zeros_like(env[n]) if g is None else g * elements for n, g in zip(nodes[count:], grads[count:])]
         return diffs, gradients
@@ -181,7 +181,7 @@ class _Step:
     def _follow_backward(self, env: dict[fx.Node, Any]) -> None:
         """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the backward pass."""
         seen: set[Any] = set()
-        for node in self.request.graph.body.nodes:
+        for node in self.options.graph.body.nodes:
             todo = [t.grad_fn for t in tree_leaves(env[node]) if isinstance(t, torch.Tensor) and t.grad_fn is not None]
             while todo:
                 function = todo.pop()

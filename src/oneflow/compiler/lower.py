@@ -21,7 +21,7 @@ from oneflow.compiler.mesh import Layout, Mesh, NdSbp
 from oneflow.compiler.rules.local import RankLocal
 from oneflow.compiler.rules.rule import Call, tensor_arguments
 from oneflow.compiler.rules.table import rule_of
-from oneflow.core.layout import local_shape, peers
+from oneflow.core.layout import peers
 from oneflow.core.sbp import BROADCAST
 from oneflow.ops import collective
 
@@ -53,7 +53,7 @@ class Lowering:
         local = None
         if node.meta.get("everywhere") or layout.mesh.position(self.rank) is not None:
             local = self.argument(key)
-            local.meta["shape"] = self._shape_here(tuple(node.meta["val"].shape), layout)
+            local.meta["val"] = node.meta["val"]
         self._values[node, 0] = {layout: local}
 
     def argument(self, key: tuple[Any, ...]) -> fx.Node:
@@ -94,6 +94,7 @@ class Lowering:
         if rule is not None and rule.localise is not None:
             args, kwargs = rule.localise(local, call, args, kwargs)
         made = self.call_function(_ANY_STRIDES.get(node.target, node.target), args, kwargs)
+        made.meta["local"] = local
         made.meta["val"] = node.meta["val"]  # of the whole: what has its size and strides has those of this rank's part here
         return made
 
@@ -222,10 +223,6 @@ class Lowering:
             case "S", "P":
                 return self.call_function(collective.part_as_partial, (local, source.dim, parts, place))
         return self.call_function(collective.as_partial, (local, place == 0))
-
-    def _shape_here(self, shape: tuple[int, ...], layout: Layout) -> tuple[int, ...]:
-        position = layout.mesh.position(self.rank)
-        return shape if position is None else local_shape(shape, layout.sbp, layout.mesh.axes, position)
 
 
 def _without_partial(sbp: NdSbp) -> NdSbp:

@@ -11,30 +11,31 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import argument
-from oneflow.compiler.settled import Settled
+from oneflow.compiler.invariant import Invariants
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
 
-def pack_convolutions(graph: fx.Graph, settled: Settled) -> None:
-    """Has oneDNN's own ops compute what convolutions of settled filters do, and a sum with what they gave."""
+def pack_convolutions(graph: fx.Graph, invariants: Invariants) -> None:
+    """Has oneDNN's own ops compute what convolutions of invariant filters do, and a sum with what they gave."""
     if not torch.backends.mkldnn.is_available():
         return
     for node in list(graph.nodes):
-        if node.target is aten.convolution.default and _can_pack(node, settled):
-            _pack(graph, node, settled)
+        if node.target is aten.convolution.default and _can_pack(node, invariants):
+            _pack(graph, node, invariants)
     for node in list(graph.nodes):
         if node.target is aten.add.Tensor:
-            _add_as_it_goes(graph, node, settled)
+            _add_as_it_goes(graph, node, invariants)
 
 
-def _can_pack(conv: fx.Node, settled: Settled) -> bool:
+def _can_pack(conv: fx.Node, invariants: Invariants) -> bool:
     images, weight, bias, *_, transposed, _, _ = conv.args
-    tensors = [value.meta["val"] for value in (conv, images, weight)]  # type: ignore[union-attr]
-    if transposed or weight not in settled or not (bias is None or bias in settled):
+    if transposed or weight not in invariants or not (bias is None or bias in invariants):
         return False
+    tensors = [value.meta["val"] for value in (conv, weight)]  # type: ignore[union-attr]
     plain = all(t.dtype is torch.float32 and t.device.type == "cpu" and t.dim() == 4 and t.numel() for t in tensors)
-    return plain and _lies_as_onednn_gives(tensors[0])
+    local = conv.meta["local"]  # of a rank's part, which may be empty
+    return plain and all(local.input_shape(0)) and all(local.shape()) and _lies_as_onednn_gives(tensors[0])
 
 
 def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
@@ -42,21 +43,21 @@ def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
     return value.stride() == torch.empty(value.shape, device="meta", memory_format=torch.channels_last).stride()
 
 
-def _pack(graph: fx.Graph, conv: fx.Node, settled: Settled) -> None:
+def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
     images, weight, bias, stride, padding, dilation, _, _, groups = conv.args
     with graph.inserting_before(conv):
-        shape = list(images.meta["val"].shape)  # type: ignore[union-attr]
+        shape = list(conv.meta["local"].input_shape(0))
         packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
     packed.meta = {key: value for key, value in conv.meta.items() if key != "val"}  # its layout is oneDNN's secret
-    settled.add(packed)
+    invariants.add(packed)
     conv.target = mkldnn._convolution_pointwise.default
     conv.args = (images, packed, bias, padding, stride, dilation, groups, "none", [], "")
 
 
-def _add_as_it_goes(graph: fx.Graph, total: fx.Node, settled: Settled) -> None:
+def _add_as_it_goes(graph: fx.Graph, total: fx.Node, invariants: Invariants) -> None:
     """conv(x) + y becomes one op in the place of the sum, by then both x and y are there."""
     for conv, other in (total.args, total.args[::-1]):
-        if not total.kwargs and _can_add(conv, other) and settled.may_move(argument(conv, 0)):  # type: ignore[arg-type]
+        if not total.kwargs and _can_add(conv, other) and invariants.may_move(argument(conv, 0)):  # type: ignore[arg-type]
             images, weight, bias, *numbers = conv.args[:7]  # type: ignore[union-attr]
             total.target = mkldnn._convolution_pointwise.binary
             total.args = (images, other, weight, bias, *numbers, "add", 1.0, None, [], "")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping
 
 from torch import fx
 
 from oneflow.compiler.mesh import Layout, Mesh
+from oneflow.compiler.rules.rule import Signature, tensor_arguments
+from oneflow.core.sbp import BROADCAST
 
 
 def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
@@ -37,6 +40,17 @@ def _reader(node: fx.Node) -> Mesh | None:
 def _first_input(node: fx.Node) -> Mesh | None:
     placed = [n.meta["mesh"] for n in node.all_input_nodes if "mesh" in n.meta and not n.meta.get("everywhere")]
     return placed[0] if placed else None
+
+
+def whole_on_one_rank(graph: fx.Graph, mesh: Mesh) -> None:
+    """Where there is one rank, every value is whole on it and no layout is to be chosen."""
+    for node in graph.nodes:
+        node.meta["mesh"], node.meta["share"] = mesh, 1.0
+        if node.target is not operator.getitem:
+            value = node.meta["val"]
+            outputs = len(value) if isinstance(value, (tuple, list)) else 1
+            node.meta["signatures"] = (Signature((BROADCAST,) * len(tensor_arguments(node)), (BROADCAST,) * outputs),)
+            node.meta["sbp"] = ((BROADCAST,),) * outputs
 
 
 def stages_of(graph: fx.Graph) -> list[Mesh] | None:

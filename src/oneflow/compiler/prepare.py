@@ -1,4 +1,8 @@
-"""A predict job in two graphs: what depends on variables alone, computed when they change, and the step that reads it."""
+"""Constant folding of a predict program: what depends on variables alone is computed when they change, not at every step.
+
+Variables are constant between two changes of them, so this is what other compilers call constant folding, or moving invariant code out
+of a loop.
+"""
 
 from __future__ import annotations
 
@@ -6,50 +10,60 @@ from torch import fx
 
 from oneflow.compiler.cleanup import drop_unused
 from oneflow.compiler.folding import fold_batch_norms
+from oneflow.compiler.invariant import Invariants
 from oneflow.compiler.packing import pack_convolutions
-from oneflow.compiler.settled import Settled
+from oneflow.compiler.program import Key, Section, key_order
 
 
-def prepared(graph: fx.Graph, variables: list[fx.Node]) -> tuple[fx.Graph, list[fx.Node]] | None:
-    """Takes from ``graph`` what can be computed once, or gives None if nothing can.
+def prepare(sections: dict[str, Section]) -> dict[str, Section]:
+    """Takes from the section "step" of a lowered predict program what can be computed once, into a section "prepare" before it.
 
-    The graph that does it is a function of all variables. What it gives are the values of the placeholders returned with it, which ``graph``
-    has in place of the variables; a variable that the step reads itself is passed on.
+    Relies on graphs whose arguments have the values they stand for noted. Where nothing can be taken, the sections are as they were.
     """
-    settled = Settled(graph, variables)
-    fold_batch_norms(graph, settled)
-    pack_convolutions(graph, settled)
-    drop_unused(graph)
-    kept = [node for node in graph.nodes if node in settled and any(user not in settled for user in node.users)]
-    if all(node.op == "placeholder" for node in kept):
-        return None
-    passed = [node for node in variables if node not in settled]
-    return _split(graph, variables, settled, [*passed, *kept])
+    step = sections["step"]
+    keys = dict(zip((node for node in step.graph.nodes if node.op == "placeholder"), step.inputs))
+    variables = [node for node, key in keys.items() if key[0] == "variable"]
+    invariants = Invariants(step.graph, variables)
+    fold_batch_norms(step.graph, invariants)
+    pack_convolutions(step.graph, invariants)
+    drop_unused(step.graph)
+    kept = [n for n in step.graph.nodes if n.op == "call_function" and n in invariants and any(user not in invariants for user in n.users)]
+    if not kept:
+        return sections
+    made: tuple[Key, ...] = tuple(("prepared", number) for number in range(len(kept)))
+    first = Section(_copied(step.graph, variables, invariants, kept), tuple(keys[node] for node in variables), made)
+    for key, node in zip(made, kept):
+        keys[_placeholder_for(step.graph, node, invariants)] = key
+    return {**sections, "prepare": first, "step": _without(step, keys, invariants)}
 
 
-def _split(graph: fx.Graph, variables: list[fx.Node], settled: Settled, kept: list[fx.Node]) -> tuple[fx.Graph, list[fx.Node]]:
+def _copied(graph: fx.Graph, variables: list[fx.Node], invariants: Invariants, kept: list[fx.Node]) -> fx.Graph:
+    """A graph of its own that makes the kept values of the variables."""
     first: fx.Graph = fx.Graph()
     copies = {node: first.node_copy(node) for node in variables}
     for node in graph.nodes:
-        if node.op == "call_function" and node in settled:
+        if node.op == "call_function" and node in invariants:
             copies[node] = first.node_copy(node, copies.__getitem__)
     first.output(tuple(copies[node] for node in kept))
-    return first, _read_as_arguments(graph, settled, kept, variables)
+    return first
 
 
-def _read_as_arguments(graph: fx.Graph, settled: Settled, kept: list[fx.Node], variables: list[fx.Node]) -> list[fx.Node]:
-    """Makes the kept values placeholders of ``graph`` and takes away what made them."""
-    arguments = [node if node.op == "placeholder" else _placeholder_for(graph, node, settled) for node in kept]
-    moved = {*(node for node in graph.nodes if node in settled), *variables} - {*arguments}
-    for node in reversed(list(graph.nodes)):
-        if node in moved:
-            graph.erase_node(node)
-    return arguments
-
-
-def _placeholder_for(graph: fx.Graph, node: fx.Node, settled: Settled) -> fx.Node:
+def _placeholder_for(graph: fx.Graph, node: fx.Node, invariants: Invariants) -> fx.Node:
+    """A new argument in the place of a kept value, for the nodes that stay."""
     with graph.inserting_before(next(iter(graph.nodes))):
         argument: fx.Node = graph.placeholder("prepared")
     argument.meta = {key: value for key, value in node.meta.items() if key == "val"}
-    node.replace_all_uses_with(argument, delete_user_cb=lambda user: user not in settled)
+    node.replace_all_uses_with(argument, delete_user_cb=lambda user: user not in invariants)
     return argument
+
+
+def _without(step: Section, keys: dict[fx.Node, Key], invariants: Invariants) -> Section:
+    """The step without what is prepared, and without the variables that only that reads; its arguments in order."""
+    graph = step.graph
+    for node in reversed(list(graph.nodes)):
+        if node in invariants and not node.users:
+            graph.erase_node(node)
+    left = sorted((node for node in graph.nodes if node.op == "placeholder"), key=lambda node: key_order(keys[node]))
+    for node in reversed(left):
+        next(iter(graph.nodes)).prepend(node)
+    return Section(graph, tuple(keys[node] for node in left), step.outputs)

@@ -1,32 +1,70 @@
-"""Program: what runs. Plain nodes, the names of what goes in, and the places of what comes out."""
+"""Program: one step of one job on one rank, as plain data. It can be compared, hashed, cached, sent, and run twice.
+
+What a program is fed, what it keeps and what it gives are known by keys:
+
+| key | value |
+|---|---|
+| ("variable", name) | this rank's part of a variable |
+| ("prepared", number) | what was made of variables alone when they last changed |
+| ("feed", number) | this rank's part of an input or of what a reader gives, one per micro-batch |
+| ("step",) | the number of the step, for random ops |
+| ("scale",), ("unscale",) | the loss scale and its inverse |
+| ("rate", number) | the learning rate of a group of variables |
+| ("value", number) | anything that one section makes for another |
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from torch import fx
+
+from oneflow.compiler.schedule import Slot
+from oneflow.ops.collective import Sends
+
+Key = tuple[Any, ...]
+
+_ORDER = ("variable", "prepared", "feed", "step", "scale", "unscale", "rate", "value")
+
+
+def key_order(key: Key) -> tuple[int, Key]:
+    """Arguments come in this order: what stays from step to step, what a step brings, numbers."""
+    return _ORDER.index(key[0]), key
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a step: a graph whose arguments and outputs are known by their keys. Its arguments are in the order of ``key_order``."""
+
+    graph: fx.Graph
+    inputs: tuple[Key, ...]
+    outputs: tuple[Key, ...]
 
 
 @dataclass(frozen=True)
 class Program:
-    """One step of one job on one device.
+    """One step of one job on one rank.
 
-    Arguments of the graph, in order: the variables, the feeds (inputs, then sources), the step if ``uses_step``, the loss
-    scale if ``dynamic_scale``, the ``rates`` of the step. Its output is (results, watched values). Where ``update`` is a second graph, the
-    first one has no rates and gives (results, watched values, gradients, whether they are finite or None); the second takes
-    the variables, the gradients, the factor that unscales them, and the rates.
+    Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once per step;
+    "micro_batch", or under a pipeline "forward" and "backward" in the order of ``schedule``, once per micro-batch; "reduce" once with the gradients'
+    sums over micro-batches; "update" once if they are finite. A predict program may have a section "prepare", whose outputs serve every step
+    until a variable changes.
 
-    Where ``prepare`` is a graph, it takes the variables, and ``graph`` takes what it gives in their place. One run of it serves every step
-    until a variable changes. ``writes`` tells whether a step may change one.
+    ``feeds`` are the numbers of the feeds that it takes. ``results`` and ``watched`` are the keys of what this rank sends back, None where
+    another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they are numbers. The program ``is_common`` if all ranks
+    of its placement run the same calls in the same order. It ``writes`` if a step may change variables.
     """
 
     job: str
-    graph: fx.Graph
-    variables: tuple[str, ...]
-    uses_step: bool
+    rank: int
+    sections: dict[str, Section]
+    schedule: tuple[Slot, ...]
+    feeds: tuple[int, ...]
+    results: tuple[Key | None, ...]
+    watched: tuple[Key | None, ...]
+    gradients: tuple[Key, ...]
+    finite: Key | None
+    is_common: bool
     writes: bool
-    dynamic_scale: bool = False
-    rates: tuple[Callable[[int], float], ...] = ()
-    update: fx.Graph | None = None
-    prepare: fx.Graph | None = None
+    sends: Sends

@@ -1,21 +1,21 @@
-"""The program of one rank: its local graph, cut into the sections that a step runs."""
+"""From an assignment to the program of one rank: its local graph, cut into the sections that a step runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 from oneflow.compiler.boxing import extents
-from oneflow.compiler.bucket import multiply_in_place, put_in_buckets
-from oneflow.compiler.distribute import Assigned, Key
-from oneflow.compiler.early import gather_early, update_early
+from oneflow.compiler.bucket import put_in_buckets
+from oneflow.compiler.cleanup import writes
+from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.inplace import write_over
 from oneflow.compiler.mesh import Layout, Mesh, whole_on
+from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
 from oneflow.compiler.training import Training
@@ -23,63 +23,21 @@ from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
 from oneflow.ops import collective, update
 
-SECTIONS = ("prologue", "forward", "backward", "reduce", "update")
+_IN_TURN = ("prologue", "micro_batch", "reduce", "update")
+_IN_PIPELINE = ("prologue", "forward", "backward", "reduce", "update")
 
 
-@dataclass(frozen=True)
-class Section:
-    """A part of a step: a graph whose arguments and outputs are known by their keys."""
+def lower_job(assigned: Assigned, rank: int) -> Program:
+    """The program of ``rank``, as a plan shows it.
 
-    graph: fx.Graph
-    inputs: tuple[Key, ...]
-    outputs: tuple[Key, ...]
-
-
-@dataclass(frozen=True)
-class RankProgram:
-    """One step of one job on one rank.
-
-    Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once,
-    "forward" and "backward" for each micro-batch in the order of ``schedule``, "reduce" once with the gradients' sums over micro-batches, "update"
-    once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does. ``sends`` holds
-    what goes to other placements. The program ``is_common`` if all ranks of its placement run the same calls in the same order.
+    Relies on an assignment in which every node has a mesh and a layout, and leaves it as it was. Leaves local calls and collectives, in the
+    same order on all ranks.
     """
-
-    job: str
-    rank: int
-    sections: dict[str, Section]
-    schedule: tuple[Slot, ...]
-    results: tuple[Key | None, ...]
-    watched: tuple[Key | None, ...]
-    gradients: tuple[Key, ...]
-    finite: Key | None
-    sends: collective.Sends
-    is_common: bool
-
-    def groups(self) -> list[tuple[int, ...]]:
-        """The groups of ranks that its collectives are among, in the order of their first use."""
-        calls = [node for section in self.sections.values() for node in section.graph.nodes if node.op == "call_function"]
-        return list(dict.fromkeys(ranks for node in calls for ranks in collective.groups_in(node.target, node.args, node.kwargs)))
-
-
-def lower_job(assigned: Assigned, rank: int) -> RankProgram:
-    """The program of ``rank``."""
     lowering = Lowering(rank, assigned.device)
     builder = _Builder(assigned, lowering)
     builder.build()
     put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)
     return builder.program()
-
-
-def tuned(program: RankProgram) -> RankProgram:
-    """A program as it runs. Its values, and what it sends, are those of the program that a plan shows."""
-    for name, section in program.sections.items():
-        if name == "step":
-            update_early(section.graph)
-            gather_early(section.graph, program.is_common)
-        multiply_in_place(section.graph)
-        write_over(section.graph)
-    return program
 
 
 @dataclass(frozen=True)
@@ -128,8 +86,10 @@ class _Builder:
         gradients = self._reduced(training)
         if training.loss_scale.is_dynamic:
             with self.lowering.within("reduce"):
-                local = self.lowering.call_function(update.all_finite, (list(gradients.values()),))
-                self.finite = self.lowering.call_function(collective.finite_over, (local, self.assigned.ranks, str(self.assigned.device)))
+                self.finite = self.lowering.call_function(update.all_finite, (list(gradients.values()),))
+                if len(self.assigned.ranks) > 1:
+                    args = self.finite, self.assigned.ranks, str(self.assigned.device)
+                    self.finite = self.lowering.call_function(collective.finite_over, args)
         with self.lowering.within("update"):
             self._update(training, gradients)
 
@@ -163,15 +123,16 @@ class _Builder:
             unscale = lowering.argument(("unscale",))
         elif training.loss_scale.initial != 1.0:
             unscale = 1.0 / training.loss_scale.initial
-        layouts = {name: self._update_layout(training, name) for name in gradients}
-        parts = Parts(
-            assigned.ranks,
-            frozenset(name for name, layout in layouts.items() if layout.is_first(lowering.rank)),
-            {name: _sharers(layout, lowering.rank) for name, layout in layouts.items()},
-            str(assigned.device),
-        )
+        parts = self._parts(training, list(gradients)) if len(assigned.ranks) > 1 else None
         Update(lowering, assigned.logical, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
         self._gather_shared(shared)
+
+    def _parts(self, training: Training, names: list[str]) -> Parts:
+        """What the update must know of the other ranks."""
+        rank = self.lowering.rank
+        layouts = {name: self._update_layout(training, name) for name in names}
+        owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
+        return Parts(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
 
     def _rates(self) -> list[fx.Node]:
         """The rate of each group: an argument, or the value of a blob, which every rank then needs."""
@@ -227,32 +188,37 @@ class _Builder:
 
     # -------------------------------------------------------------- sections
 
-    def program(self) -> RankProgram:
+    def program(self) -> Program:
         keys = _Keys(self.lowering.graph)
-        wanted = [node for node in (*self.results, *self.watched, *self.accumulated, self.finite) if node is not None]
+        returned = [node for node in (*self.results, *self.watched) if node is not None]
         if self.in_sections:
-            sections = {name: _cut(self.lowering.graph, keys, lambda s, name=name: s == name, wanted) for name in SECTIONS}  # type: ignore[misc]
+            wanted = [*returned, *self.accumulated, *([self.finite] if self.finite is not None else [])]
+            sections = {name: _cut(self.lowering.graph, keys, _PARTS.get(name, (name,)), wanted) for name in self._section_names()}
         else:
-            wanted = [node for node in (*self.results, *self.watched) if node is not None]
-            sections = {"step": _cut(self.lowering.graph, keys, lambda s: True, wanted)}
-        return RankProgram(
+            sections = {"step": _cut(self.lowering.graph, keys, None, returned)}
+        return Program(
             job=self.assigned.logical.job,
             rank=self.lowering.rank,
             sections=sections,
             schedule=self._schedule(),
+            feeds=tuple(sorted({key[1] for section in sections.values() for key in section.inputs if key[0] == "feed"})),
             results=tuple(None if n is None else keys.of(n) for n in self.results),
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
-            sends=self.lowering.sends,
             is_common=not self.assigned.logical.is_mirrored,
+            writes=self.training is not None or any(writes(node) for node in self.assigned.graph.nodes),
+            sends=self.lowering.sends,
         )
+
+    def _section_names(self) -> tuple[str, ...]:
+        return _IN_TURN if self.assigned.stages is None else _IN_PIPELINE
 
     def _schedule(self) -> tuple[Slot, ...]:
         micro_batches = self.training.micro_batches if self.training is not None else 1
         stages = self.assigned.stages
         if stages is None:
-            return one_forward_one_backward(0, 1, micro_batches)
+            return tuple(("micro_batch", number) for number in range(micro_batches))
         mine = next((i for i, mesh in enumerate(stages) if self.lowering.rank in mesh.ranks), 0)
         return one_forward_one_backward(mine, len(stages), micro_batches)
 
@@ -275,16 +241,23 @@ class _Keys:
         return self._of[node]
 
 
-def _cut(graph: fx.Graph, keys: _Keys, belongs: Callable[[str], bool], wanted: Iterable[fx.Node]) -> Section:
-    """The nodes of one section as a graph of its own. What other sections read of it, and what is wanted, are its outputs."""
-    mine = [node for node in graph.nodes if node.op == "call_function" and belongs(node.meta["section"])]
+_PARTS = {"micro_batch": ("forward", "backward")}
+"""Of which parts of a step a section is made, where it is not the one of its own name."""
+
+
+def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node]) -> Section:
+    """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is wanted, are its outputs."""
+    mine = [node for node in graph.nodes if node.op == "call_function" and (parts is None or node.meta["section"] in parts)]
     members, asked = set(mine), set(wanted)
+    read = dict.fromkeys(n for user in mine for n in user.all_input_nodes if n not in members)
+    if parts is None or "forward" in parts:  # an argument that is a result too
+        read.update(dict.fromkeys(node for node in wanted if node.op == "placeholder"))
+    inputs = sorted(read, key=lambda node: key_order(keys.of(node)))
     body: fx.Graph = fx.Graph()
     new: dict[fx.Node, fx.Node] = {}
-    inputs = [node for node in dict.fromkeys(n for user in mine for n in user.all_input_nodes) if node not in members]
-    inputs += [node for node in asked if node.op == "placeholder" and node not in inputs and belongs("forward")]
     for node in inputs:
         new[node] = body.placeholder("argument")
+        new[node].meta = dict(node.meta)
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
         new[node].meta = dict(node.meta)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 Slot = tuple[str, int]
-"""("forward" or "backward", number of the micro-batch)"""
+"""("forward" or "backward", or "micro_batch" for both; number of the micro-batch)"""
 
 
 def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> tuple[Slot, ...]:

@@ -59,3 +59,9 @@ def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layo
         for state in owner.state_decls(decl):
             found[state.name] = layout if state.spec.shape == decl.spec.shape else whole_on(layout.mesh)
     return found
+
+
+def stored_layouts(graph: Graph, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
+    """The layouts of a job's variables, with those of the state that its training keeps."""
+    of_states = state_layouts(graph, graph.training.optimizer, layouts) if graph.training is not None else {}
+    return {**layouts, **of_states}

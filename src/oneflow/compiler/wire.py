@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.rank_program import RankProgram, Section
+from oneflow.compiler.program import Program, Section
 
 
 @dataclass(frozen=True)
@@ -44,12 +44,12 @@ class _Packed:
     rows: list[tuple[str, Any, Any, Any, str]]
 
 
-def pack(program: RankProgram, what: Any) -> RankProgram:
+def pack(program: Program, what: Any) -> Program:
     """The program with its graphs as plain data; ``what(node)`` is how errors name a node."""
     return replace(program, sections={name: replace(s, graph=_pack(s.graph, what)) for name, s in program.sections.items()})  # type: ignore[arg-type]
 
 
-def unpack(program: RankProgram) -> RankProgram:
+def unpack(program: Program) -> Program:
     """The inverse of ``pack``; each node's ``meta["what"]`` says how errors name it."""
     sections = {name: Section(_unpack(s.graph), s.inputs, s.outputs) for name, s in program.sections.items()}  # type: ignore[arg-type]
     return replace(program, sections=sections)

@@ -135,8 +135,19 @@ class VarianceScaling:
     data_format: str = ""
 
     def draw(self, spec: TensorSpec, generator: torch.Generator) -> Tensor:
-        variance = self.scale / fan(spec.shape, self.mode, self.data_format)
-        return _centered(self.distribution, math.sqrt(variance)).draw(spec, generator)
+        return self.of_shape(spec.shape).draw(spec, generator)
+
+    def of_shape(self, shape: Sequence[int]) -> Initializer:
+        """The initializer of the numbers of a variable of that shape."""
+        return _centered(self.distribution, math.sqrt(self.scale / fan(shape, self.mode, self.data_format)))
+
+
+def of_blocks(initializer: Initializer, shape: Sequence[int]) -> Initializer | None:
+    """What draws any block of a variable of that shape; None for an initializer that only draws whole variables."""
+    if isinstance(initializer, VarianceScaling):
+        return initializer.of_shape(shape)
+    by_element = (Constant, Empty, RandomUniform, RandomUniformInt, RandomNormal, TruncatedNormal)
+    return initializer if isinstance(initializer, by_element) else None
 
 
 def _centered(distribution: str, stddev: float) -> Initializer:

@@ -108,6 +108,10 @@ class Graph:
         """The nodes of ``results`` in the order a flattened structure gives."""
         return [] if self.results is None else tree_leaves(self.results)
 
+    def feeds(self) -> list[fx.Node]:
+        """The placeholders that are fed each step: inputs, then what sources give."""
+        return [*self.inputs, *(node for _, nodes in self.sources for node in nodes)]
+
     def copy(self) -> Graph:
         """A graph of its own nodes, for a pass to change."""
         body: fx.Graph = fx.Graph()

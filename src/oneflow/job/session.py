@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
-import torch
+from typing import Any
 
 from oneflow.core.collector import paused
 from oneflow.core.errors import JobError
 from oneflow.core.placement import Placement
-from oneflow.ir.graph import Reader
 from oneflow.ir.trace import current
+from oneflow.job.backend import Backend
 from oneflow.job.job import Job
 from oneflow.job.machines import HANDLER, Machines
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
-
-if TYPE_CHECKING:
-    from oneflow.runtime.driver import Driver
-
 
 _MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state a process
 
@@ -37,7 +31,7 @@ class Session:
         self.machines = Machines()
         self.gpu_num: int | None = None
         self.cpu_num: int | None = None
-        self.driver: Driver | None = None
+        self.backend: Backend | None = None
         self.eager = False
         self.before_start: Callable[[], None] | None = None  # called at the first trigger, in place of all that follows if it raises
         self.closed = False
@@ -100,43 +94,41 @@ class Session:
 
     def settle(self) -> None:
         """Decides where the traced jobs run, starts workers if it takes several devices, and gives variables storage."""
-        placements = [(placement, line) for job in self.jobs.values() for placement, line in job.placements()]
-        devices = {device for placement, _ in placements for device in placement.devices}
-        if self.driver is None and (devices - {(0, 0)} or self.machines.count > 1 or self.machines.launched is not None):
-            self._spread(placements)
-        workers = 1 if self.driver is None else self.driver.world.size
-        for job in self.jobs.values():
-            job.device = self.devices.resolve([placement for placement, _ in job.placements()], workers)
-        self._spread_jobs()
-        cuda = next((job.device for job in self.jobs.values() if job.device.type == "cuda"), None)
-        self.store.materialise(cuda or torch.device("cpu"))
+        jobs = [(job, job.traced) for job in self.jobs.values() if job.traced is not None]
+        placements = [placed for _, traced in jobs for placed in traced.placements()]
+        backend = self._backend(placements)
+        for job, traced in jobs:
+            device = self.devices.resolve([placement for placement, _ in traced.placements()], backend.workers)
+            if job.opened is None:
+                job.opened = backend.open(traced, device)
+        self.store.materialise()
 
-    def _spread(self, placements: list[tuple[Placement, str]]) -> None:
+    def _backend(self, placements: list[tuple[Placement, str]]) -> Backend:
+        """What runs jobs on these placements: this process where they name its first device alone, else workers."""
+        devices = {device for placement, _ in placements for device in placement.devices}
+        needs_workers = bool(devices - {(0, 0)}) or self.machines.count > 1 or self.machines.launched is not None
+        if self.backend is None or (needs_workers and not self.backend.has_workers):
+            self.backend = self._driven(placements) if needs_workers else self._local()
+            self.store.keep_in(self.backend.variables)
+            for job in self.jobs.values():
+                job.opened = None
+        return self.backend
+
+    def _local(self) -> Backend:
+        from oneflow.job.local import LocalBackend  # loads the compiler, which importing oneflow should not
+
+        return LocalBackend(self.store, self.making)
+
+    def _driven(self, placements: list[tuple[Placement, str]]) -> Backend:
         """Starts a worker on every device."""
-        if self.store.tensors:
+        if self.store.has_values:
             raise JobError("a job on several devices comes too late: jobs ran on one device already; define it before the first job is called")
-        from oneflow.runtime.driver import Driver, RemoteVariables  # starts processes, which one device does not need
+        from oneflow.job.driven import DrivenBackend
+        from oneflow.runtime.driver import Driver
 
         is_configured = self.gpu_num is not None or self.cpu_num is not None
-        self.driver = Driver(self.machines.world(placements, self.default_placement(), is_configured), HANDLER, self.machines.launched)
-        self.store = RemoteVariables(self.store, self.driver)
-
-    def _spread_jobs(self) -> None:
-        if self.driver is None:
-            return
-        from oneflow.job.layouts import spread
-
-        for job in self.jobs.values():
-            if job.graph is not job.spread_graph:
-                spread(job, self.driver, self.store)  # type: ignore[arg-type]
-                job.spread_graph = job.graph
-
-    def remote_readers(self, job: Job) -> dict[str, Reader]:
-        """The readers of a job that runs on workers."""
-        from oneflow.job.layouts import remote_readers
-
-        assert self.driver is not None
-        return remote_readers(job, self.driver)
+        world = self.machines.world(placements, self.default_placement(), is_configured)
+        return DrivenBackend(self.store, Driver(world, HANDLER, self.machines.launched), self.making)
 
     def model_variables(self) -> list[str]:
         """The variables that job bodies name; not optimizer state, not counters."""
@@ -147,8 +139,8 @@ class Session:
         self.closed = True
         for job in self.jobs.values():
             job.close()
-        if self.driver is not None:
-            self.driver.close()
+        if self.backend is not None:
+            self.backend.close()
 
     def require_jobs(self, what: str) -> None:
         """Starts the session for ``what``; without any job there is nothing to do it to."""

@@ -14,7 +14,7 @@ from oneflow.optimizer.loss_scale import static_loss_scale
 from oneflow.optimizer.optimizers import Optimizer
 
 
-def settle_training(graph: Graph, settings: Settings, line: str) -> Training:
+def training_of(graph: Graph, settings: Settings, line: str) -> Training:
     """How the job of ``graph`` is trained; refuses one that has nothing to lower or nothing to change."""
     if not graph.losses:
         raise JobError(

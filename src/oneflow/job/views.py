@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.core.tree import tree_leaves
+from oneflow.job.traced import Traced
 from oneflow.typing import Numpy
 
-if TYPE_CHECKING:
-    from oneflow.job.job import Job
 
-
-def check_view(job: Job) -> None:
+def check_view(job: Traced) -> None:
     """Refuses inputs, results and scopes that do not fit the view of a job on several devices."""
     graph = job.graph
-    assert graph is not None
     devices = {device for placement, _ in job.placements() for device in placement.devices}
     if len(devices) == 1:
         return
@@ -31,7 +28,7 @@ def check_view(job: Job) -> None:
         _check_consistent(job, len(devices))
 
 
-def _check_mirrored(job: Job, devices: int) -> None:
+def _check_mirrored(job: Traced, devices: int) -> None:
     view = f"{job.line}: job {job.name!r} is in the mirrored view on {devices} devices"
     for definition in tree_leaves(job.signature.defs):
         if definition.kind == "array" and definition.batch_axis is not None:
@@ -45,7 +42,7 @@ def _check_mirrored(job: Job, devices: int) -> None:
         )
 
 
-def _check_consistent(job: Job, devices: int) -> None:
+def _check_consistent(job: Traced, devices: int) -> None:
     for definition in tree_leaves(job.signature.defs):
         if definition.kind != "array":
             raise JobError(

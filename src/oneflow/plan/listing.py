@@ -13,7 +13,6 @@ from torch import fx
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
 from oneflow.compiler.mesh import Layout, Mesh
-from oneflow.compiler.pipeline import feed_nodes
 from oneflow.compiler.storage import update_layout
 from oneflow.compiler.update import Group
 from oneflow.core.layout import local_shape
@@ -202,7 +201,7 @@ class Listing:
     def _fed(self, node: fx.Node) -> str:
         key = next((key for key, argument in self.assigned.arguments.items() if argument is node), None)
         if key is not None and key[0] == "feed":
-            return feed_nodes(self.assigned.logical)[key[1]].meta["name"]
+            return self.assigned.logical.feeds()[key[1]].meta["name"]
         return self.assigned.logical.job
 
 

@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
-from oneflow.compiler.distribute import Assigned, Key, Surroundings, declared_feeds, distribute_job
+from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
 from oneflow.compiler.mesh import Layout
+from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
@@ -111,11 +112,11 @@ class _Stored:
 
 def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assigned, dict[str, _Stored]]:
     layouts = variable_layouts(graph, ranks)
-    around = Surroundings(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
-    assigned = distribute_job(graph, around)
+    target = CompileTarget(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
+    assigned = distribute_job(graph, target)
     if any(sbp.kind == "auto" for layout in layouts.values() for sbp in layout.sbp):
         # As when the job is run: layouts are chosen first, and the job is compiled for what was chosen.
-        assigned = distribute_job(graph, replace(around, layouts=assigned.layouts))
+        assigned = distribute_job(graph, replace(target, layouts=assigned.layouts))
     stored = {name: _Stored(graph.decls[name], assigned.layouts[name]) for name in graph.variables}
     if graph.training is not None:
         of_states = state_layouts(graph, graph.training.optimizer, assigned.layouts)

@@ -13,12 +13,11 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import flop_registry
 
-from oneflow.compiler.distribute import Key
-from oneflow.compiler.rank_program import RankProgram, Section
+from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.plan.held import Exchange, Held, Memory, exchange_on
 
-_EACH_MICRO_BATCH = ("forward", "backward")
+_EACH_MICRO_BATCH = ("micro_batch", "forward", "backward")
 
 
 @dataclass(frozen=True)
@@ -115,13 +114,13 @@ def _frozen(value: Any) -> Any:
 # ------------------------------------------------------------------ one rank
 
 
-def measure(program: RankProgram, arguments: Mapping[Key, Any], calls: Calls, micro_batches: int) -> Measured:
+def measure(program: Program, arguments: Mapping[Key, Any], calls: Calls, micro_batches: int) -> Measured:
     """Costs of a step of a rank whose program is given ``arguments``: tensors without data, and numbers."""
     return _Rank(program, calls, micro_batches).run(dict(arguments))
 
 
 class _Rank:
-    def __init__(self, program: RankProgram, calls: Calls, micro_batches: int) -> None:
+    def __init__(self, program: Program, calls: Calls, micro_batches: int) -> None:
         self.program = program
         self.calls = calls
         self.micro_batches = micro_batches
@@ -164,16 +163,17 @@ class _Rank:
         run.make(node, made.value, made.workspace, made.kept)
 
     def _in_sections(self) -> int:
-        """The most that is held at once beyond arguments, as the rank executor runs the sections."""
+        """The most that is held at once beyond arguments, as the executor runs the sections."""
         runs = self.runs
-        gradients = _bytes(runs["backward"].made_here)
+        last = runs.get("micro_batch") or runs["backward"]
         always, peak, open_micro, total = runs["prologue"].left, runs["prologue"].peak, 0, 0
         for part, _ in self.program.schedule:
-            summed = total if part == "backward" else 0  # the sums so far and the new ones are there together
-            peak = max(peak, always + total + open_micro * runs["forward"].left + runs[part].peak + summed)
+            summed = 0 if part == "forward" else total  # the sums so far and the new ones are there together
+            opened = open_micro * runs["forward"].left if open_micro else 0
+            peak = max(peak, always + total + opened + runs[part].peak + summed)
             always += runs[part].in_flight
-            open_micro += 1 if part == "forward" else -1
-            total = gradients if part == "backward" else total
+            open_micro += {"forward": 1, "backward": -1}.get(part, 0)
+            total = total if part == "forward" else _bytes(last.made_here)
         held = always + total
         return max(peak, held + runs["reduce"].peak, held + runs["reduce"].left + runs["update"].peak)
 

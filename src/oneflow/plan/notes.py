@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from torch import fx
 
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.pipeline import feed_nodes
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph
 from oneflow.plan.listing import devices_text
@@ -50,7 +49,7 @@ def _batches(assigned: Assigned) -> Iterator[str]:
     if assigned.logical.is_mirrored:
         return
     small: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for number, feed in enumerate(feed_nodes(assigned.logical)):
+    for number, feed in enumerate(assigned.logical.feeds()):
         node, axis = assigned.arguments["feed", number], feed.meta.get("batch_axis", 0)
         devices = node.meta["mesh"].size
         if node.users and axis is not None and len(node.meta["val"].shape) > axis and node.meta["val"].shape[axis] < devices:

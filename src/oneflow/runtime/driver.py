@@ -11,19 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.mesh import Layout
-from oneflow.compiler.rank_program import lower_job, tuned
-from oneflow.compiler.wire import pack
-from oneflow.ir.graph import Source
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.executor import what_of
-from oneflow.runtime.handler import Opened
-from oneflow.runtime.lane import Lane, form_of
-from oneflow.runtime.launchers import Launched
-from oneflow.runtime.rank_executor import Step
+from oneflow.compiler.program import Program
 from oneflow.core.shared_memory import Reference
-from oneflow.runtime.variables import VariableStore
+from oneflow.ir.graph import Source, VariableDecl
+from oneflow.runtime.cluster import Cluster
+from oneflow.runtime.executor import StepNumbers
+from oneflow.runtime.lane import Form, Lane
+from oneflow.runtime.launchers import Launched
+from oneflow.runtime.rank_readers import Opened
 from oneflow.runtime.world import World
 
 
@@ -62,18 +58,11 @@ class Driver:
         with self._turn, self.cluster.interrupts:
             yield
 
-    def load(self, assigned: Assigned, inputs: int, micro: int, variables: Sequence[str]) -> Loaded:
-        """Sends each rank its program of a job of so many inputs, which runs in so many micro-batches."""
+    def load(self, job: str, programs: Sequence[Program], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]) -> Loaded:
+        """Sends each rank its packed program of a job and the form of its lane."""
         self._programs += 1
-        programs = [tuned(lower_job(assigned, rank)) for rank in range(self.world.size)]
-        groups = list(dict.fromkeys(ranks for program in programs for ranks in program.groups()))
-        forms = [form_of(assigned, rank, inputs, micro) for rank in range(self.world.size)]
         ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
-        arguments = [
-            (self._programs, pack(program, what_of), variables, groups, form, way.reference)
-            for program, form, way in zip(programs, forms, ways)
-        ]
-        job = programs[0].job
+        arguments = [(self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)]
         self.cluster.call("load", arguments, what=f"loading job {job!r}")
         self._loaded.add(job)
         lanes = [Lane(form, way.memory) for form, way in zip(forms, ways)]
@@ -91,12 +80,11 @@ class Driver:
             self.cluster.broadcast("unload", job, what=f"unloading job {job!r}")
             self._loaded.remove(job)
 
-    def step(self, loaded: Sequence[Loaded], step: Step, job: str) -> bool:
+    def step(self, loaded: Sequence[Loaded], step: StepNumbers, job: str) -> bool:
         """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are; whether the gradients
         were finite."""
         what = f"job {job!r}, step {step.number}"
-        # Plain tuples on the wire: a class costs as much to pickle as all else of a small step.
-        told = step.number, step.rates, step.scale
+        told = tuple(step)  # a class of its own costs as much to pickle as all else of a small step
         if all(program is loaded[0] for program in loaded) and not any(loaded[0].is_far):
             return all(is_finite for is_finite, _ in self.cluster.broadcast("step", loaded[0].number, *told, None, what=what))
         lanes = [program.lanes[rank] for rank, program in enumerate(loaded)]
@@ -137,49 +125,32 @@ class RemoteReader:
         self.driver.cluster.broadcast("load_state", self.job, self.source.name, state, what=what)
 
 
-class RemoteVariables(VariableStore):
-    """Variables whose parts lie on workers. Those that only the driver needs, such as step counters, stay with it."""
+class RemoteVariables:
+    """Variables whose parts lie on workers, as ``layouts`` says."""
 
-    def __init__(self, local: VariableStore, driver: Driver) -> None:
-        super().__init__(local.seed)
-        self._take_over(local)
+    def __init__(self, driver: Driver) -> None:
         self.layouts: dict[str, Layout] = {}
         self._driver = driver
-        self._there: set[str] = set()
 
-    def materialise(self, device: torch.device) -> None:
-        for name in self._host:
-            if name not in self.tensors:
-                self.tensors[name] = self._draw(self.decls[name])
-        new = [name for name in self.decls if name not in self._host and name not in self._there]
-        if new:
-            decls = [(self.decls[name], self.layouts[name]) for name in new]
-            self._driver.cluster.broadcast("declare", decls, self.seed, self._draws, what="making variables")
-            self._there.update(new)
+    def declare(self, decls: Sequence[VariableDecl], seed: int, draws: int) -> None:
+        told = [(decl, self.layouts[decl.name]) for decl in decls]
+        self._driver.cluster.broadcast("declare", told, seed, draws, what="making variables")
 
-    def initialise(self) -> None:
-        super().initialise()
-        self._driver.cluster.broadcast("initialise", self.seed, self._draws, what="initialising variables")
+    def initialise(self, seed: int, draws: int) -> None:
+        self._driver.cluster.broadcast("initialise", seed, draws, what="initialising variables")
 
-    def numpy(self, name: str) -> np.ndarray:
-        if name in self._host:
-            return super().numpy(name)
-        layout = self.layouts[name]
-        asked = [[name] if layout.is_first(rank) else [] for rank in range(self._driver.world.size)]
-        parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {name!r}")
-        spec = self.decls[name].spec
-        return Whole(layout, spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part})
+    def numpy(self, decl: VariableDecl) -> np.ndarray:
+        layout = self.layouts[decl.name]
+        asked = [[decl.name] if layout.is_first(rank) else [] for rank in range(self._driver.world.size)]
+        parts = self._driver.cluster.call("read", [(names,) for names in asked], what=f"reading variable {decl.name!r}")
+        return Whole(layout, decl.spec.shape).assembled({rank: part[0] for rank, part in enumerate(parts) if part})
 
     def write(self, values: Mapping[str, np.ndarray]) -> None:
         for name, value in values.items():
-            self.check(name, tuple(value.shape), value.dtype)
-        super().write({name: value for name, value in values.items() if name in self._host})
-        for name, value in values.items():
-            if name not in self._host:
-                tensor = torch.from_numpy(np.array(value, order="C"))
-                blocks = [self.layouts[name].block(tensor.shape, rank) for rank in range(self._driver.world.size)]
-                arguments = [({name: tensor[block]} if block is not None else {},) for block in blocks]
-                self._driver.cluster.call("write", arguments, what=f"writing variable {name!r}")
+            tensor = torch.from_numpy(np.array(value, order="C"))
+            blocks = [self.layouts[name].block(tensor.shape, rank) for rank in range(self._driver.world.size)]
+            arguments = [({name: tensor[block]} if block is not None else {},) for block in blocks]
+            self._driver.cluster.call("write", arguments, what=f"writing variable {name!r}")
 
 
 class Whole:

@@ -1,122 +1,178 @@
-"""Runs a program on one device, in this process: no copy, no thread."""
+"""Runs the program of one rank: no driver, no copy, no thread."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from oneflow.compiler.codegen import Code, generate
-from oneflow.compiler.program import Program
+from oneflow.compiler.describe import what_of
+from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import RunError
-from oneflow.optimizer.loss_scale import LossScale
-from oneflow.runtime.variables import VariableStore
+from oneflow.runtime.rank_variables import RankVariables
 
-Results = tuple[tuple[torch.Tensor, ...], tuple[torch.Tensor, ...]]
-
-
-class Counter:
-    """The step count of a job: a tensor of shape (1,) in main memory, which for a train job is a saved variable."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
-        self._count = tensor.numpy()  # the same memory; a numpy number is read and raised in a tenth of the time
-
-    def value(self) -> int:
-        return int(self._count[0])
-
-    def advance(self) -> None:
-        self._count[0] += 1
+_HELD = ("variable", "prepared")
 
 
-class RunningScale:
-    """The loss scale of a job as it runs: fixed, or kept in two saved variables of the job, the scale and the good steps since it changed."""
+class StepNumbers(NamedTuple):
+    """What all ranks are told of a step: its number, the learning rates, and the loss scale."""
 
-    def __init__(self, loss_scale: LossScale, state: tuple[torch.Tensor, torch.Tensor] | None) -> None:
-        self._loss_scale = loss_scale
-        self._state = state
+    number: int
+    rates: tuple[float, ...]
+    scale: float
 
-    def value(self) -> float:
-        return float(self._state[0]) if self._state is not None else self._loss_scale.initial
 
-    def adjust(self, finite: bool) -> None:
-        """Notes whether the gradients of a step were finite."""
-        if self._state is None:
-            return
-        scale, good = self._loss_scale.adjusted(float(self._state[0]), int(self._state[1]), finite)
-        self._state[0].fill_(scale)
-        self._state[1].fill_(good)
+class StepResult(NamedTuple):
+    """This rank's parts of results and watched values, each a list with one entry per micro-batch, or None where other ranks answer; and
+    whether the gradients were finite."""
+
+    results: list[list[torch.Tensor] | None]
+    watched: list[list[torch.Tensor] | None]
+    is_finite: bool
 
 
 class Executor:
     """A program with its variables bound. ``run`` is one step."""
 
-    def __init__(self, program: Program, store: VariableStore, device: torch.device, counter: Counter) -> None:
+    def __init__(self, program: Program, variables: RankVariables) -> None:
+        self.device = variables.device
         self._program = program
-        self._store = store
-        self._variables = [store.tensors[name] for name in program.variables]
-        self._device = device
-        self._counter = counter
-        self._code = generate(program.graph, program.job)
-        self._update = generate(program.update, program.job) if program.update is not None else None
-        self._prepare = generate(program.prepare, program.job) if program.prepare is not None else None
-        self._prepared: tuple[int, Sequence[torch.Tensor]] = (-1, ())
+        self._variables = variables
+        self.code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
+        asked = {key for section in program.sections.values() for key in section.inputs}
+        self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
+        self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
+        self._prepared_at = -1
+        step = program.sections.get("step")
+        self._whole = _Whole(program, step, self.code["step"], self._stored) if step is not None else None
 
     @property
     def source(self) -> str:
         """The Python that a step runs."""
-        return self._code.source
+        return "\n".join(code.source for code in self.code.values())
 
-    def run(self, feeds: list[torch.Tensor]) -> Results:
-        """One step: forward, and for a train job backward and update."""
-        t = self._counter.value()
+    def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
+        """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in order."""
         with torch.inference_mode():
-            arguments = [*self._arguments(feeds), *[rate(t) for rate in self._program.rates]]
             try:
-                outputs = self._call(self._code, arguments)
+                result = self._run_whole(self._whole, step, feeds[0]) if self._whole is not None else self._run_sections(step, feeds)
             finally:
-                self._note_writes()
-        self._counter.advance()
-        return outputs
+                if self._program.writes:  # a step that failed may have changed variables too
+                    self._variables.version += 1
+            self._program.sends.settle()
+            return result
 
-    def _note_writes(self) -> None:
-        """A step that failed may have changed variables too."""
-        if self._program.writes:
-            self._store.version += 1
+    # -------------------------------------------------------------- a step of one section
 
-    def _held(self) -> Sequence[torch.Tensor]:
-        """What the step reads besides its feeds: the variables, or what was prepared of them as they are now."""
-        if self._prepare is None:
-            return self._variables
-        version = self._store.version
-        if self._prepared[0] != version:
-            self._prepared = (-1, ())  # lets go of the old before there is the new
-            self._prepared = (version, self._call(self._prepare, self._variables))
-        return self._prepared[1]
+    def _run_whole(self, whole: _Whole, step: StepNumbers, feeds: Sequence[torch.Tensor]) -> StepResult:
+        if self._prepared_at != self._variables.version and "prepare" in self._program.sections:
+            self._prepare(whole, step)
+        arguments: list[Any] = [*whole.held, *feeds]
+        if self._uses_step:
+            whole.step_number[0] = step.number
+            arguments.append(whole.step.to(self.device))
+        for number in whole.rates:
+            arguments.append(step.rates[number])
+        return whole.result(self._call(whole.code, arguments, step))
 
-    def _arguments(self, feeds: list[torch.Tensor], step: torch.Tensor | None = None) -> list[Any]:
-        arguments = [*self._held(), *feeds]
-        if self._program.uses_step:
-            arguments.append((self._counter.tensor if step is None else step).to(self._device))
-        return arguments
+    def _prepare(self, whole: _Whole, step: StepNumbers) -> None:
+        """Makes anew what depends on variables alone."""
+        version = self._variables.version
+        whole.hold(self._stored)  # lets go of the old before there is the new
+        values = dict(self._stored)
+        self._section("prepare", values, step)
+        whole.hold(values)
+        self._prepared_at = version
 
-    def _call(self, code: Code, arguments: list[Any]) -> Any:
+    # -------------------------------------------------------------- micro-batches
+
+    def _run_sections(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
+        values: dict[Key, Any] = {**self._stored, ("unscale",): 1.0 / step.scale}
+        values.update({("rate", i): rate for i, rate in enumerate(step.rates)})
+        if self._uses_scale:
+            values["scale",] = torch.tensor(step.scale, device=self.device)
+        self._section("prologue", values, step)
+        done, total = self._micro_batches(values, step, feeds)
+        values.update(zip(self._program.gradients, total))
+        self._section("reduce", values, step)
+        is_finite = self._program.finite is None or bool(values[self._program.finite])
+        if is_finite:
+            self._section("update", values, step)
+        return StepResult(_collected(done, self._program.results), _collected(done, self._program.watched), is_finite)
+
+    def _micro_batches(
+        self, values: dict[Key, Any], step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]
+    ) -> tuple[list[dict[Key, Any]], list[torch.Tensor]]:
+        """What every micro-batch sends back, and the sums of their gradients."""
+        under_way: dict[int, dict[Key, Any]] = {}
+        done: list[dict[Key, Any]] = []
+        total: list[torch.Tensor] = []
+        for part, number in self._program.schedule:
+            if part != "backward":
+                under_way[number] = self._micro_batch(values, step, feeds, number)
+            self._section(part, under_way[number], step)
+            if part != "forward":
+                micro = under_way.pop(number)
+                gradients = [micro[key] for key in self._program.gradients]
+                total = list(torch._foreach_add(total, gradients)) if total else gradients
+                done.append({key: micro[key] for key in (*self._program.results, *self._program.watched) if key is not None})
+        return done, total
+
+    def _micro_batch(
+        self, values: dict[Key, Any], step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]], number: int
+    ) -> dict[Key, Any]:
+        """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
+        own: dict[Key, Any] = {("feed", i): tensor for i, tensor in zip(self._program.feeds, feeds[number])}
+        if self._uses_step:
+            own["step",] = torch.tensor([step.number * len(feeds) + number], device=self.device)
+        return {**values, **own}
+
+    def _section(self, name: str, values: dict[Key, Any], step: StepNumbers) -> None:
+        section = self._program.sections[name]
+        values.update(zip(section.outputs, self._call(self.code[name], [values[key] for key in section.inputs], step)))
+
+    # -------------------------------------------------------------- calls
+
+    def _call(self, code: Code, arguments: list[Any], step: StepNumbers) -> Any:
         try:
             return code.call(*arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
-            raise RunError(self._explain(code, error)) from error
-
-    def _explain(self, code: Code, error: Exception) -> str:
-        """The failing op of the job and the user's line."""
-        node = failing_node(code, error)
-        step = self._counter.value()
-        where = what_of(node) if node is not None else "the program"
-        return f"job {self._program.job!r} failed at step {step} in {where}: {error}"
+            node = _failing_node(code, error)
+            where = what_of(node) if node is not None else "the program"
+            raise RunError(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}") from error
 
 
-def failing_node(code: Code, error: Exception) -> fx.Node | None:
+class _Whole:
+    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place."""
+
+    def __init__(self, program: Program, section: Section, code: Code, stored: dict[Key, torch.Tensor]) -> None:
+        self.code = code
+        self.held: list[Any] = []
+        self.rates = [key[1] for key in section.inputs if key[0] == "rate"]
+        self.step = torch.zeros(1, dtype=torch.int64)
+        self.step_number = self.step.numpy()  # the same memory; a numpy number is set in a tenth of the time
+        self._keys = [key for key in section.inputs if key[0] in _HELD]
+        self._results = [None if key is None else section.outputs.index(key) for key in program.results]
+        self._watched = [None if key is None else section.outputs.index(key) for key in program.watched]
+        self.hold(stored)
+
+    def hold(self, values: dict[Key, Any]) -> None:
+        """Takes the values to hold; one that is not there is let go of."""
+        self.held = [values.get(key) for key in self._keys]
+
+    def result(self, outputs: Sequence[torch.Tensor]) -> StepResult:
+        results = [None if place is None else [outputs[place]] for place in self._results]
+        return StepResult(results, [None if place is None else [outputs[place]] for place in self._watched], True)
+
+
+def _collected(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor] | None]:
+    return [None if key is None else [values[key] for values in micro] for key in keys]
+
+
+def _failing_node(code: Code, error: Exception) -> fx.Node | None:
     """The node whose line of generated code raised."""
     line, trace = 0, error.__traceback__
     while trace is not None:
@@ -124,70 +180,3 @@ def failing_node(code: Code, error: Exception) -> fx.Node | None:
             line = trace.tb_lineno
         trace = trace.tb_next
     return code.node_at.get(line)
-
-
-def what_of(node: fx.Node) -> str:
-    """What a node of a program is to the user: an op and its line, the backward of one, an update, or a change of layout."""
-    source = node.meta.get("node", node)
-    origin = source.meta.get("origin")
-    if "what" in node.meta or origin is None:
-        return node.meta.get("what") or (
-            f"the boxing of {node.meta['boxed'].name}" if "boxed" in node.meta else f"the backward pass ({node.target})"
-        )
-    part = "the backward of " if source.meta.get("part") == "backward" else ""
-    return f"{part}op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
-
-
-class AccumulatingExecutor(Executor):
-    """Runs a program in two parts: gradients of every micro-batch, then one update, unless a dynamic loss scale forbids it."""
-
-    def __init__(
-        self,
-        program: Program,
-        store: VariableStore,
-        device: torch.device,
-        counter: Counter,
-        scale: RunningScale,
-    ) -> None:
-        super().__init__(program, store, device, counter)
-        self._scale = scale
-
-    def run(self, feeds: list[torch.Tensor], micro_feeds: Sequence[list[torch.Tensor]] = ()) -> Results:
-        t = self._counter.value()
-        with torch.inference_mode():
-            try:
-                parts, finite = self._accumulate(list(micro_feeds) or [feeds], t)
-            finally:
-                self._note_writes()
-            self._scale.adjust(finite)
-        self._counter.advance()
-        return tuple(_packed([p[i] for p in parts]) for i in (0, 1))  # type: ignore[return-value]
-
-    def _accumulate(self, micro_feeds: list[list[torch.Tensor]], t: int) -> tuple[list[Any], bool]:
-        """Gradients and update: what every micro-batch gave, and whether the update was made."""
-        parts, gradients, finite = self._gradients(micro_feeds)
-        if finite:
-            rates = [rate(t) for rate in self._program.rates]
-            assert self._update is not None
-            self._call(self._update, [*self._variables, *gradients, 1.0 / self._scale.value(), *rates])
-        return parts, finite
-
-    def _gradients(self, micro_feeds: list[list[torch.Tensor]]) -> tuple[list[Any], list[torch.Tensor], bool]:
-        parts: list[Any] = []
-        total: list[torch.Tensor] = []
-        finite = True
-        for i, feeds in enumerate(micro_feeds):
-            # To random ops every micro-batch is a step of its own, so that no two share a mask.
-            arguments = self._arguments(feeds, self._counter.tensor * len(micro_feeds) + i)
-            if self._program.dynamic_scale:
-                arguments.append(torch.tensor(self._scale.value(), device=self._device))
-            results, watched, gradients, is_finite = self._call(self._code, arguments)
-            parts.append((results, watched))
-            finite = finite and (is_finite is None or bool(is_finite))
-            total = list(torch._foreach_add(total, gradients)) if total else list(gradients)
-        return parts, total, finite
-
-
-def _packed(parts: list[tuple[torch.Tensor, ...]]) -> tuple[torch.Tensor, ...]:
-    """The results of all micro-batches, put together along the first dim."""
-    return parts[0] if len(parts) == 1 else tuple(torch.cat(values) for values in zip(*parts))

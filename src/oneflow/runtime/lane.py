@@ -12,11 +12,7 @@ from math import prod
 from typing import NamedTuple
 
 import numpy as np
-from torch import fx
 
-from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
-from oneflow.core import dtype as dtypes
 from oneflow.core.shared_memory import aligned
 
 
@@ -45,25 +41,6 @@ class Form:
         fed = [field for feeds in self.feeds for field in feeds.values()]
         given = [field for fields in (*self.results, *self.watched) for field in fields or ()]
         return sum(field.room for field in (*fed, *given))
-
-
-def form_of(assigned: Assigned, rank: int, inputs: int, micro: int) -> Form:
-    """The form of a rank's lane, for a job of so many inputs that runs in so many micro-batches."""
-    fed = {i: _field(assigned.arguments["feed", i], rank) for i in range(inputs)}
-    results, watched = [
-        tuple(None if (field := _field(node, rank)) is None or not layout_of(node).is_first(rank) else (field,) * micro for node in nodes)
-        for nodes in (assigned.outputs.results, assigned.outputs.watched)
-    ]
-    return Form(({i: field for i, field in fed.items() if field is not None},) * micro, results, watched)
-
-
-def _field(node: fx.Node, rank: int) -> Field | None:
-    """A rank's part of a value; None where it has none."""
-    value = node.meta["val"]
-    block = layout_of(node).block(value.shape, rank)
-    dtype = dtypes.from_torch(value.dtype).numpy
-    assert dtype is not None
-    return None if block is None else Field(tuple(part.stop - part.start for part in block), dtype)
 
 
 class Lane:

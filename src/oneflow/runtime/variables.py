@@ -1,48 +1,65 @@
-"""The variables of a session: storage by name, drawn from their initializers."""
+"""The variables of a session by name, wherever their values lie."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 import torch
 
-from oneflow.core.errors import ArgumentError, NameError_, OneFlowError
+from oneflow.core.errors import ArgumentError, NameError_
 from oneflow.ir.graph import VariableDecl
+from oneflow.runtime.rank_variables import draw
 
 
-def draw(decl: VariableDecl, seed: int, draws: int) -> torch.Tensor:
-    """The first values of a variable: a function of its name, the session's seed and how often variables were drawn before."""
-    key = f"{seed}/{draws}" if decl.seed is None else f"{decl.seed}"
-    digest = hashlib.blake2b(f"{key}/{decl.name}".encode(), digest_size=8).digest()
-    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
-    try:
-        return decl.initializer.draw(decl.spec, generator)
-    except OneFlowError as error:
-        raise type(error)(f"{decl.line}: variable {decl.name!r} {decl.spec}: {error.reason}") from None
+class Keeper(Protocol):
+    """Where the values of a session's variables lie: in this process, or in parts on workers."""
+
+    def declare(self, decls: Sequence[VariableDecl], seed: int, draws: int) -> None:
+        """Gives storage and first values to new variables."""
+
+    def initialise(self, seed: int, draws: int) -> None:
+        """Draws every variable anew."""
+
+    def numpy(self, decl: VariableDecl) -> np.ndarray:
+        """A copy of a variable's values, in C order."""
+
+    def write(self, values: Mapping[str, np.ndarray]) -> None:
+        """Sets variables to checked values."""
 
 
 class VariableStore:
-    """Every variable of a session. Tensors keep their identity: values are written into them in place.
+    """Every variable of a session by name: what was declared, and how to get at its values.
 
-    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before. Whoever has written
-    into variables raises ``version``, so that what was made of their values before is known to be old.
+    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before. Numbers that only the
+    process of the session needs, such as step counters, are in ``host``; all others lie with a keeper.
     """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
-        self.version = 0
         self.decls: dict[str, VariableDecl] = {}
-        self.tensors: dict[str, torch.Tensor] = {}
-        self._host: set[str] = set()
+        self.host: dict[str, torch.Tensor] = {}
+        self._on_host: set[str] = set()
         self._state: set[str] = set()
+        self._kept: set[str] = set()
+        self._keeper: Keeper | None = None
         self._draws = 0
 
-    def _take_over(self, other: VariableStore) -> None:
-        """Goes on with the declarations of another store that has given none of them storage yet."""
-        self.decls, self.tensors = other.decls, other.tensors
-        self._host, self._state, self._draws = other._host, other._state, other._draws
+    @property
+    def has_values(self) -> bool:
+        """True once a variable was given storage."""
+        return bool(self.host or self._kept)
+
+    def keep_in(self, keeper: Keeper) -> None:
+        """Says where values lie from now on; there are none yet."""
+        assert not self.has_values
+        self._keeper = keeper
+
+    @property
+    def keeper(self) -> Keeper:
+        assert self._keeper is not None, "variables have no values before the session has started"
+        return self._keeper
 
     def check_declarations(self, variables: Mapping[str, VariableDecl], state: Iterable[VariableDecl]) -> None:
         """Refuses new declarations that do not fit those there are: another spec, or a name that is both variable and state."""
@@ -62,37 +79,37 @@ class VariableStore:
         if state:
             self._state.add(decl.name)
         if host:
-            self._host.add(decl.name)
+            self._on_host.add(decl.name)
 
-    def materialise(self, device: torch.device) -> None:
+    def materialise(self) -> None:
         """Gives storage and first values to declared variables that have none."""
-        for name, decl in self.decls.items():
-            if name not in self.tensors:
-                value = self._draw(decl)
-                self.tensors[name] = value if name in self._host else value.to(device)
+        for name in self._on_host - self.host.keys():
+            self.host[name] = draw(self.decls[name], self.seed, self._draws)
+        new = [decl for name, decl in self.decls.items() if name not in self._on_host and name not in self._kept]
+        if new:
+            self.keeper.declare(new, self.seed, self._draws)
+            self._kept.update(decl.name for decl in new)
 
     def initialise(self) -> None:
         """Draws every variable anew."""
         self._draws += 1
-        for name, tensor in self.tensors.items():
-            tensor.copy_(self._draw(self.decls[name]))
-        self.version += 1
-
-    def _draw(self, decl: VariableDecl) -> torch.Tensor:
-        value = draw(decl, self.seed, self._draws)
-        return value.to(memory_format=torch.channels_last) if decl.channels_last and value.dim() == 4 else value
+        for name, tensor in self.host.items():
+            tensor.copy_(draw(self.decls[name], self.seed, self._draws))
+        self.keeper.initialise(self.seed, self._draws)
 
     def numpy(self, name: str) -> np.ndarray:
         """A copy of a variable's values, in C order."""
-        return self.tensors[name].detach().cpu().contiguous().clone().numpy()
+        return self.host[name].clone().numpy() if name in self.host else self.keeper.numpy(self.decls[name])
 
     def write(self, values: Mapping[str, np.ndarray]) -> None:
         """Sets variables; every shape and dtype is checked before the first is written."""
         for name, value in values.items():
             self.check(name, tuple(value.shape), value.dtype)
-        for name, value in values.items():
-            self.tensors[name].copy_(torch.from_numpy(np.array(value, order="C")))
-        self.version += 1
+        for name in values.keys() & self.host.keys():
+            self.host[name].copy_(torch.from_numpy(np.array(values[name], order="C")))
+        kept = {name: value for name, value in values.items() if name not in self.host}
+        if kept:
+            self.keeper.write(kept)
 
     def check(self, name: str, shape: tuple[int, ...], dtype: np.dtype) -> None:
         spec = self.decls[name].spec

@@ -1,4 +1,4 @@
-"""A rank's program, tuned to run, updates every variable once, after all that reads it and before all that sends it on."""
+"""A rank's program, optimized to run, updates every variable once, after all that reads it and before all that sends it on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from test_infer import image_job, minimize, weight
 
 import oneflow as flow
 from oneflow.compiler import early
-from oneflow.compiler.rank_program import RankProgram, tuned
+from oneflow.compiler.pipeline import optimized
+from oneflow.compiler.program import Program
 from oneflow.ops import collective, update
 
 aten = torch.ops.aten
@@ -25,7 +26,7 @@ def zero() -> Any:
     return config
 
 
-def updated(program: RankProgram) -> list[str]:
+def updated(program: Program) -> list[str]:
     return sorted(name for node in calls(program) if early.is_update(node) for name in node.meta["updates"])
 
 
@@ -34,7 +35,7 @@ def updated(program: RankProgram) -> list[str]:
 def test_the_same_variables_are_updated_and_only_then_sent_on(net, config, monkeypatch) -> None:
     monkeypatch.setattr(early, "BYTES", 1)
     assigned = compiled(image_job(net, 16), 2, config=config and config())
-    for before, program in zip(programs(assigned), map(tuned, programs(assigned))):
+    for before, program in zip(programs(assigned), map(optimized, programs(assigned))):
         assert updated(program) == updated(before) != []
         nodes = calls(program)
         updates = [i for i, node in enumerate(nodes) if early.is_update(node)]
@@ -50,7 +51,7 @@ def a_wide_layer(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def
 
 def test_a_gradient_that_every_rank_makes_itself_is_used_by_rows(monkeypatch) -> None:
     monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
-    program = tuned(programs(compiled(a_wide_layer, 2))[0])
+    program = optimized(programs(compiled(a_wide_layer, 2))[0])
     targets = [node.target for node in calls(program)]
     assert update.by_rows in targets and collective.bucket_start not in targets
 
@@ -63,7 +64,7 @@ def two_wide_layers(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-
 
 def test_no_rank_waits_for_others_before_its_backward_pass_is_done(monkeypatch) -> None:
     monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
-    for program in map(tuned, programs(compiled(two_wide_layers, 2))):
+    for program in map(optimized, programs(compiled(two_wide_layers, 2))):
         targets = [node.target for node in calls(program)]
         assert targets.count(collective.gather_start) == targets.count(collective.gather_wait) == 4
         assert collective.gather_parts not in targets
@@ -72,7 +73,7 @@ def test_no_rank_waits_for_others_before_its_backward_pass_is_done(monkeypatch) 
 
 
 def test_a_product_is_made_where_the_bucket_wants_it() -> None:
-    for program in map(tuned, programs(compiled(image_job(lenet, 256), 2))):
+    for program in map(optimized, programs(compiled(image_job(lenet, 256), 2))):
         (start, *_) = [node for node in calls(program) if node.target is collective.bucket_start]
         bucket, values = start.args
         made = [value for value in values if value.target is collective.product_in]
@@ -89,7 +90,7 @@ def test_a_bucket_keeps_a_value_where_it_was_made() -> None:
 
 
 def test_a_rank_writes_over_what_one_device_would() -> None:
-    for program in map(tuned, programs(compiled(image_job(lenet, 16), 2))):
+    for program in map(optimized, programs(compiled(image_job(lenet, 16), 2))):
         targets = [node.target for node in calls(program)]
         assert aten.relu_.default in targets and aten.relu.default not in targets
         assert aten.threshold_backward.grad_input in targets

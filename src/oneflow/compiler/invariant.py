@@ -1,4 +1,4 @@
-"""Which values of a program depend on variables alone, so that one computation of them serves every step until a variable changes."""
+"""Which values of a program depend on variables alone (invariant code): one computation of them serves every step until a variable changes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SMALL = 2**16
 """Bytes that a value may take whatever it is made of."""
 
 
-class Settled:
-    """The nodes whose values are settled once the variables are. Passes that make such nodes add them.
+class Invariants:
+    """The nodes whose values are invariant while the variables are. Passes that make such nodes add them.
 
-    A settled value is kept between steps, so it takes no more memory than the variables it is made of: what the step would have made anew
+    An invariant value is kept between steps, so it takes no more memory than the variables it is made of: what the step would have made anew
     at each call anyway. A value that is larger than that (a product of two vectors) is left to the step. So is what lies in memory that the
     graph writes to, and what it returns: a result belongs to the user, who may write into it.
     """
@@ -31,21 +31,21 @@ class Settled:
             if not _memory(node) & self._barred:
                 self._behind[node] = frozenset([node])
         for node in graph.nodes:
-            if node.op == "call_function" and self._is_settled(node):
+            if node.op == "call_function" and self._is_invariant(node):
                 self.add(node)
 
     def __contains__(self, value: Any) -> bool:
         return value in self._behind
 
     def add(self, node: fx.Node) -> None:
-        """Takes in a node that computes from settled ones alone."""
+        """Takes in a node that computes from invariant ones alone."""
         self._behind[node] = frozenset().union(*(self._behind[used] for used in node.all_input_nodes))
 
     def may_move(self, node: fx.Node) -> bool:
         """Whether nothing in the graph writes to the memory that a node's value lies in: it may then be read later than it is."""
         return not _memory(node) & self._barred
 
-    def _is_settled(self, node: fx.Node) -> bool:
+    def _is_invariant(self, node: fx.Node) -> bool:
         if not _is_pure(node) or _memory(node) & self._barred or not all(used in self for used in node.all_input_nodes):
             return False
         behind = frozenset().union(*(self._behind[used] for used in node.all_input_nodes))

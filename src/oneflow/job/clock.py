@@ -1,0 +1,20 @@
+"""The step clock of a traced job: its counter, and loss scale, lie among the session's variables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from oneflow.job.traced import Traced
+from oneflow.optimizer.loss_scale import LossScale
+from oneflow.runtime.step_clock import Counter, RunningScale, StepClock
+
+
+def step_clock(job: Traced, rates: Sequence[Callable[[int], float]], host: Mapping[str, torch.Tensor]) -> StepClock:
+    """The clock of a job whose rates are functions of the step; ``host`` has the session's numbers by name."""
+    counter = Counter(host[job.counter_name] if job.graph.is_train else job.calls)
+    training = job.graph.training
+    loss_scale = training.loss_scale if training is not None else LossScale()
+    name, good = job.loss_scale_names
+    return StepClock(counter, rates, RunningScale(loss_scale, (host[name], host[good]) if loss_scale.is_dynamic else None))

@@ -1,0 +1,165 @@
+"""The backend of several devices: this process compiles for all ranks and commands one worker per device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from threading import RLock
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import fx
+
+from oneflow.compiler.infer import layout_of
+from oneflow.compiler.mirror import mirrored_mesh
+from oneflow.compiler.readers import shares_of
+from oneflow.core.collector import paused
+from oneflow.ir.graph import Graph, Reader
+from oneflow.job.backend import OpenJob, Values
+from oneflow.job.compiling import Compiling
+from oneflow.job.mirrored import MirroredJob
+from oneflow.job.traced import Traced
+from oneflow.job.views import check_view
+from oneflow.runtime.driver import Driver, RemoteVariables, Whole
+from oneflow.runtime.rank_readers import Opened
+from oneflow.runtime.variables import VariableStore
+
+
+class DrivenBackend:
+    """Runs jobs on workers. Programs are compiled by the thread that holds ``making``."""
+
+    has_workers = True
+
+    def __init__(self, store: VariableStore, driver: Driver, making: RLock) -> None:
+        self.driver = driver
+        self.variables = RemoteVariables(driver)
+        self._host = store.host
+        self._making = making
+
+    @property
+    def workers(self) -> int:
+        return self.driver.world.size
+
+    def open(self, job: Traced, device: torch.device) -> OpenJob:
+        """What the ranks have of an earlier trace or definition of that name, they forget: neither its programs nor its readers may serve
+        this one."""
+        check_view(job)
+        mesh = mirrored_mesh(job.graph, self.driver.ranks) if job.graph.is_mirrored else None
+        compiling = Compiling(job, device, self.driver, self.variables, self._host, self._making)
+        for name, layout in compiling.layouts().items():
+            self.variables.layouts.setdefault(name, layout)
+        self.driver.unload(job.name)
+        self.driver.open(job.name, _shares(job.graph, self.driver))
+        return DrivenJob(compiling) if mesh is None else MirroredJob(compiling, mesh)
+
+    def close(self) -> None:
+        self.driver.close()
+
+
+def _shares(graph: Graph, driver: Driver) -> list[list[Opened]]:
+    """For each rank its share of every source: rows of the batch where the batch is split, all of it where it is not."""
+    numbers = {node: i for i, node in enumerate(graph.feeds())}
+    shares: list[list[Opened]] = [[] for _ in range(driver.world.size)]
+    for source, nodes in graph.sources:
+        mesh, count = shares_of(graph, source, nodes, driver.ranks)
+        for position, rank in enumerate(mesh.ranks):
+            shares[rank].append(Opened(source, tuple(numbers[node] for node in nodes), position if count > 1 else 0, count))
+    return shares
+
+
+class DrivenJob:
+    """A job on workers, with a program for every set of input shapes that it was given."""
+
+    def __init__(self, compiling: Compiling) -> None:
+        self._compiling = compiling
+        self._programs: dict[tuple[tuple[int, ...], ...], _DrivenProgram] = {}
+
+    def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
+        job = self._compiling.job
+        tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
+        shapes = tuple(tensor.shape for tensor in tensors) if job.signature.is_dynamic else ()
+        program = self._programs.get(shapes)
+        return (program or self._compiled(shapes, tensors)).step(tensors)
+
+    def _compiled(self, shapes: tuple[tuple[int, ...], ...], tensors: list[torch.Tensor]) -> _DrivenProgram:
+        with self._compiling.making, paused():
+            if shapes not in self._programs:  # another thread may have made it meanwhile
+                self._programs[shapes] = _DrivenProgram(self._compiling, tensors)
+            return self._programs[shapes]
+
+    def readers(self) -> Mapping[str, Reader]:
+        return self._compiling.readers()
+
+    def refresh(self, traced: Traced) -> None:
+        self._programs.clear()
+        self._compiling.refresh(traced)
+
+    def close(self) -> None:
+        self._programs.clear()
+
+
+class _Target(NamedTuple):
+    """Where a block of an input goes."""
+
+    block: tuple[slice, ...]
+    place: np.ndarray
+
+
+class _Result(NamedTuple):
+    """How a result is put together, and for each micro-batch where the ranks leave their parts."""
+
+    whole: Whole
+    parts: list[dict[int, np.ndarray]]
+
+
+class _DrivenProgram:
+    """One compiled program of a job, loaded on every rank."""
+
+    def __init__(self, compiling: Compiling, inputs: list[torch.Tensor]) -> None:
+        self._job = compiling.job
+        self._driver = compiling.driver
+        self._job.tell_precision(compiling.device)
+        assigned = compiling.assigned(self._job.micro_batches(inputs)[0])
+        loaded = compiling.load(assigned, len(inputs))
+        self._loaded = [loaded] * self._driver.world.size
+        self._targets = [self._targets_of(assigned.arguments["feed", i], i) for i in range(len(inputs))]
+        self._results = self._collected(assigned.outputs.results, [lane.results for lane in loaded.lanes])
+        self._watched = self._collected(assigned.outputs.watched, [lane.watched for lane in loaded.lanes])
+        self._clock = compiling.clock(assigned)
+
+    def _targets_of(self, node: fx.Node, number: int) -> list[list[_Target]]:
+        """For each micro-batch, which blocks of an input go where."""
+        lanes = self._loaded[0].lanes
+        blocks = {rank: layout_of(node).block(node.meta["val"].shape, rank) for rank in range(len(lanes))}
+        return [
+            [_Target(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
+            for micro in range(self._job.settings.micro_batches)
+        ]
+
+    def _collected(self, nodes: Sequence[fx.Node], sent: list[list[list[np.ndarray] | None]]) -> list[_Result]:
+        results = []
+        for i, node in enumerate(nodes):
+            of_ranks = {rank: arrays for rank, lane in enumerate(sent) if (arrays := lane[i]) is not None}
+            parts = [{rank: arrays[micro] for rank, arrays in of_ranks.items()} for micro in range(self._job.settings.micro_batches)]
+            results.append(_Result(Whole(layout_of(node), node.meta["val"].shape), parts))
+        return results
+
+    def step(self, inputs: list[torch.Tensor]) -> tuple[Values, Values]:
+        """One call of the job."""
+        with self._driver.turn():
+            self._feed(inputs)
+            self._clock.advance(self._driver.step(self._loaded, self._clock.step(), self._job.name))
+            return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
+
+    def _feed(self, inputs: list[torch.Tensor]) -> None:
+        for number, own in enumerate(self._job.micro_batches(inputs)):
+            for tensor, targets in zip(own, self._targets):
+                array = tensor.numpy()
+                for target in targets[number]:
+                    np.copyto(target.place, array[target.block])
+
+
+def _joined(result: _Result) -> np.ndarray:
+    """A whole result: each micro-batch put together from its parts, and all of them along the first dim."""
+    wholes = [result.whole.assembled(parts) for parts in result.parts]
+    return wholes[0] if len(wholes) == 1 else np.concatenate(wholes)

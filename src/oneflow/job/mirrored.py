@@ -1,0 +1,95 @@
+"""A job in the mirrored view on workers: every device has inputs, a program and results of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from oneflow.compiler.mesh import Mesh
+from oneflow.core.collector import paused
+from oneflow.ir.graph import Reader
+from oneflow.job.backend import Values
+from oneflow.job.compiling import Compiling
+from oneflow.job.traced import Traced
+from oneflow.runtime.driver import Loaded
+from oneflow.runtime.lane import Lane
+from oneflow.runtime.step_clock import StepClock
+
+Shapes = tuple[tuple[int, ...], ...]
+Pieces = list[np.ndarray]
+"""A value of a mirrored job: one array per device."""
+
+
+class MirroredJob:
+    """The programs of a mirrored job: one for each set of input shapes that a device was given. All are loaded on every rank, and in a step
+    each rank runs the one that its inputs need."""
+
+    def __init__(self, compiling: Compiling, mesh: Mesh) -> None:
+        self._compiling = compiling
+        self._driver = compiling.driver
+        self._mesh = mesh
+        self._programs: dict[Shapes, Loaded] = {}
+        self._clock: StepClock | None = None
+
+    def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
+        """One call of the job, given the inputs of each device."""
+        job = self._compiling.job
+        inputs = job.signature.bind_each(args, kwargs, job.settings.micro_batches, self._mesh.size)
+        cuts = [job.micro_batches(tensors) for tensors in inputs]
+        of_device = [self._program(micro[0]) for micro in cuts]
+        of_rank = dict(zip(self._mesh.ranks, of_device))
+        # A rank that is none of the job's devices has an empty share in any of its programs.
+        loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
+        lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
+        assert self._clock is not None
+        with self._driver.turn():
+            for lane, micro in zip(lanes, cuts):
+                _feed(lane, micro)
+            self._clock.advance(self._driver.step(loaded, self._clock.step(), job.name))
+            return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
+
+    def _program(self, tensors: list[torch.Tensor]) -> Loaded:
+        """The program for inputs of these shapes."""
+        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
+        if shapes not in self._programs:
+            with self._compiling.making, paused():
+                if shapes not in self._programs:  # another thread may have made it meanwhile
+                    self._programs[shapes] = self._made(tensors)
+        return self._programs[shapes]
+
+    def _made(self, tensors: list[torch.Tensor]) -> Loaded:
+        if not self._programs:
+            self._compiling.job.tell_precision(self._compiling.device)
+        assigned = self._compiling.assigned(tensors, self._mesh.size)
+        self._clock = self._clock or self._compiling.clock(assigned)
+        return self._compiling.load(assigned, len(tensors))
+
+    def readers(self) -> Mapping[str, Reader]:
+        return self._compiling.readers()
+
+    def refresh(self, traced: Traced) -> None:
+        self._programs.clear()
+        self._clock = None
+        self._compiling.refresh(traced)
+
+    def close(self) -> None:
+        self._programs.clear()
+
+
+def _feed(lane: Lane, micro: list[list[torch.Tensor]]) -> None:
+    for places, tensors in zip(lane.feeds, micro):
+        for i, tensor in enumerate(tensors):
+            np.copyto(places[i], tensor.numpy())
+
+
+def _pieces(sent: list[list[list[np.ndarray] | None]]) -> tuple[Pieces, ...]:
+    """For each result what every device left in its lane: the results of its micro-batches, put together along the first dim."""
+    return tuple([_joined(parts) for parts in of_devices] for of_devices in zip(*sent))
+
+
+def _joined(parts: list[np.ndarray] | None) -> np.ndarray:
+    assert parts is not None
+    return parts[0].copy() if len(parts) == 1 else np.concatenate(parts)
