@@ -13,7 +13,6 @@ from torch import fx
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
 from oneflow.compiler.pipeline import custom_rates, feed_nodes, joint_request
 from oneflow.compiler.place import place, stages_of
@@ -23,6 +22,7 @@ from oneflow.compiler.update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
+from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 
 Key = tuple[Any, ...]
 """What a value of a program is known by: ("variable", name), ("feed", number), ("step",), ("scale",), ("unscale",), ("rate", number), ("value", number)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from torch import fx
 
-from oneflow.compiler.mesh import Layout, Mesh
+from oneflow.sharding.mesh import Layout, Mesh
 
 
 def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:

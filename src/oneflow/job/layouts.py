@@ -8,7 +8,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oneflow.compiler.distribute import Surroundings, declared_feeds, distribute_job
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.pipeline import feed_nodes
 from oneflow.compiler.readers import shares_of
@@ -17,6 +16,7 @@ from oneflow.ir.graph import Graph, Reader
 from oneflow.job.views import check_view
 from oneflow.runtime.driver import Driver, RemoteReader, RemoteVariables
 from oneflow.runtime.handler import Opened
+from oneflow.sharding.mesh import Layout
 
 if TYPE_CHECKING:
     from oneflow.job.job import Job

@@ -9,14 +9,14 @@ from typing import Any
 
 from torch import fx
 
-from oneflow.compiler.boxing import transfer
+from oneflow.compiler.calls import tensor_arguments
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
-from oneflow.compiler.mesh import Layout, Mesh, NdSbp
-from oneflow.compiler.rules.rule import tensor_arguments
 from oneflow.compiler.storage import update_layout
 from oneflow.core.layout import coordinates
 from oneflow.core.sbp import BROADCAST
+from oneflow.sharding.boxing import transfer
+from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 
 Shape = tuple[int, ...]
 Use = tuple[Shape, Layout]

@@ -12,7 +12,6 @@ import numpy as np
 import torch
 
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import lower_job, tuned
 from oneflow.compiler.wire import pack
 from oneflow.ir.graph import Source
@@ -25,6 +24,7 @@ from oneflow.runtime.rank_executor import Step
 from oneflow.core.shared_memory import Reference
 from oneflow.runtime.variables import VariableStore
 from oneflow.runtime.world import World
+from oneflow.sharding.mesh import Layout
 
 
 @dataclass(frozen=True)

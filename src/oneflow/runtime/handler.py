@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import unpack
 from oneflow.ir.graph import Source, VariableDecl
@@ -20,6 +19,7 @@ from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
 from oneflow.core.shared_memory import Reference, attach_for_good
 from oneflow.runtime.variables import draw
 from oneflow.runtime.world import Context
+from oneflow.sharding.mesh import Layout
 
 
 @dataclass(frozen=True)
