@@ -13,59 +13,50 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from oneflow.compiler.rules.local import NdSbp, RankLocal
-from oneflow.compiler.rules.rule import Call, Rule, Signature
 from oneflow.core.layout import coordinates, local_shape, region
 from oneflow.ops import collective
+from oneflow.sharding.call import Call, with_tensors
+from oneflow.sharding.mesh import Mesh, NdSbp
+from oneflow.sharding.rules.local import RankLocal, layouts
+from oneflow.sharding.rules.rule import Signature
 
 aten = torch.ops.aten
 
-_VIEWS = {aten.view.default, aten._unsafe_view.default}
 _UNSET = {aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default}
 _REDUCTIONS = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "product": torch.prod}
 _Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
 
 
-def check(node: fx.Node, values: Sequence[Tensor], expected: Any, rule: Rule, chosen: Sequence[Signature], axes: tuple[int, ...]) -> None:
+def check(call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[Signature], axes: tuple[int, ...]) -> None:
     """Asserts that the call, run on parts as one chosen signature an axis says, gives what it gives on whole tensors."""
-    call = Call(node, prod(axes))
     inputs, outputs = layouts(chosen)
     assert len(inputs) == len(call.inputs) and len(outputs) == len(call.outputs), "a layout for each tensor"
     parts = [cut(value, sbp, axes) for value, sbp in zip(values, inputs)]
-    graphs = [rank_graph(call, rule, chosen, axes, position) for position in range(prod(axes))]
+    graphs = [rank_graph(call, chosen, axes, position) for position in range(prod(axes))]
     results = lock_step([_steps(graph, [part[p] for part in parts]) for p, graph in enumerate(graphs)])
+    check_results(call, [*values], results, expected, outputs, axes)
+
+
+def check_results(
+    call: Call, values: Sequence[Tensor], results: Sequence[Any], expected: Any, outputs: Sequence[NdSbp], axes: tuple[int, ...]
+) -> None:
+    """Asserts that what the ranks have as the parts of a call's outputs make what is expected."""
     whole = expected if isinstance(expected, (tuple, list)) else (expected,)
     found = [r if isinstance(r, (tuple, list)) else (r,) for r in results]
     for i, value in enumerate(whole):
         if isinstance(value, Tensor):
             copies = join([f[i] for f in found], value, outputs[i], axes)
-            if node.target not in _UNSET:
+            if call.op not in _UNSET:
                 _assert_equal(copies[0], value, _nearness([*values, value]))
                 assert all(torch.allclose(copy, copies[0], 0, 0, True) for copy in copies[1:]), "all ranks have the same"
 
 
-def layouts(chosen: Sequence[Signature]) -> tuple[list[NdSbp], list[NdSbp]]:
-    """The layouts of the inputs and of the outputs, one Sbp an axis, of one signature an axis."""
-    return list(zip(*(s.inputs for s in chosen))), list(zip(*(s.outputs for s in chosen)))
-
-
-def rank_graph(call: Call, rule: Rule, chosen: Sequence[Signature], axes: tuple[int, ...], position: int) -> fx.Graph:
+def rank_graph(call: Call, chosen: Sequence[Signature], axes: tuple[int, ...], position: int) -> fx.Graph:
     """The nodes of one rank, with a placeholder for each tensor argument."""
+    assert len({signature.lower for signature in chosen} - {None}) <= 1, "one lowering at a time"
     graph = fx.Graph()
-    feeds = iter([graph.placeholder(f"x{i}") for i in range(len(call.inputs))])
-    args, kwargs = fx.node.map_arg((call.node.args, call.node.kwargs), lambda _: next(feeds))
-    inputs, outputs = layouts(chosen)
-    along = tuple(axis for axis, signature in enumerate(chosen) if signature.lower is not None)
-    local = RankLocal(graph, call, inputs, outputs, axes, position, tuple(range(prod(axes))), along)
-    lowers = {signature.lower for signature in chosen if signature.lower is not None}
-    assert len(lowers) <= 1, "one lowering at a time"
-    if lowers:
-        graph.output(lowers.pop()(local, call, args, kwargs))
-        return graph
-    if rule.localise is not None:
-        args, kwargs = rule.localise(local, call, args, kwargs)
-    target = aten.reshape.default if call.target in _VIEWS else call.target
-    graph.output(graph.call_function(target, args, kwargs))
+    args, kwargs = with_tensors((tuple(call.args), dict(call.kwargs)), lambda _: graph.placeholder("x"))
+    graph.output(RankLocal(graph, call, chosen, Mesh(tuple(range(prod(axes))), axes), position).emit(args, kwargs))
     return graph
 
 
@@ -155,8 +146,6 @@ def _collective(calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterable[Tensor
     assert all(t is target and a[1:] == args[1:] for t, a in calls), "all members call the same collective"
     assert len({(v.shape, v.dtype) for v in values}) == 1, "all members bring equal shapes and dtypes"
     stacked = torch.stack(values)
-    if target is collective.all_gather:
-        return [stacked] * len(values)
     assert stacked.dtype != torch.bool, "truth values cannot be reduced"
     return [_REDUCTIONS[args[1]](stacked, dim=0).to(stacked.dtype)] * len(values)
 
@@ -171,7 +160,7 @@ def _steps(graph: fx.Graph, inputs: Sequence[Tensor]) -> _Steps:
             env[node] = next(feeds)
         elif node.op == "output":
             return args[0]
-        elif node.target in (collective.all_reduce, collective.all_gather):
+        elif node.target is collective.all_reduce:
             env[node] = yield node.target, args
         else:
             env[node] = node.target(*args, **kwargs)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from traced import Executed, made
 
-from oneflow.compiler.rules import pointwise
+from oneflow.sharding.rules import pointwise
 
 aten = torch.ops.aten
 

@@ -9,7 +9,7 @@ from torch import fx
 
 from oneflow.compiler.distribute import CompileTarget, distribute_job
 from oneflow.compiler.joint import Like
-from oneflow.compiler.mesh import Mesh, whole_on
+from oneflow.sharding.mesh import Mesh, whole_on
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.program import Program
 from oneflow.ir.graph import Graph

@@ -8,10 +8,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from oneflow.compiler.boxing import Move, moves, split_extents, transfer
-from oneflow.compiler.mesh import Layout, Mesh, NdSbp
 from oneflow.core.layout import local_shape, peers, region
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.sharding.boxing import Move, moves, split_extents, transfer
+from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 
 SHAPE = (7, 6)
 LAYOUTS = (BROADCAST, PARTIAL, split(0), split(1))

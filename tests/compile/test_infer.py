@@ -163,7 +163,7 @@ def test_ranks_of_one_step_call_the_same_collectives_in_the_same_order() -> None
 
 
 def test_an_op_without_a_rule_runs_on_whole_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oneflow.compiler.rules.table import RULES
+    from oneflow.sharding.rules.table import RULES
 
     def job(x=flow.FixedTensorDef((8, 8))):  # type: ignore[no-untyped-def]
         return flow.math.tanh(flow.math.sigmoid(x))

@@ -9,7 +9,7 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler.rules.table import RULES
+from oneflow.sharding.rules.table import RULES
 from oneflow.core.errors import ArgumentError
 from oneflow.job.function import default_session
 from oneflow.ops import collective

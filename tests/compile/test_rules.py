@@ -15,9 +15,9 @@ from lockstep import check
 from made_calls import flags, floats, ints, signed
 from traced import FILES, Executed, distinct, executed, made
 
-from oneflow.compiler.rules.rule import Call, Rule, Signature, whole
-from oneflow.compiler.rules.table import RULES, rule_of
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.sharding.rules.rule import Rule, Signature, whole
+from oneflow.sharding.rules.table import RULES, rule_of
 
 aten = torch.ops.aten
 WORLDS = (2, 3, 4)
@@ -45,19 +45,19 @@ def one_thread() -> Iterator[None]:
 
 def check_all(calls: Iterable[Executed], worlds: Iterable[int] = WORLDS) -> None:
     for one in calls:
-        rule = rule_of(one.node.target)
+        rule = rule_of(one.op)
         for parts in worlds if rule is not None else ():
-            for signature in rule.signatures(Call(one.node, parts)):
-                checked(one, rule, [signature], (parts,))
+            for signature in rule.signatures(one.call(parts)):
+                checked(one, [signature], (parts,))
 
 
-def checked(one: Executed, rule: Rule, chosen: list[Signature], axes: tuple[int, ...]) -> None:
+def checked(one: Executed, chosen: list[Signature], axes: tuple[int, ...]) -> None:
     try:
-        check(one.node, one.values, one.result, rule, chosen, axes)
+        check(one.call(prod(axes)), one.values, one.result, chosen, axes)
     except Exception as error:
         shapes = [tuple(value.shape) for value in one.values]
         layouts = [(signature.inputs, signature.outputs) for signature in chosen]
-        raise AssertionError(f"{one.row}: {one.node.format_node()} of {shapes} over {axes} as {layouts}") from error
+        raise AssertionError(f"{one.row}: {one.op} of {shapes} over {axes} as {layouts}") from error
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -76,35 +76,35 @@ def made_once(family: str) -> tuple[Executed, ...]:
 
 
 def test_every_op_of_a_joint_graph_has_a_rule_or_a_reason_for_none() -> None:
-    found = {one.node.target for file in FILES for one in executed(file)}
+    found = {one.op for file in FILES for one in executed(file)}
     assert {op for op in found if rule_of(op) is None} == set(NO_RULE)
 
 
 def test_every_rule_is_checked_on_a_call_that_it_splits() -> None:
     calls = [*(one for file in FILES for one in executed(file)), *(one for family in FAMILIES for one in made_once(family))]
-    split_ops = {one.node.target for one in calls if splits(one)}
+    split_ops = {one.op for one in calls if splits(one)}
     assert set(RULES) - split_ops == {aten.scalar_tensor.default}, "a number has no dim to split"
 
 
 def test_the_rows_whose_samples_are_too_small_to_split_are_known() -> None:
     rows = {one.row for file in FILES for one in executed(file)}
-    covered = {one.row for file in FILES for one in executed(file) if one.node.target not in BOOKKEEPING and splits(one)}
+    covered = {one.row for file in FILES for one in executed(file) if one.op not in BOOKKEEPING and splits(one)}
     assert rows - covered == NEVER_SPLIT
 
 
 def splits(one: Executed) -> bool:
-    rule = rule_of(one.node.target)
-    signatures = rule.signatures(Call(one.node, 2)) if rule is not None else ()
+    rule = rule_of(one.op)
+    signatures = rule.signatures(one.call(2)) if rule is not None else ()
     return any(sbp.kind == "S" for signature in signatures for sbp in (*signature.inputs, *signature.outputs))
 
 
 def offered(one: Executed, parts: int = 2) -> set[str]:
     """The signatures that a call's rule offers, as text: "S(0),B->S(0)"."""
-    rule = rule_of(one.node.target)
+    rule = rule_of(one.op)
     assert rule is not None
     return {
         ",".join(map(str, signature.inputs)) + "->" + ",".join(map(str, signature.outputs))
-        for signature in rule.signatures(Call(one.node, parts))
+        for signature in rule.signatures(one.call(parts))
     }
 
 
@@ -174,12 +174,12 @@ WRONG = {
 def test_a_wrong_signature_is_found_out(case: str) -> None:
     one, signature = WRONG[case]
     with pytest.raises(AssertionError):
-        check(one.node, one.values, one.result, RULES[one.node.target], [signature], (2,))
+        check(one.call(2), one.values, one.result, [signature], (2,))
 
 
 def pairs(one: Executed, rule: Rule, axes: tuple[int, ...]) -> Iterable[list[Signature]]:
     """A signature an axis in all ways that the compiler may choose: no two lowerings of different kinds."""
-    call = Call(one.node, prod(axes))
+    call = one.call(prod(axes))
     options = [whole(call), *rule.signatures(call)]
     for chosen in product(options, repeat=len(axes)):
         if len({signature.lower for signature in chosen} - {None}) <= 1:
@@ -189,22 +189,22 @@ def pairs(one: Executed, rule: Rule, axes: tuple[int, ...]) -> Iterable[list[Sig
 @pytest.mark.parametrize("family", [name for name in FAMILIES if name != "pointwise"])
 def test_any_two_signatures_go_together_on_two_axes(family: str) -> None:
     for one in made_once(family):
-        rule = RULES[one.node.target]
+        rule = RULES[one.op]
         for chosen in pairs(one, rule, (2, 2)):
-            checked(one, rule, chosen, (2, 2))
+            checked(one, chosen, (2, 2))
 
 
 @pytest.mark.parametrize("file", ["loss", "matmul", "norm"])
 def test_lowered_signatures_go_together_on_two_axes(file: str) -> None:
     for one in distinct(file):
-        rule = rule_of(one.node.target)
+        rule = rule_of(one.op)
         for chosen in pairs(one, rule, (2, 2)) if rule is not None else ():
             if any(signature.lower is not None for signature in chosen):
-                checked(one, rule, chosen, (2, 2))
+                checked(one, chosen, (2, 2))
 
 
 def test_axes_of_different_extents_split_one_dim_after_the_other() -> None:
     for one in (made(aten.sum.default, signed(7, 6)), made(aten.mean.dim, signed(13), [0]), made(aten.view.default, signed(12, 2), [24])):
         for axes in ((2, 3), (3, 2)):
-            for chosen in pairs(one, RULES[one.node.target], axes):
-                checked(one, RULES[one.node.target], chosen, axes)
+            for chosen in pairs(one, RULES[one.op], axes):
+                checked(one, chosen, axes)

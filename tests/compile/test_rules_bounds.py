@@ -11,10 +11,10 @@ from made_calls import signed
 from torch import Tensor
 from traced import Executed, made
 
-from oneflow.compiler.rules.rule import Call, Signature
-from oneflow.compiler.rules.table import RULES
 from oneflow.core.sbp import split
 from oneflow.ops import part
+from oneflow.sharding.rules.rule import Signature
+from oneflow.sharding.rules.table import RULES
 
 aten = torch.ops.aten
 
@@ -25,7 +25,7 @@ def convolved(channels: int, out: int, groups: int) -> Executed:
 
 
 def channel_splits(one: Executed, parts: int) -> list[Signature]:
-    return [s for s in RULES[one.node.target].signatures(Call(one.node, parts)) if s.inputs[0] is split(1) and s.outputs[0] is split(1)]
+    return [s for s in RULES[one.op].signatures(one.call(parts)) if s.inputs[0] is split(1) and s.outputs[0] is split(1)]
 
 
 @pytest.mark.parametrize("channels, out, groups, parts", [(8, 12, 4, 2), (8, 12, 4, 4), (5, 5, 5, 3), (6, 12, 6, 3)])
@@ -40,15 +40,14 @@ def test_a_group_of_channels_is_never_cut(channels: int, out: int, groups: int, 
 
 def test_each_rank_is_told_how_many_groups_it_has() -> None:
     one = convolved(5, 5, 5)
-    chosen, rule = channel_splits(one, 3), RULES[aten.convolution.default]
-    calls = [list(rank_graph(Call(one.node, 3), rule, chosen, (3,), position).nodes)[-2] for position in range(3)]
+    chosen = channel_splits(one, 3)
+    calls = [list(rank_graph(one.call(3), chosen, (3,), position).nodes)[-2] for position in range(3)]
     assert [call.args[-1] for call in calls] == [2, 2, 1]
 
 
 def test_each_rank_is_told_the_groups_and_sizes_of_its_group_norm() -> None:
     one = made(aten.native_group_norm.default, signed(2, 8, 3), None, None, 2, 8, 3, 4, 1e-5)
-    chosen, rule = channel_splits(one, 2), RULES[aten.native_group_norm.default]
-    call = list(rank_graph(Call(one.node, 2), rule, chosen, (2,), 1).nodes)[-2]
+    call = list(rank_graph(one.call(2), channel_splits(one, 2), (2,), 1).nodes)[-2]
     assert call.args[3:7] == (2, 4, 3, 2)
 
 

@@ -15,9 +15,10 @@ from sample import Sample
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from oneflow.ir.interpret import interpret
+from oneflow.sharding.call import Call, tensors_in
 
 _SAMPLES = Path(__file__).parents[1] / "single" / "samples"
 FILES = sorted(path.stem for path in _SAMPLES.glob("*.py") if path.stem not in ("sample", "runner"))
@@ -25,12 +26,22 @@ FILES = sorted(path.stem for path in _SAMPLES.glob("*.py") if path.stem not in (
 
 @dataclass(frozen=True)
 class Executed:
-    """One aten call: its node, the values of its tensor arguments, and its result. ``row`` is the op row it came from."""
+    """One aten call on real tensors, and its result. ``row`` is the op row it came from."""
 
     row: str
-    node: fx.Node
-    values: tuple[Tensor, ...]
+    op: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
     result: Any
+
+    @property
+    def values(self) -> tuple[Tensor, ...]:
+        """The tensor arguments."""
+        return tuple(tensors_in((*self.args, *self.kwargs.values())))
+
+    def call(self, parts: int) -> Call:
+        """As rules see it, for so many ranks."""
+        return Call(self.op, self.args, self.kwargs, self.result, parts)
 
 
 @lru_cache(maxsize=None)
@@ -39,39 +50,18 @@ def executed(file: str) -> tuple[Executed, ...]:
     found: dict[Any, Executed] = {}
     for sample in import_module(file).SAMPLES:
         for one in _calls(sample):
-            found.setdefault((one.row, *_key(one)), one)
+            found.setdefault((one.row, one.call(1).key()), one)
     return tuple(found.values())
 
 
 def distinct(file: str) -> list[Executed]:
     """Those that differ in more than their row."""
-    return list({_key(one): one for one in executed(file)}.values())
-
-
-def _key(one: Executed) -> Any:
-    node = one.node
-    frozen = fx.node.map_arg((node.args, node.kwargs), lambda n: "tensor")
-    return node.target, str(frozen), tuple((v.shape, v.dtype) for v in one.values)
+    return list({one.call(1).key(): one for one in executed(file)}.values())
 
 
 def made(op: Any, *args: Any, **kwargs: Any) -> Executed:
     """A call of an op on real tensors."""
-    graph = fx.Graph()
-    values: list[Tensor] = []
-
-    def feed(value: Any) -> Any:
-        if isinstance(value, (list, tuple)):
-            return type(value)(map(feed, value))
-        if not isinstance(value, Tensor):
-            return value
-        node = graph.placeholder(f"x{len(values)}")
-        node.meta["val"] = value
-        values.append(value)
-        return node
-
-    node = graph.call_function(op, feed(args), {name: feed(value) for name, value in kwargs.items()})
-    result = node.meta["val"] = op(*args, **kwargs)
-    return Executed(op.name(), node, tuple(values), result)
+    return Executed(op.name(), op, args, kwargs, op(*args, **kwargs))
 
 
 def _calls(sample: Sample) -> Iterator[Executed]:
@@ -90,16 +80,12 @@ def _calls(sample: Sample) -> Iterator[Executed]:
         elif node.op == "call_function":
             env[node] = node.target(*args, **kwargs)
             if _is_pure(node):
-                yield Executed(sample.row, node, _tensors((args, kwargs)), _copied(env[node]))
+                yield Executed(sample.row, node.target, *_copied((tuple(args), dict(kwargs))), _copied(env[node]))
 
 
 def _is_pure(node: fx.Node) -> bool:
     """Writers are left out: the compiler has turned them into calls that write nothing when it looks for rules."""
     return isinstance(node.target, torch._ops.OpOverload) and not node.target._schema.is_mutable
-
-
-def _tensors(value: Any) -> tuple[Tensor, ...]:
-    return tuple(leaf for leaf in tree_leaves(_copied(value)) if isinstance(leaf, Tensor))
 
 
 def _copied(value: Any) -> Any:

@@ -7,8 +7,8 @@ import operator
 import torch
 from torch import fx
 
-from oneflow.compiler.cost import nbytes
 from oneflow.ops import collective
+from oneflow.sharding.call import nbytes
 
 BYTES = 16 * 2**20
 FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner

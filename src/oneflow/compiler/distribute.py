@@ -14,7 +14,6 @@ from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import Key
@@ -24,6 +23,7 @@ from oneflow.compiler.update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
+from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 
 
 @dataclass(frozen=True)

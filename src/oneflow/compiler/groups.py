@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.mesh import Mesh
+from oneflow.sharding.mesh import Mesh
 from oneflow.compiler.program import Program
 from oneflow.core.layout import peers
 from oneflow.ops import collective

@@ -14,18 +14,19 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import prod
 from typing import Any
 
 import torch
 from torch import fx
 
-from oneflow.compiler import cost
-from oneflow.compiler.mesh import Layout, Mesh, NdSbp
-from oneflow.compiler.rules.rule import Call, Signature, tensor_arguments, whole
-from oneflow.compiler.rules.table import rule_of
+from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
+from oneflow.sharding import cost
+from oneflow.sharding.call import Call, nbytes
+from oneflow.sharding.mesh import Layout, Mesh, NdSbp
+from oneflow.sharding.rules.rule import Signature, whole
+from oneflow.sharding.rules.table import rule_of
 
 _WIDTH = 24
 _LAYOUT = torch.ops.oneflow.layout.default
@@ -40,12 +41,12 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tupl
     ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end, once for all
     ``micro_batches``.
     """
-    nodes = _in_order_of_use(graph)
-    for node in nodes:
+    calls = {node: call_of(node, node.meta["mesh"].size) for node in _in_order_of_use(graph)}
+    for node in calls:
         node.meta["signatures"], node.meta["share"] = (), 1.0
-    for axis in range(max(len(node.meta["mesh"].axes) for node in nodes)):
-        _Axis(axis, nodes, given, wanted, micro_batches).choose()
-    for node in nodes:
+    for axis in range(max(len(node.meta["mesh"].axes) for node in calls)):
+        _Axis(axis, calls, given, wanted, micro_batches).choose()
+    for node in calls:
         outputs = range(len(node.meta["signatures"][0].outputs))
         node.meta["sbp"] = tuple(tuple(s.outputs[i] for s in node.meta["signatures"][: len(node.meta["mesh"].axes)]) for i in outputs)
 
@@ -115,7 +116,7 @@ class _Axis:
     def __init__(
         self,
         axis: int,
-        nodes: Sequence[fx.Node],
+        calls: Mapping[fx.Node, Call],
         given: Mapping[fx.Node, NdSbp],
         wanted: Sequence[tuple[fx.Node, Layout]],
         repeats: int,
@@ -124,7 +125,7 @@ class _Axis:
         self.repeats = repeats
         self.given = given
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
-        self.steps = [self._step(node) for node in nodes]
+        self.steps = [self._step(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
 
@@ -192,7 +193,7 @@ class _Axis:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
         found = self.boxing.get((value, have, mesh, sbp, is_last))
         if found is None:
-            size = cost.nbytes(_tensor(value)) * value[0].meta["share"]
+            size = nbytes(_tensor(value)) * value[0].meta["share"]
             parts = self._parts(mesh)
             found = min(
                 cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts)
@@ -203,24 +204,23 @@ class _Axis:
 
     # -------------------------------------------------------------- what there is to choose
 
-    def _step(self, node: fx.Node) -> _Step:
+    def _step(self, node: fx.Node, call: Call) -> _Step:
         mesh = node.meta["mesh"]
         parts = self._parts(mesh)
         tensors = tensor_arguments(node)
         inputs = [value_of(n) for n in tensors]
         counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
         whole_ones = [i for i, n in enumerate(tensors) if n.meta.get("everywhere")]
-        signatures = [s for s in self._signatures(node, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        options = [(s, cost.work(node, s, parts, node.meta["share"]) * self.repeats) for s in signatures]
-        return _Step(node, mesh, parts, options, inputs, counted, _written(node))
+        signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
+        prices = [price * self.repeats for price in cost.work(call, signatures, parts, node.meta["share"])]
+        return _Step(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
 
-    def _signatures(self, node: fx.Node, parts: int) -> list[Signature]:
+    def _signatures(self, node: fx.Node, call: Call, parts: int) -> list[Signature]:
         if node.op == "placeholder":
             return [Signature((), (sbp,)) for sbp in self._given(node, parts)]
-        call = Call(node, prod(node.meta["mesh"].axes))
         if parts == 1:
             return [whole(call)]
         if node.target is _LAYOUT:
@@ -283,15 +283,14 @@ def _tensor(value: Value) -> Any:
     return made[value[1]] if isinstance(made, (tuple, list)) else made
 
 
-def _written(node: fx.Node) -> list[int]:
-    """The places among a node's tensors of those it changes: they cannot be boxed, the change would be lost."""
-    if not isinstance(node.target, torch._ops.OpOverload):
+def _written(call: Call) -> list[int]:
+    """The places among a call's tensors of those it changes: they cannot be boxed, the change would be lost."""
+    if not isinstance(call.op, torch._ops.OpOverload):
         return []
-    call = Call(node, 1)
-    if node.target is torch.ops.aten.native_batch_norm.default:  # its schema does not say so
+    if call.op is torch.ops.aten.native_batch_norm.default:  # its schema does not say so
         changed = ["running_mean", "running_var"] if call.arg("training") else []
     else:
-        changed = [a.name for a in node.target._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
+        changed = [a.name for a in call.op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
     return [i for name in changed if (i := call.index(name)) is not None]
 
 

@@ -14,21 +14,16 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler import cost
-from oneflow.compiler.boxing import Move, extents, moves, place_on, split_extents, transfer
+from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.compiler.infer import Value, layout_of, value_of
-from oneflow.compiler.mesh import Layout, Mesh, NdSbp
-from oneflow.compiler.rules.local import RankLocal
-from oneflow.compiler.rules.rule import Call, tensor_arguments
-from oneflow.compiler.rules.table import rule_of
-from oneflow.core.layout import peers
-from oneflow.core.sbp import BROADCAST
 from oneflow.ops import collective
+from oneflow.sharding import cost
+from oneflow.sharding.boxing import Crossing, box
+from oneflow.sharding.call import nbytes
+from oneflow.sharding.mesh import Layout, Mesh
+from oneflow.sharding.rules.local import RankLocal, layouts
 
-aten = torch.ops.aten
 _LAYOUT = torch.ops.oneflow.layout.default
-# A part of a tensor may have other strides than the whole; reshape takes any.
-_ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
 
 
 class Lowering:
@@ -67,35 +62,27 @@ class Lowering:
         if node.target is operator.getitem:
             return
         self.section = node.meta["part"]
-        mesh, signatures = node.meta["mesh"], node.meta["signatures"]
-        inputs = [tuple(s.inputs[i] for s in signatures[: len(mesh.axes)]) for i in range(len(tensor_arguments(node)))]
+        mesh, tensors = node.meta["mesh"], tensor_arguments(node)
+        inputs, outputs = layouts(node.meta["signatures"][: len(mesh.axes)])
         with self.because(consumer=node):
-            boxed = [self.boxed(n, Layout(mesh, sbp)) for n, sbp in zip(tensor_arguments(node), inputs)]
+            boxed = [self.boxed(n, Layout(mesh, sbp)) for n, sbp in zip(tensors, inputs)]
         position = mesh.position(self.rank)
-        outputs = node.meta["sbp"]
         if position is not None:
             with self.because(node=node):
-                self._made[node] = self._emit(node, boxed, inputs, mesh, position)
+                self._made[node] = self._emit(node, boxed, mesh, position)
         for index, sbp in enumerate(outputs):
             self._values[node, index] = {Layout(mesh, sbp): self._output(node, index) if position is not None else None}
 
-    def _emit(self, node: fx.Node, boxed: list[fx.Node | None], inputs: list[NdSbp], mesh: Mesh, position: int) -> Any:
+    def _emit(self, node: fx.Node, boxed: list[fx.Node | None], mesh: Mesh, position: int) -> Any:
         if node.target is _LAYOUT:
             return boxed[0]
         remaining = iter(boxed)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: next(remaining))
-        signatures = node.meta["signatures"][: len(mesh.axes)]
-        lowered = tuple(axis for axis, s in enumerate(signatures) if s.lower is not None)
-        call = Call(node, mesh.size)
-        local = RankLocal(self, call, inputs, node.meta["sbp"], mesh.axes, position, mesh.ranks, lowered)
-        if lowered:
-            return signatures[lowered[0]].lower(local, call, args, kwargs)  # type: ignore[misc]
-        rule = rule_of(node.target)
-        if rule is not None and rule.localise is not None:
-            args, kwargs = rule.localise(local, call, args, kwargs)
-        made = self.call_function(_ANY_STRIDES.get(node.target, node.target), args, kwargs)
-        made.meta["local"] = local
-        made.meta["val"] = node.meta["val"]  # of the whole: what has its size and strides has those of this rank's part here
+        local = RankLocal(self, call_of(node, mesh.size), node.meta["signatures"][: len(mesh.axes)], mesh, position)
+        made = local.emit(args, kwargs)
+        if not local.along:
+            made.meta["local"] = local
+            made.meta["val"] = node.meta["val"]  # of the whole: what has its size and strides has those of this rank's part here
         return made
 
     def _output(self, node: fx.Node, index: int) -> fx.Node | None:
@@ -155,80 +142,17 @@ class Lowering:
         return self.section if producer.meta["mesh"] == target.mesh else producer.meta["part"]
 
     def _boxed(self, node: fx.Node, have: dict[Layout, fx.Node | None], target: Layout) -> fx.Node | None:
-        shape = tuple(node.meta["val"].shape)
+        tensor = node.meta["val"]
         near = [layout for layout in have if layout.mesh == target.mesh]
+        source, crossing = next(iter(have)), None
         if near:
-            source = min(near, key=lambda layout: _price(node, layout.sbp, target.sbp, target.mesh))
-            return self._on_one_mesh(have[source], shape, source, target.sbp)
-        source = next(iter(have))
-        summed = Layout(source.mesh, _without_partial(source.sbp))
-        reduced = self._on_one_mesh(have[source], shape, source, summed.sbp)
-        arrived = Layout(target.mesh, _without_partial(target.sbp))
-        return self._on_one_mesh(self._across(reduced, node, summed, arrived), shape, arrived, target.sbp)
+            size = nbytes(tensor)
+            source = min(near, key=lambda layout: cost.change(layout.sbp, target.sbp, size, target.mesh.axes))
+        else:
+            self._tags += 1
+            crossing = Crossing(self._tags, str(self.device), self.sends, written=bool(node.meta.get("stored")))
+        return box(self._boxing_call, self.rank, have[source], tuple(tensor.shape), tensor.dtype, source, target, crossing)
 
-    def _across(self, local: fx.Node | None, node: fx.Node, source: Layout, target: Layout) -> fx.Node | None:
-        value = node.meta["val"]
-        self._tags += 1
-        moved = transfer(tuple(value.shape), source, target, self.rank)
-        if moved.is_idle:
-            return None
-        if moved.outgoing and node.meta.get("stored"):  # sending does not wait, and the step may change the variable meanwhile
-            local = self.call_function(aten.clone.default, (local,))
-        args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device), self.sends)
-        made = self.call_function(collective.exchange, args)
-        return made if moved.shape is not None else None
-
-    def _on_one_mesh(self, local: fx.Node | None, shape: tuple[int, ...], source: Layout, target: NdSbp) -> fx.Node | None:
-        if local is None:
-            return None
-        position = source.mesh.position(self.rank)
-        assert position is not None
-        now, local = self._summed(local, source, target, position)
-        for move in moves(now, target):
-            after = tuple(move.target if axis == move.axis else sbp for axis, sbp in enumerate(move.before))
-            with self.because(source=Layout(source.mesh, move.before), target=Layout(source.mesh, after)):
-                local = self._moved(local, shape, move, source.mesh, position)
-        return local
-
-    def _summed(self, local: fx.Node, source: Layout, target: NdSbp, position: int) -> tuple[NdSbp, fx.Node]:
-        """A sum over several axes is one sum over all their ranks: half the bytes of one after the other."""
-        mesh = source.mesh
-        along = [axis for axis, (a, b) in enumerate(zip(source.sbp, target)) if a.kind == "P" and b.kind == "B" and mesh.axes[axis] > 1]
-        if len(along) < 2:
-            return source.sbp, local
-        after = tuple(BROADCAST if axis in along else sbp for axis, sbp in enumerate(source.sbp))
-        ranks = tuple(mesh.ranks[p] for p in peers(position, mesh.axes, along))
-        with self.because(source=source, target=Layout(mesh, after)):
-            return after, self.call_function(collective.all_reduce, (local, "sum", ranks))
-
-    def _moved(self, local: fx.Node, shape: tuple[int, ...], move: Move, mesh: Mesh, position: int) -> fx.Node:
-        ranks = tuple(mesh.ranks[p] for p in peers(position, mesh.axes, (move.axis,)))
-        place = place_on(mesh, position, move.axis)
-        source, target = move.source, move.target
-        parts = extents(shape, move.before, mesh, position, move.axis, source.dim) if source.dim is not None else ()
-        after = split_extents(shape, move, mesh, position) if target.dim is not None else ()
-        if len(ranks) == 1:
-            return local
-        match source.kind, target.kind:
-            case "P", "B":
-                return self.call_function(collective.all_reduce, (local, "sum", ranks))
-            case "P", "S":
-                return self.call_function(collective.reduce_parts, (local, target.dim, after, ranks))
-            case "S", "B":
-                return self.call_function(collective.gather_parts, (local, source.dim, parts, ranks))
-            case "S", "S":
-                return self.call_function(collective.exchange_parts, (local, source.dim, target.dim, parts, after, ranks))
-            case "B", "S":
-                return self.call_function(collective.part_of, (local, target.dim, after, place))
-            case "S", "P":
-                return self.call_function(collective.part_as_partial, (local, source.dim, parts, place))
-        return self.call_function(collective.as_partial, (local, place == 0))
-
-
-def _without_partial(sbp: NdSbp) -> NdSbp:
-    return tuple(BROADCAST if s.kind == "P" else s for s in sbp)
-
-
-def _price(node: fx.Node, source: NdSbp, target: NdSbp, mesh: Mesh) -> float:
-    size = cost.nbytes(node.meta["val"])
-    return sum(cost.boxing(a, b, size, parts) for a, b, parts in zip(source, target, mesh.axes))
+    def _boxing_call(self, function: Any, args: tuple[Any, ...], source: Layout, target: Layout) -> fx.Node:
+        with self.because(source=source, target=target):
+            return self.call_function(function, args)

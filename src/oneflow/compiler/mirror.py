@@ -13,12 +13,14 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.compiler.calls import call_of
 from oneflow.compiler.joint import Outputs
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of
-from oneflow.compiler.rules.rule import Call, Local, Signature, whole
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL
 from oneflow.ir.graph import Graph
+from oneflow.sharding.call import Call
+from oneflow.sharding.mesh import Layout, Mesh, mesh_of
+from oneflow.sharding.rules.rule import Local, Signature, Value, whole
 
 aten = torch.ops.aten
 _LAYOUT = torch.ops.oneflow.layout.default
@@ -63,7 +65,7 @@ def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) 
     for node in joint.nodes:
         node.meta["mesh"], node.meta["share"] = mesh, 1.0
         if node.target is not operator.getitem:
-            _sign(node, Signature((), (BROADCAST,)) if node.op == "placeholder" else whole(Call(node, mesh.size)))
+            _sign(node, Signature((), (BROADCAST,)) if node.op == "placeholder" else whole(call_of(node, mesh.size)))
     if step is not None and step.users:
         _draw_apart(joint, step)
     results = [_leaving(joint, node) for node in outputs.results]
@@ -95,5 +97,5 @@ def _draw_apart(joint: fx.Graph, step: fx.Node) -> None:
     _sign(own, Signature((BROADCAST,), (BROADCAST,), _own_step))
 
 
-def _own_step(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _own_step(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     return local.call(aten.add.Tensor, local.call(aten.mul.Tensor, args[0], call.parts), local.place)

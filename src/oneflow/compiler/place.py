@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 
 from torch import fx
 
-from oneflow.compiler.mesh import Layout, Mesh
-from oneflow.compiler.rules.rule import Signature, tensor_arguments
+from oneflow.compiler.calls import tensor_arguments
 from oneflow.core.sbp import BROADCAST
+from oneflow.sharding.mesh import Layout, Mesh
+from oneflow.sharding.rules.rule import Signature
 
 
 def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:

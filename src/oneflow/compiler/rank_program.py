@@ -8,13 +8,11 @@ from typing import Any
 
 from torch import fx
 
-from oneflow.compiler.boxing import extents
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.mesh import Layout, Mesh, whole_on
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
@@ -22,6 +20,8 @@ from oneflow.compiler.training import Training
 from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
 from oneflow.ops import collective, update
+from oneflow.sharding.boxing import extents
+from oneflow.sharding.mesh import Layout, Mesh, whole_on
 
 _IN_TURN = ("prologue", "micro_batch", "reduce", "update")
 _IN_PIPELINE = ("prologue", "forward", "backward", "reduce", "update")

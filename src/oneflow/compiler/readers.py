@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import fx
 
-from oneflow.compiler.mesh import Mesh, mesh_of
 from oneflow.compiler.storage import Ranks
 from oneflow.core.errors import ArgumentError
 from oneflow.ir.graph import Graph, Source
+from oneflow.sharding.mesh import Mesh, mesh_of
 
 
 def shares_of(graph: Graph, source: Source, nodes: tuple[fx.Node, ...], ranks: Ranks) -> tuple[Mesh, int]:

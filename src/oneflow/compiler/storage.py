@@ -7,13 +7,13 @@ from functools import cache
 
 from torch import fx
 
-from oneflow.compiler.mesh import Layout, Mesh, mesh_of, whole_on
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
 from oneflow.optimizer.optimizers import Optimizer
+from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
 Ranks = Mapping[tuple[int, int], int]
 

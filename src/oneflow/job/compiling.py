@@ -13,7 +13,7 @@ from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds,
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.mesh import Layout
+from oneflow.sharding.mesh import Layout
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import stored_layouts, variable_layouts

@@ -11,7 +11,7 @@ import torch
 
 from oneflow.compiler.distribute import CompileTarget, distribute_job
 from oneflow.compiler.joint import Like
-from oneflow.compiler.mesh import Mesh, whole_on
+from oneflow.sharding.mesh import Mesh, whole_on
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.core.collector import paused
 from oneflow.ir.graph import Reader, VariableDecl

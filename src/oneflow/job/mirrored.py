@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.compiler.mesh import Mesh
+from oneflow.sharding.mesh import Mesh
 from oneflow.core.collector import paused
 from oneflow.ir.graph import Reader
 from oneflow.job.backend import Values

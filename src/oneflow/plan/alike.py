@@ -9,14 +9,13 @@ from typing import Any
 
 from torch import fx
 
-from oneflow.compiler.boxing import transfer
+from oneflow.compiler.calls import tensor_arguments
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
-from oneflow.compiler.mesh import Layout, Mesh, NdSbp
-from oneflow.compiler.rules.rule import tensor_arguments
 from oneflow.compiler.storage import update_layout
 from oneflow.core.layout import coordinates
-from oneflow.core.sbp import BROADCAST
+from oneflow.sharding.boxing import transfer, without_partial
+from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 
 Shape = tuple[int, ...]
 Use = tuple[Shape, Layout]
@@ -95,7 +94,7 @@ def _sends(assigned: Assigned) -> Any:
     """Gives for a rank what it sends to other meshes and is sent from there."""
     wishes = [*(read for node in assigned.graph.nodes if "signatures" in node.meta for read in _reads(node)), *_gradients(assigned)]
     across = {
-        (tuple(node.meta["val"].shape), _whole(layout_of(node)), _whole(target))
+        (tuple(node.meta["val"].shape), without_partial(layout_of(node)), without_partial(target))
         for node, target in wishes
         if not node.meta.get("everywhere") and layout_of(node).mesh != target.mesh
     }
@@ -107,11 +106,6 @@ def _sends(assigned: Assigned) -> Any:
         return tuple(tuple(sorted(piece.shape for piece in side if piece.rank != rank)) for side in (moved.outgoing, moved.incoming))
 
     return lambda rank: tuple(pieces(*move, rank) for move in uneven)
-
-
-def _whole(layout: Layout) -> Layout:
-    """As it goes to another mesh: partial sums are summed before."""
-    return Layout(layout.mesh, tuple(BROADCAST if sbp.kind == "P" else sbp for sbp in layout.sbp))
 
 
 def _is_one_to_one(shape: Shape, source: Layout, target: Layout) -> bool:

@@ -12,13 +12,13 @@ from torch import fx
 
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
-from oneflow.compiler.mesh import Layout, Mesh
 from oneflow.compiler.storage import update_layout
 from oneflow.compiler.update import Group
 from oneflow.core.layout import local_shape
 from oneflow.ops import collective
 from oneflow.plan.measure import Measured, Sent
 from oneflow.plan.report import Boxing, PlanOp, ranks_text
+from oneflow.sharding.mesh import Layout, Mesh
 
 _OF_ALL_RANKS = {collective.norm_over: "the norm of all gradients", collective.finite_over: "whether all gradients are finite"}
 

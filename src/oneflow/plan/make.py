@@ -13,7 +13,6 @@ import torch
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
@@ -30,6 +29,7 @@ from oneflow.plan.listing import Listing, devices_text
 from oneflow.plan.measure import Calls, Measured, measure
 from oneflow.plan.notes import notes_of
 from oneflow.plan.report import Plan, PlanVariable, RankCost, Traffic, ranks_text
+from oneflow.sharding.mesh import Layout
 
 _DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none
 

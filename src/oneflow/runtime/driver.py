@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.program import Program
 from oneflow.core.shared_memory import Reference
 from oneflow.ir.graph import Source, VariableDecl
@@ -21,6 +20,7 @@ from oneflow.runtime.lane import Form, Lane
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.rank_readers import Opened
 from oneflow.runtime.world import World
+from oneflow.sharding.mesh import Layout
 
 
 @dataclass(frozen=True)

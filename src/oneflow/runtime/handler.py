@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.compiler.mesh import Layout
 from oneflow.compiler.program import Program
 from oneflow.compiler.wire import unpack
 from oneflow.core.shared_memory import Reference, attach_for_good
@@ -20,6 +19,7 @@ from oneflow.runtime.lane import Form, Lane
 from oneflow.runtime.rank import Rank, RankJob
 from oneflow.runtime.rank_readers import Opened
 from oneflow.runtime.world import Context
+from oneflow.sharding.mesh import Layout
 
 
 class RankHandler:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from oneflow.compiler.mesh import Layout
+from oneflow.sharding.mesh import Layout
 from oneflow.core.errors import OneFlowError
 from oneflow.core.spec import TensorSpec
 from oneflow.initializer import of_blocks

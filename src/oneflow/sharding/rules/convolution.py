@@ -11,10 +11,11 @@ from typing import Any
 
 import torch
 
-from oneflow.compiler.rules.named import kept, replaced, signature
-from oneflow.compiler.rules.rule import Call, Local, Rules, Shape, Signature
 from oneflow.core.layout import span
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.sharding.call import Call, Shape
+from oneflow.sharding.rules.named import kept, replaced, signature
+from oneflow.sharding.rules.rule import Local, Rules, Signature
 
 aten = torch.ops.aten
 
@@ -80,7 +81,7 @@ def _weight_dims(call: Call) -> tuple[int, int]:
 def _groups(call: Call, x: Shape, w: Shape, out: Shape) -> int:
     """The second dim of a weight is the channels of one group: outputs of a transposed convolution, else inputs."""
     groups, rest = divmod((out if call.arg("transposed") else x)[1], w[1])
-    assert groups and not rest, f"a split of the channels of {call.node} cuts through a group"
+    assert groups and not rest, f"a split of the channels of {call.op} cuts through a group"
     return groups
 
 

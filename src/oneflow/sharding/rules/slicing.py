@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from oneflow.compiler.rules.patterns import all_partial, dim_pairs, local_size, other_dims, partial_sums
-from oneflow.compiler.rules.rule import Call, Rules, Signature
 from oneflow.core.sbp import split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import all_partial, dim_pairs, local_size, other_dims, partial_sums
+from oneflow.sharding.rules.rule import Rules, Signature
 
 aten = torch.ops.aten
 RULES = Rules()

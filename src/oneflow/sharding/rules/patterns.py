@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from torch import Tensor
-
-from oneflow.compiler.rules.named import broadcast_split, replaced
-from oneflow.compiler.rules.rule import Call, Local, Localise, Signature, dims_of, is_float
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.named import broadcast_split, replaced
+from oneflow.sharding.rules.rule import Local, Localise, Signature, dims_of, is_float
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -59,16 +58,7 @@ def other_dims(shape: Sequence[int], used: Iterable[int]) -> list[int]:
 
 
 def float_outputs(call: Call) -> bool:
-    value = call.node.meta["val"]
-    values = value if isinstance(value, (tuple, list)) else (value,)
-    return all(v.dtype.is_floating_point for v in values if isinstance(v, Tensor))
-
-
-def nbytes(call: Call, output: int = 0) -> int:
-    """The size of a whole output."""
-    value = call.node.meta["val"]
-    one = value[output] if isinstance(value, (tuple, list)) else value
-    return one.numel() * one.element_size()
+    return all(is_float(made) for made in call.results if made is not None)
 
 
 def _only(layout: Sbp, places: Sequence[int | None], count: int) -> tuple[Sbp, ...]:

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import torch
 
-from oneflow.compiler.rules.patterns import dim_pairs, other_dims, partial_sums
-from oneflow.compiler.rules.rule import Call, Rules, Signature
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import dim_pairs, other_dims, partial_sums
+from oneflow.sharding.rules.rule import Rules, Signature
 
 aten = torch.ops.aten
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from oneflow.compiler.rules.rule import Call, Shape, Signature
 from oneflow.core.sbp import BROADCAST, Sbp, split
+from oneflow.sharding.call import Call, Shape
+from oneflow.sharding.rules.rule import Signature
 
 
 def signature(call: Call, outputs: Sequence[Sbp], lower: Callable[..., Any] | None = None, moved: int = 0, /, **inputs: Sbp) -> Signature:
@@ -22,20 +23,20 @@ def signature(call: Call, outputs: Sequence[Sbp], lower: Callable[..., Any] | No
 def shape_of(call: Call, name: str) -> Shape:
     """The logical shape of a tensor argument that was given."""
     place = call.index(name)
-    assert place is not None, f"{call.node} was given no tensor as its {name}"
+    assert place is not None, f"{call.op} was given no tensor as its {name}"
     return call.shapes[place]
 
 
 def arguments(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
     """The arguments of a rank's call by name, defaults included."""
-    schema = call.target._schema.arguments
+    schema = call.op._schema.arguments
     given = {a.name: value for a, value in zip(schema, args)}
     return {a.name: a.default_value for a in schema if a.has_default_value()} | given | kwargs
 
 
 def replaced(call: Call, args: Sequence[Any], kwargs: dict[str, Any], **changes: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A rank's arguments with some of them changed, each where it was given."""
-    places = {a.name: place for place, a in enumerate(call.target._schema.arguments[: len(args)])}
+    places = {a.name: place for place, a in enumerate(call.op._schema.arguments[: len(args)])}
     changed = list(args)
     for name, value in changes.items():
         if name in places:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import torch
 
-from oneflow.compiler.rules.patterns import partial_sums, pointwise_splits
-from oneflow.compiler.rules.rule import Call, Rules, Signature, is_float
 from oneflow.core.sbp import BROADCAST, PARTIAL
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import partial_sums, pointwise_splits
+from oneflow.sharding.rules.rule import Rules, Signature, is_float
 
 aten = torch.ops.aten
 RULES = Rules()

@@ -7,11 +7,11 @@ from math import inf, prod
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.patterns import Args, Kwargs, Lower, dim_pairs, float_outputs, nbytes, other_dims, partial_sums
-from oneflow.compiler.rules.rule import Call, Local, Rules, Signature
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.sharding.call import Call, nbytes
+from oneflow.sharding.rules.patterns import Args, Kwargs, Lower, dim_pairs, float_outputs, other_dims, partial_sums
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value
 
 aten = torch.ops.aten
 RULES = Rules()
@@ -23,9 +23,9 @@ _ALONG = {aten.any.dims, aten.all.dims}  # along no dims, these reduce nothing
 def reduced_dims(call: Call) -> list[int]:
     """The dims that the call reduces; none named means all."""
     rank = len(call.shapes[0])
-    dims = call.arg("dim") if any(a.name == "dim" for a in call.target._schema.arguments) else None
+    dims = call.arg("dim") if any(a.name == "dim" for a in call.op._schema.arguments) else None
     named = [dims] if isinstance(dims, int) else dims
-    if not named and not (call.target in _ALONG and named is not None):
+    if not named and not (call.op in _ALONG and named is not None):
         return list(range(rank))
     return [dim % rank for dim in named] if rank else []
 
@@ -51,11 +51,11 @@ def summed(call: Call) -> Iterator[Signature]:
     if float_outputs(call):
         yield from _reduced(call, PARTIAL, None)
     else:
-        yield from _reduced(call, BROADCAST, whole_sum, nbytes(call))
+        yield from _reduced(call, BROADCAST, whole_sum, nbytes(call.first))
 
 
-def whole_sum(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
-    return local.reduce(local.call(call.target, *args, **kwargs))
+def whole_sum(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
+    return local.reduce(local.call(call.op, *args, **kwargs))
 
 
 @RULES.rule(aten.mean.default, aten.mean.dim)
@@ -65,9 +65,9 @@ def averaged(call: Call) -> Iterator[Signature]:
     yield from _reduced(call, PARTIAL, weighted_mean)
 
 
-def weighted_mean(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def weighted_mean(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     """The mean of this rank's part by its share of the elements: a sum of all first could leave the range of a half."""
-    return local.call(aten.mul.Scalar, local.call(call.target, *args, **kwargs), _share(local, call))
+    return local.call(aten.mul.Scalar, local.call(call.op, *args, **kwargs), _share(local, call))
 
 
 def _share(local: Local, call: Call) -> float:
@@ -79,66 +79,66 @@ def _share(local: Local, call: Call) -> float:
 @RULES.rule(aten.amax.default, aten.max.default)
 def largest(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_max, nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_max, nbytes(call.first))
 
 
-def whole_max(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
-    return local.reduce(local.call(call.target, *args, **kwargs), "max")
+def whole_max(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
+    return local.reduce(local.call(call.op, *args, **kwargs), "max")
 
 
 @RULES.rule(aten.amin.default, aten.min.default)
 def smallest(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_min, nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_min, nbytes(call.first))
 
 
-def whole_min(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
-    return local.reduce(local.call(call.target, *args, **kwargs), "min")
+def whole_min(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
+    return local.reduce(local.call(call.op, *args, **kwargs), "min")
 
 
 @RULES.rule(aten.prod.default, aten.prod.dim_int)
 def multiplied(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_product, nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_product, nbytes(call.first))
 
 
-def whole_product(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
-    return local.reduce(local.call(call.target, *args, **kwargs), "product")
+def whole_product(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
+    return local.reduce(local.call(call.op, *args, **kwargs), "product")
 
 
 @RULES.rule(aten.any.default, aten.any.dim, aten.any.dims)
 def any_of(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_any, nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_any, nbytes(call.first))
 
 
-def whole_any(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def whole_any(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     return _truth(local, call, args, kwargs, "max")
 
 
 @RULES.rule(aten.all.default, aten.all.dim, aten.all.dims)
 def all_of(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_all, nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_all, nbytes(call.first))
 
 
-def whole_all(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def whole_all(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     return _truth(local, call, args, kwargs, "min")
 
 
-def _truth(local: Local, call: Call, args: Args, kwargs: Kwargs, how: str) -> fx.Node:
+def _truth(local: Local, call: Call, args: Args, kwargs: Kwargs, how: str) -> Value:
     """Truth values travel as bytes: collectives do not know them."""
-    part = local.call(aten._to_copy.default, local.call(call.target, *args, **kwargs), dtype=torch.uint8)
-    return local.call(aten._to_copy.default, local.reduce(part, how), dtype=call.node.meta["val"].dtype)
+    part = local.call(aten._to_copy.default, local.call(call.op, *args, **kwargs), dtype=torch.uint8)
+    return local.call(aten._to_copy.default, local.reduce(part, how), dtype=call.dtype)
 
 
 @RULES.rule(aten.logsumexp.default)
 def log_summed(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
-    yield from _reduced(call, BROADCAST, whole_logsumexp, 2 * nbytes(call))
+    yield from _reduced(call, BROADCAST, whole_logsumexp, 2 * nbytes(call.first))
 
 
-def whole_logsumexp(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def whole_logsumexp(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     """log(sum(exp(x - m))) + m with the largest of all ranks as m, so that nothing overflows; an infinite m is left out of it."""
     x, dims = args[0], reduced_dims(call)
     top = local.reduce(local.call(aten.amax.default, x, dims, True), "max")
@@ -153,7 +153,7 @@ def whole_logsumexp(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.
 def spread(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
     if _elements(call) > _correction(call):
-        yield from _reduced(call, BROADCAST, whole_variance, 2 * nbytes(call))
+        yield from _reduced(call, BROADCAST, whole_variance, 2 * nbytes(call.first))
 
 
 def whole_variance(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Any:
@@ -164,7 +164,7 @@ def whole_variance(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Any:
     unbiased = share * _elements(call) / (_elements(call) - _correction(call))
     variance = local.reduce(local.call(aten.mul.Scalar, local.call(aten.mean.dim, squares, dims, True), unbiased))
     found = [local.call(aten.reshape.default, value, list(local.shape())) for value in (variance, mean)]
-    return tuple(found) if call.target is aten.var_mean.correction else found[0]
+    return tuple(found) if call.op is aten.var_mean.correction else found[0]
 
 
 def _elements(call: Call) -> int:
@@ -180,17 +180,17 @@ def _correction(call: Call) -> float:
 def normed(call: Call) -> Iterator[Signature]:
     yield from _kept(call)
     if 0 < _order(call) < inf:
-        yield from _reduced(call, BROADCAST, whole_norm, nbytes(call))
+        yield from _reduced(call, BROADCAST, whole_norm, nbytes(call.first))
 
 
-def whole_norm(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def whole_norm(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     power = _order(call)
-    part = local.call(aten.pow.Tensor_Scalar, local.call(call.target, *args, **kwargs), power)
+    part = local.call(aten.pow.Tensor_Scalar, local.call(call.op, *args, **kwargs), power)
     return local.call(aten.pow.Tensor_Scalar, local.reduce(part), 1 / power)
 
 
 def _order(call: Call) -> float:
-    order = call.arg("p" if call.target is aten.norm.ScalarOpt_dim else "ord")
+    order = call.arg("p" if call.op is aten.norm.ScalarOpt_dim else "ord")
     return 2 if order is None else order
 
 

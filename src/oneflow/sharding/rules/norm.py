@@ -11,14 +11,14 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.convolution import groups_align
-from oneflow.compiler.rules.named import arguments, kept, replaced, shape_of, signature
-from oneflow.compiler.rules.patterns import other_dims
-from oneflow.compiler.rules.rule import Call, Local, Rules, Shape, Signature, dims_of
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
 from oneflow.ops import batch_statistics
+from oneflow.sharding.call import Call, Shape
+from oneflow.sharding.rules.convolution import groups_align
+from oneflow.sharding.rules.named import arguments, kept, replaced, shape_of, signature
+from oneflow.sharding.rules.patterns import other_dims
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of
 
 aten = torch.ops.aten
 
@@ -53,7 +53,7 @@ def _localise_groups(local: Local, call: Call, args: tuple[Any, ...], kwargs: di
     on a rank one of them may have come from elsewhere, so both are brought into one order."""
     x = local.input_shape(call.index("input") or 0)
     groups, rest = divmod(call.arg("group") * x[1], shape_of(call, "input")[1])
-    assert groups and not rest, f"a split of the channels of {call.node} cuts through a group"
+    assert groups and not rest, f"a split of the channels of {call.op} cuts through a group"
     named = arguments(call, args, kwargs)
     lined_up = {name: local.call(aten.contiguous.default, named[name]) for name in ("grad_out", "input") if name in named}
     return replaced(call, args, kwargs, **lined_up, N=x[0], C=x[1], HxW=prod(x[2:]), group=groups)
@@ -118,7 +118,7 @@ def _vectors(call: Call) -> dict[str, Sbp]:
     return {name: split(0) for name in names if call.arg(name) is not None and shape_of(call, name)[0]}
 
 
-def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     """One reduction of two sums a channel."""
     named = arguments(call, args, kwargs)
     count = prod(call.shapes[0]) // call.shapes[0][1]
@@ -129,7 +129,7 @@ def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: d
     return local.call(batch_statistics.normalise, named["input"], *parameters, mean_and_variance, count, *moving, named["eps"])
 
 
-def _lower_batch_norm_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_batch_norm_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     """One reduction of two sums a channel."""
     named = arguments(call, args, kwargs)
     saved = named["save_mean"], named["save_invstd"]

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.rule import Call, Local, Rules, Signature, dims_of
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ops import counter_random  # noqa: F401  registers the ops that are named here
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of
 
 RULES = Rules()
 
@@ -24,6 +24,6 @@ def random_bits(call: Call) -> Iterator[Signature]:
         yield Signature((BROADCAST,), (split(dim),), _lower_random_bits)
 
 
-def _lower_random_bits(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_random_bits(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     shape, seed, step = args
     return local.call(_ops.random_bits_part.default, list(shape), list(local.start()), list(local.shape()), seed, step)

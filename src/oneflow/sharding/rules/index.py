@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.named import arguments, broadcast_split, shape_of, signature
-from oneflow.compiler.rules.patterns import other_dims, partial_sums
-from oneflow.compiler.rules.rule import Call, Local, Rules, Shape, Signature, is_float
 from oneflow.core.sbp import PARTIAL, Sbp, split
 from oneflow.ops import part
+from oneflow.sharding.call import Call, Shape
+from oneflow.sharding.rules.named import arguments, broadcast_split, shape_of, signature
+from oneflow.sharding.rules.patterns import other_dims, partial_sums
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value
 
 aten = torch.ops.aten
 
@@ -47,7 +47,7 @@ def _reads(call: Call, index: Sbp) -> Iterator[Signature]:
     dim = _dim(call)
     if call.out[dim] >= call.parts:
         yield signature(call, (split(dim),), index=index)
-    if call.shapes[0][dim] >= call.parts and is_float(call.node):
+    if call.shapes[0][dim] >= call.parts and call.dtype.is_floating_point:
         yield signature(call, (PARTIAL,), _lower_read, self=split(dim))
     yield from partial_sums(call, "self")
 
@@ -73,7 +73,7 @@ def index_add(call: Call) -> Iterator[Signature]:
 def _additions(call: Call, index: Sbp, source: str) -> Iterator[Signature]:
     """The signatures of an addition along ``dim`` of a source, by an index that can be split as given."""
     dim, added = split(_dim(call)), shape_of(call, source)
-    if added and added[_dim(call)] >= call.parts and is_float(call.node):
+    if added and added[_dim(call)] >= call.parts and call.dtype.is_floating_point:
         yield signature(call, (PARTIAL,), **{"self": PARTIAL, "index": index, source: dim})
     if call.out[_dim(call)] >= call.parts:
         yield signature(call, (dim,), _lower_addition, self=dim)
@@ -101,7 +101,7 @@ def index(call: Call) -> Iterator[Signature]:
         yield signature(call, (split(dim - count + rank),), self=split(dim))
     for dim in (d for d in range(rank) if call.out[d] >= call.parts):
         yield _with_indices(signature(call, (split(dim),)), call, places, call.out[:rank], dim)
-    for dim in (d for d in range(count) if x[d] >= call.parts and is_float(call.node)):
+    for dim in (d for d in range(count) if x[d] >= call.parts and call.dtype.is_floating_point):
         yield signature(call, (PARTIAL,), _lower_index, self=split(dim))
     yield from partial_sums(call, "self")
 
@@ -120,7 +120,7 @@ def index_put(call: Call) -> Iterator[Signature]:
         yield signature(call, (split(dim),), self=split(dim), values=broadcast_split(values, written, dim - count + len(block)))
     for dim in (d for d in range(count) if x[d] >= call.parts):
         yield signature(call, (split(dim),), _lower_index_put, self=split(dim))
-    if not call.arg("accumulate") or not is_float(call.node):
+    if not call.arg("accumulate") or not call.dtype.is_floating_point:
         return
     for dim in (d for d in range(len(block)) if block[d] >= call.parts):
         terms = signature(call, (PARTIAL,), self=PARTIAL, values=broadcast_split(values, written, dim))
@@ -131,7 +131,7 @@ def index_put(call: Call) -> Iterator[Signature]:
 def _leading_indices(call: Call) -> list[int]:
     """The places among the inputs of the indices, where they are numbers for the first dims; else nothing."""
     indices = call.arg("indices")
-    if any(node is None or node.meta["val"].dtype == torch.bool for node in indices):
+    if any(index is None or index.dtype == torch.bool for index in indices):
         return []
     return [1 + i for i in range(len(indices))]
 
@@ -161,25 +161,25 @@ def _aligned_sizes(call: Call, dim: int, *names: str) -> set[int]:
     return {shape[dim] for shape in (shape_of(call, name) for name in names) if shape}
 
 
-def _lower_read(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_read(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named, dim = arguments(call, args, kwargs), _dim(call)
-    read = part.gather if call.target is aten.gather.default else part.index_select
+    read = part.gather if call.op is aten.gather.default else part.index_select
     return local.call(read, named["self"], dim, named["index"], local.input_start(0)[dim], call.shapes[0][dim])
 
 
-def _lower_addition(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_addition(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named, dim = arguments(call, args, kwargs), _dim(call)
     where = local.input_start(0)[dim], call.shapes[0][dim]
-    if call.target is aten.scatter_add.default:
+    if call.op is aten.scatter_add.default:
         return local.call(part.scatter_add, named["self"], dim, named["index"], named["src"], *where)
     return local.call(part.index_add, named["self"], dim, named["index"], named["source"], named["alpha"], *where)
 
 
-def _lower_index(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_index(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     return local.call(part.index, args[0], args[1], *_ranges(local, call))
 
 
-def _lower_index_put(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_index_put(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named = arguments(call, args, kwargs)
     return local.call(part.index_put, args[0], args[1], args[2], named["accumulate"], *_ranges(local, call))
 

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 
 import torch
 
-from oneflow.compiler.rules.patterns import partial_sums
-from oneflow.compiler.rules.rule import Call, Rules, Signature, dims_of
 from oneflow.core.sbp import split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import partial_sums
+from oneflow.sharding.rules.rule import Rules, Signature, dims_of
 
 aten = torch.ops.aten
 
@@ -48,6 +49,6 @@ def pool_backward(call: Call) -> Iterator[Signature]:
 
 def _planes(call: Call) -> Iterator[Signature]:
     """All tensors split on the same dim before the planes."""
-    rank = 3 if call.target in _THREE_DIMS else 2
+    rank = 3 if call.op in _THREE_DIMS else 2
     for dim in dims_of(call.shapes[0][:-rank], call.parts):
         yield Signature((split(dim),) * len(call.inputs), (split(dim),) * len(call.outputs))

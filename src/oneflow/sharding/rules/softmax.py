@@ -11,13 +11,13 @@ from math import prod
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.named import arguments, signature
-from oneflow.compiler.rules.patterns import partial_sums
-from oneflow.compiler.rules.rule import Call, Local, Rules, Signature, dims_of
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
 from oneflow.ops import part
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.named import arguments, signature
+from oneflow.sharding.rules.patterns import partial_sums
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of
 
 aten = torch.ops.aten
 
@@ -82,11 +82,11 @@ def _row_bytes(call: Call) -> int:
     return 4 * prod(call.out) // max(call.out[_class_dim(call)], 1)
 
 
-def _lower_softmax(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    x, dim, dtype = args[0], _class_dim(call), call.node.meta["val"].dtype
+def _lower_softmax(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    x, dim, dtype = args[0], _class_dim(call), call.dtype
     top = local.reduce(local.call(aten.amax.default, x, [dim], True), "max")
     shifted = local.call(part.shifted, x, top)
-    if call.target is aten._log_softmax.default:
+    if call.op is aten._log_softmax.default:
         total = local.reduce(local.call(part.exponential_sum, shifted, dim))
         return local.call(part.log_normalised, shifted, total, dtype)
     powers = local.call(aten.exp.default, shifted)
@@ -94,22 +94,22 @@ def _lower_softmax(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict
     return local.call(part.normalised, powers, total, dtype)
 
 
-def _lower_softmax_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
-    gradient, output, dim, dtype = args[0], args[1], _class_dim(call), call.node.meta["val"].dtype
-    if call.target is aten._log_softmax_backward_data.default:
+def _lower_softmax_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    gradient, output, dim, dtype = args[0], args[1], _class_dim(call), call.dtype
+    if call.op is aten._log_softmax_backward_data.default:
         total = local.reduce(local.call(part.wide_sum, gradient, dim))
         return local.call(part.log_softmax_gradient, gradient, output, total, dtype)
     total = local.reduce(local.call(part.product_sum, gradient, output, dim))
     return local.call(part.softmax_gradient, gradient, output, total, dtype)
 
 
-def _lower_nll_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_nll_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named = arguments(call, args, kwargs)
     start, classes = local.input_start(0)[1], call.shapes[0][1]
     return local.call(part.nll_loss, named["self"], named["target"], named["ignore_index"], start, classes)
 
 
-def _lower_nll_loss_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
+def _lower_nll_loss_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named = arguments(call, args, kwargs)
     start, classes = local.start()[1], call.out[1]
     operands = named["grad_output"], named["self"], named["target"]

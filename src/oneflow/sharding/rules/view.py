@@ -6,17 +6,17 @@ from collections.abc import Iterator
 from math import prod
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.patterns import Args, Kwargs, all_partial, dim_pairs, local_size, other_dims
-from oneflow.compiler.rules.rule import Call, Local, Rules, Signature, dims_of
 from oneflow.core.sbp import BROADCAST, split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import Args, Kwargs, all_partial, dim_pairs, local_size, other_dims
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of
 
 aten = torch.ops.aten
 RULES = Rules()
 
 
-def reshaped(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def reshaped(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     return local.call(aten.reshape.default, args[0], list(local.shape()))
 
 
@@ -64,7 +64,7 @@ def squeezed(call: Call) -> Iterator[Signature]:
 
 def _squeezed_dims(call: Call) -> list[int]:
     rank = len(call.shapes[0])
-    if call.target is aten.squeeze.default:
+    if call.op is aten.squeeze.default:
         return list(range(rank))
     dims = call.arg("dim")
     return [dim % rank for dim in ([dims] if isinstance(dims, int) else dims)] if rank else []

@@ -10,9 +10,10 @@ from collections.abc import Iterator
 
 import torch
 
-from oneflow.compiler.rules.named import broadcast_split, shape_of, signature
-from oneflow.compiler.rules.rule import Call, Rules, Signature, is_float
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.named import broadcast_split, shape_of, signature
+from oneflow.sharding.rules.rule import Rules, Signature
 
 aten = torch.ops.aten
 
@@ -63,9 +64,9 @@ def _product(call: Call, equation: str, added: str | None = None) -> Iterator[Si
     for letter in (x for x, size in sizes.items() if size >= call.parts):
         if letter in out:
             yield _signature(call, {n: _where(letter, dims) for n, dims in factors.items()}, split(out.index(letter)), added)
-        elif is_float(call.node):
+        elif call.dtype.is_floating_point:
             yield _signature(call, {n: _where(letter, dims) for n, dims in factors.items()}, PARTIAL, added)
-    if is_float(call.node):
+    if call.dtype.is_floating_point:
         for partial in factors:
             yield _signature(call, {n: PARTIAL if n == partial else BROADCAST for n in factors}, PARTIAL, added)
 

@@ -7,11 +7,11 @@ from itertools import product
 from typing import Any
 
 import torch
-from torch import fx
 
-from oneflow.compiler.rules.patterns import Args, Kwargs, all_partial, dim_pairs, float_outputs, local_size, pointwise_splits
-from oneflow.compiler.rules.rule import Call, Local, Rules, Signature, dims_of, is_float
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.sharding.call import Call
+from oneflow.sharding.rules.patterns import Args, Kwargs, all_partial, dim_pairs, float_outputs, local_size, pointwise_splits
+from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of, is_float
 
 aten = torch.ops.aten
 RULES = Rules()
@@ -43,7 +43,7 @@ _VALUES = {
 
 
 def _makes_zeros(call: Call) -> bool:
-    return call.target in _ZEROS or (call.target in _VALUES and call.arg(_VALUES[call.target]) == 0)
+    return call.op in _ZEROS or (call.op in _VALUES and call.arg(_VALUES[call.op]) == 0)
 
 
 @RULES.rule(aten.new_zeros.default, aten.new_ones.default, aten.new_full.default, aten.new_empty.default, localise=local_size("size"))
@@ -75,18 +75,18 @@ def counted(call: Call) -> Iterator[Signature]:
         yield Signature((), (split(0),), counted_part)
 
 
-def counted_part(local: Local, call: Call, args: Args, kwargs: Kwargs) -> fx.Node:
+def counted_part(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
     """The count from this rank's first number. Of fractions it ends half a step early: rounding must not add a number."""
     start, _, step = _progression(call)
     first, count = local.start()[0], local.shape()[0]
     whole_steps = isinstance(start, int) and isinstance(step, int)
     begin, end = start + step * first, start + step * (first + count) - (0 if whole_steps else 0.5 * step)
-    return local.call(aten.arange.start_step, begin, end, step, **{**kwargs, "dtype": call.node.meta["val"].dtype})
+    return local.call(aten.arange.start_step, begin, end, step, **{**kwargs, "dtype": call.dtype})
 
 
 def _progression(call: Call) -> tuple[Any, Any, Any]:
-    start = 0 if call.target is aten.arange.default else call.arg("start")
-    return start, call.arg("end"), call.arg("step") if call.target is aten.arange.start_step else 1
+    start = 0 if call.op is aten.arange.default else call.arg("start")
+    return start, call.arg("end"), call.arg("step") if call.op is aten.arange.start_step else 1
 
 
 @RULES.rule(aten.tril.default, aten.triu.default)

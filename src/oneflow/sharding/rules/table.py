@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.compiler.rules import convolution, create, index, matmul, norm, pointwise, pool, random, reduce, slicing, softmax, sort, view
-from oneflow.compiler.rules.rule import Rule, Rules
+from oneflow.sharding.rules import convolution, create, index, matmul, norm, pointwise, pool, random, reduce, slicing, softmax, sort, view
+from oneflow.sharding.rules.rule import Rule, Rules
 
 _FAMILIES = (convolution, create, index, matmul, norm, pointwise, pool, random, reduce, slicing, softmax, sort, view)
 
