@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from oneflow.compiler.rules.local import NdSbp, RankLocal
 from oneflow.compiler.rules.rule import Call, Rule, Signature
 from oneflow.core.layout import coordinates, local_shape, region
-from oneflow.ops import collective
+from oneflow import collective
 
 aten = torch.ops.aten
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from oneflow.compiler.mesh import Layout, Mesh, NdSbp
 from oneflow.core.layout import Region, coordinates, peers, region
 from oneflow.core.sbp import BROADCAST, Sbp
-from oneflow.ops.collective import Piece
+from oneflow.collective import Piece
 
 Shape = tuple[int, ...]
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler import cost
 from oneflow.compiler.boxing import Move, extents, moves, place_on, split_extents, transfer
 from oneflow.compiler.infer import Value, layout_of, value_of
@@ -23,7 +24,6 @@ from oneflow.compiler.rules.rule import Call, tensor_arguments
 from oneflow.compiler.rules.table import rule_of
 from oneflow.core.layout import local_shape, peers
 from oneflow.core.sbp import BROADCAST
-from oneflow.ops import collective
 
 aten = torch.ops.aten
 _LAYOUT = torch.ops.oneflow.layout.default
@@ -38,7 +38,6 @@ class Lowering:
         self.rank = rank
         self.device = device
         self.graph: fx.Graph = fx.Graph()
-        self.sends = collective.Sends()
         self.section = "forward"
         self.reason: dict[str, Any] = {}
         self._values: dict[Value, dict[Layout, fx.Node | None]] = {}
@@ -54,6 +53,7 @@ class Lowering:
         if node.meta.get("everywhere") or layout.mesh.position(self.rank) is not None:
             local = self.argument(key)
             local.meta["shape"] = self._shape_here(tuple(node.meta["val"].shape), layout)
+            local.meta["dtype"] = node.meta["val"].dtype
         self._values[node, 0] = {layout: local}
 
     def argument(self, key: tuple[Any, ...]) -> fx.Node:
@@ -173,7 +173,7 @@ class Lowering:
             return None
         if moved.outgoing and node.meta.get("stored"):  # sending does not wait, and the step may change the variable meanwhile
             local = self.call_function(aten.clone.default, (local,))
-        args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device), self.sends)
+        args = (local, moved.shape, value.dtype, moved.outgoing, moved.incoming, self._tags, str(self.device))
         made = self.call_function(collective.exchange, args)
         return made if moved.shape is not None else None
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.boxing import extents
 from oneflow.compiler.bucket import multiply_in_place, put_in_buckets
 from oneflow.compiler.distribute import Assigned, Key
@@ -21,7 +22,7 @@ from oneflow.compiler.storage import update_layout
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
-from oneflow.ops import collective, update
+from oneflow.ops import update
 
 SECTIONS = ("prologue", "forward", "backward", "reduce", "update")
 
@@ -41,8 +42,9 @@ class RankProgram:
 
     Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once,
     "forward" and "backward" for each micro-batch in the order of ``schedule``, "reduce" once with the gradients' sums over micro-batches, "update"
-    once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does. ``sends`` holds
-    what goes to other placements. The program ``is_common`` if all ranks of its placement run the same calls in the same order.
+    once if they are finite. ``results`` and ``watched`` are the keys of what this rank sends back, None where another does.
+    The program ``is_common`` if all ranks of its placement run the same calls in the same order. Its graphs hold plain values only: what
+    they stand for at run time is the executor's.
     """
 
     job: str
@@ -53,7 +55,6 @@ class RankProgram:
     watched: tuple[Key | None, ...]
     gradients: tuple[Key, ...]
     finite: Key | None
-    sends: collective.Sends
     is_common: bool
 
     def groups(self) -> list[tuple[int, ...]]:
@@ -72,14 +73,26 @@ def lower_job(assigned: Assigned, rank: int) -> RankProgram:
 
 
 def tuned(program: RankProgram) -> RankProgram:
-    """A program as it runs. Its values, and what it sends, are those of the program that a plan shows."""
-    for name, section in program.sections.items():
-        if name == "step":
-            update_early(section.graph)
-            gather_early(section.graph, program.is_common)
-        multiply_in_place(section.graph)
-        write_over(section.graph)
-    return program
+    """A program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a plan shows."""
+    return replace(program, sections={name: _tuned(section, name == "step", program.is_common) for name, section in program.sections.items()})
+
+
+def _tuned(section: Section, is_whole: bool, is_common: bool) -> Section:
+    graph = _copied(section.graph)
+    if is_whole:
+        update_early(graph)
+        gather_early(graph, is_common)
+    multiply_in_place(graph)
+    write_over(graph)
+    return replace(section, graph=graph)
+
+
+def _copied(graph: fx.Graph) -> fx.Graph:
+    copy: fx.Graph = fx.Graph()
+    new: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        new[node] = copy.node_copy(node, new.__getitem__)
+    return copy
 
 
 @dataclass(frozen=True)
@@ -244,7 +257,6 @@ class _Builder:
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
-            sends=self.lowering.sends,
             is_common=not self.assigned.logical.is_mirrored,
         )
 
@@ -278,13 +290,14 @@ class _Keys:
 def _cut(graph: fx.Graph, keys: _Keys, belongs: Callable[[str], bool], wanted: Iterable[fx.Node]) -> Section:
     """The nodes of one section as a graph of its own. What other sections read of it, and what is wanted, are its outputs."""
     mine = [node for node in graph.nodes if node.op == "call_function" and belongs(node.meta["section"])]
-    members, asked = set(mine), set(wanted)
+    members, asked = set(mine), dict.fromkeys(wanted)  # in one order in every process
     body: fx.Graph = fx.Graph()
     new: dict[fx.Node, fx.Node] = {}
     inputs = [node for node in dict.fromkeys(n for user in mine for n in user.all_input_nodes) if node not in members]
     inputs += [node for node in asked if node.op == "placeholder" and node not in inputs and belongs("forward")]
     for node in inputs:
         new[node] = body.placeholder("argument")
+        new[node].meta = {key: node.meta[key] for key in ("shape", "dtype") if key in node.meta}
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
         new[node].meta = dict(node.meta)

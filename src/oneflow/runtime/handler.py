@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
+import oneflow.collective as collective
 from oneflow.compiler.mesh import Layout
 from oneflow.compiler.rank_program import RankProgram
 from oneflow.compiler.wire import unpack
 from oneflow.ir.graph import Source, VariableDecl
-from oneflow.ops import collective
 from oneflow.runtime.lane import Form, Lane
 from oneflow.runtime.rank_executor import RankExecutor, Step, StepResult
 from oneflow.core.shared_memory import Reference, attach_for_good

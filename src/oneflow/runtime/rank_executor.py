@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
+from oneflow.collective import Bound
 from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.distribute import Key
 from oneflow.compiler.rank_program import RankProgram, Section
-from oneflow.core.errors import RunError
+from oneflow.core.errors import PeerError, RunError
 from oneflow.runtime.executor import failing_node
 
 
@@ -45,7 +46,8 @@ class RankExecutor:
         self._program = program
         self._device = device
         self._stored: dict[Key, Any] = {("variable", name): tensor for name, tensor in variables.items()}
-        self._code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
+        self._run_time = Bound()
+        self._code = {name: generate(section.graph, program.job, self._run_time) for name, section in program.sections.items()}
         self._asked = {key for section in program.sections.values() for key in section.inputs}
         self._is_whole = "step" in program.sections
         inputs = program.sections["step"].inputs if self._is_whole else ()
@@ -62,7 +64,7 @@ class RankExecutor:
             micro, is_finite = [self._whole(self._micro(values, step, feeds, 0), step)], True
         else:
             micro, is_finite = self._in_sections({**self._stored, **values}, step, feeds)
-        self._program.sends.settle()
+        self._settle(step)
         return StepResult(_collected(micro, self._program.results), _collected(micro, self._program.watched), is_finite)
 
     def _whole(self, values: dict[Key, Any], step: Step) -> dict[Key, Any]:
@@ -115,8 +117,18 @@ class RankExecutor:
             return code.call(*arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             node = failing_node(code, error)
-            where = node.meta["what"] if node is not None else "the program"
-            raise RunError(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}") from error
+            raise self._failure(step, node.meta["what"] if node is not None else "the program", error) from error
+
+    def _settle(self, step: Step) -> None:
+        """Waits until what was sent to other ranks has arrived."""
+        try:
+            self._run_time.settle()
+        except RuntimeError as error:
+            raise self._failure(step, "what it sends to other ranks", error) from error
+
+    def _failure(self, step: Step, where: str, error: Exception) -> RunError:
+        kind = PeerError if isinstance(error, PeerError) else RunError
+        return kind(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}")
 
 
 def _collected(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor] | None]:

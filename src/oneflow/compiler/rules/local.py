@@ -9,10 +9,10 @@ from typing import Any, Protocol
 
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.rules.rule import Call, Shape
 from oneflow.core.layout import local_shape, peers, region
 from oneflow.core.sbp import Sbp
-from oneflow.ops import collective
 
 NdSbp = tuple[Sbp, ...]
 
