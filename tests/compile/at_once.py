@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.ops import collective
+from oneflow import collective
 from oneflow.sharding.mesh import Layout
 
 _REDUCTIONS = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "product": torch.prod}
@@ -29,7 +29,6 @@ class Rank:
 
     def __init__(self, rank: int) -> None:
         self.rank = rank
-        self.sends = collective.Sends()
         self.answers: list[Tensor | None] = []
         self.waits_at: tuple[Any, tuple[Any, ...]] | None = None
         self.steps: list[tuple[Any, Layout, Layout]] = []

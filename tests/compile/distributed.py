@@ -17,7 +17,7 @@ from oneflow.compiler.program import Program
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts
 from oneflow.job.function import default_session
-from oneflow.ops import collective
+from oneflow import collective
 
 # Those that only take a part of what a rank has, or add zeros to it, are no exchange.
 _LOCAL = {collective.part_of, collective.as_partial, collective.part_as_partial, collective.bucket_wait}
@@ -44,7 +44,7 @@ def calls(program: Program) -> list[fx.Node]:
 
 def exchanges(program: Program) -> Counter[str]:
     """How often each collective is called."""
-    found = [node.target for node in calls(program) if getattr(node.target, "__module__", "") == collective.__name__]
+    found = [node.target for node in calls(program) if getattr(node.target, "__module__", "").startswith(collective.__name__)]
     return Counter(target.__name__ for target in found if target not in _LOCAL)
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, fx
 
 from oneflow.core.layout import coordinates, local_shape, region
-from oneflow.ops import collective
+from oneflow import collective
 from oneflow.sharding.call import Call, with_tensors
 from oneflow.sharding.mesh import Mesh, NdSbp
 from oneflow.sharding.rules.local import RankLocal, layouts

@@ -12,8 +12,8 @@ import oneflow.typing as tp
 from oneflow.sharding.rules.table import RULES
 from oneflow.core.errors import ArgumentError
 from oneflow.job.function import default_session
-from oneflow.ops import collective
-from oneflow.ops.collective import Piece
+from oneflow import collective
+from oneflow.collective import Piece
 from oneflow.plan.held import exchange_on, fresh
 from oneflow.plan.listing import devices_text
 from oneflow.plan.report import Traffic

@@ -23,7 +23,7 @@ from traced import Executed, made
 import oneflow.sharding
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
-from oneflow.ops import collective
+from oneflow import collective
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import Call, key_of, nbytes, tensors_in, with_tensors
@@ -133,7 +133,7 @@ def test_values_go_to_other_meshes_at_once_as_tensors(seed: int) -> None:
     def program(rank: Rank) -> Tensor | None:
         position = source.mesh.position(rank.rank)
         mine = None if position is None else parts[position]
-        return box(rank.box_call, rank.rank, mine, tuple(X.shape), X.dtype, source, target, Crossing(7, "cpu", rank.sends))
+        return box(rank.box_call, rank.rank, mine, tuple(X.shape), X.dtype, source, target, Crossing(7, "cpu"))
 
     results = together(range(6), program)
     assert [rank for rank, value in results.items() if value is not None] == sorted(target.mesh.ranks)
@@ -145,7 +145,7 @@ def test_what_may_be_written_while_it_is_sent_is_copied_first(written: bool) -> 
     source, target = (Layout(Mesh((rank,), (1,)), (BROADCAST,)) for rank in (0, 1))
 
     def program(rank: Rank) -> list[Any]:
-        crossing = Crossing(7, "cpu", rank.sends, written)
+        crossing = Crossing(7, "cpu", written)
         box(rank.box_call, rank.rank, X if rank.rank == 0 else None, tuple(X.shape), X.dtype, source, target, crossing)
         return [(function, *ends) for function, *ends in rank.steps]
 
@@ -307,7 +307,7 @@ def test_the_room_knows_nothing_of_graphs_the_compiler_or_processes() -> None:
     """Of the house it knows only what stands below it."""
     files = sorted(Path(oneflow.sharding.__file__).parent.rglob("*.py"))
     assert len(files) > 15
-    may, may_not = under("oneflow.core", "oneflow.ops", "oneflow.sharding"), under("torch.fx", "torch.distributed")
+    may, may_not = under("oneflow.core", "oneflow.ops", "oneflow.collective", "oneflow.sharding"), under("torch.fx", "torch.distributed")
     for path in files:
         names = list(imported(path))
         assert not [name for name in names if may_not(name) or (name.startswith("oneflow") and not may(name))], path.name

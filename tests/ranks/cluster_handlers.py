@@ -13,7 +13,8 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import DataError
-from oneflow.ops import collective, host_group
+from oneflow import collective
+from oneflow.collective import host_group
 from oneflow.runtime.world import Context
 
 
@@ -57,17 +58,21 @@ class Echo:
         dist.all_reduce(total)
         return total.item()
 
+    def buckets(self, count: int) -> list[collective.RunningBucket]:
+        """Buckets over all ranks."""
+        return [collective.RunningBucket(collective.Bucket(number, tuple(range(self.context.world.size)))) for number in range(count)]
+
     def sums(self, steps: list[list[torch.Tensor]], is_elsewhere: bool) -> tuple[list[list[torch.Tensor]], bool]:
         """The sums over all ranks of what each step gives, by one bucket; and whether through shared memory."""
         if is_elsewhere:
-            host_group._host_number = lambda: self.context.rank  # type: ignore[assignment]
-        bucket = collective.Bucket(tuple(range(self.context.world.size)))
+            host_group.host_number = lambda: self.context.rank  # type: ignore[assignment]
+        (bucket,) = self.buckets(1)
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
-        return summed, bucket._shared is not None
+        return summed, bucket.is_shared
 
     def gathers(self, steps: list[torch.Tensor], dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]) -> list[torch.Tensor]:
         """What ``ranks`` gather in each step, the way they do in shared memory, by sockets, and at once."""
-        ways = [collective.Gather(dim, sizes, ranks, is_common) for is_common in (True, False)]
+        ways = [collective.RunningGather(collective.Gather(0, dim, sizes, ranks, is_common)) for is_common in (True, False)]
         found = []
         for value in steps:
             begun = [way.start(value) for way in ways]
@@ -76,7 +81,7 @@ class Echo:
 
     def overlapping_sums(self, steps: int) -> list[float]:
         """Three sums a step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
-        buckets = [collective.Bucket(tuple(range(self.context.world.size))) for _ in range(3)]
+        buckets = self.buckets(3)
         found = []
         for step in range(steps):
             values = [torch.full((50,), float(2 * step + number)) for number in range(3)]
@@ -99,7 +104,7 @@ class Echo:
 
     def fail_in_sum(self, rank: int, how: str) -> Any:
         """The given rank fails; the others wait for it in memory that they share."""
-        bucket = collective.Bucket(tuple(range(self.context.world.size)))
+        (bucket,) = self.buckets(1)
         bucket.wait(bucket.start([torch.ones(3)]))
         if rank == self.context.rank:
             getattr(self, f"fail_by_{how}")()

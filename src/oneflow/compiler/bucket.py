@@ -7,7 +7,7 @@ import operator
 import torch
 from torch import fx
 
-from oneflow.ops import collective
+import oneflow.collective as collective
 from oneflow.sharding.call import nbytes
 
 BYTES = 16 * 2**20
@@ -35,8 +35,8 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None
-    for members in [*full, *open_buckets.values()]:
-        bucket = collective.Bucket(members[0].args[2], is_common=not in_turn)  # type: ignore[arg-type]
+    for number, members in enumerate([*full, *open_buckets.values()]):
+        bucket = collective.Bucket(number, members[0].args[2], is_common=not in_turn)  # type: ignore[arg-type]
         begun = _replace(graph, bucket, members, order, before, early)
         before = begun if in_turn else None
 

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import fx
 
+Bind = Callable[[Any], Any]
+
 
 @dataclass(frozen=True)
 class Code:
@@ -21,9 +23,10 @@ class Code:
     node_at: dict[int, fx.Node]
 
 
-def generate(graph: fx.Graph, name: str) -> Code:
-    """Compiles ``graph`` into a function of its placeholders."""
-    writer = _Writer()
+def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
+    """Compiles ``graph`` into a function of its placeholders. ``bind`` gives for a function or constant of the graph what the code runs with
+    in its place, such as a buffer for the value that names it; without, each is what it is."""
+    writer = _Writer(bind)
     last_use = _last_uses(graph)
     placeholders = [writer.value(node) for node in graph.nodes if node.op == "placeholder"]
     lines = [f"def step({', '.join(placeholders)}):"]
@@ -53,8 +56,9 @@ def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
 class _Writer:
     """Names for values, functions and constants of one generated function."""
 
-    def __init__(self) -> None:
+    def __init__(self, bind: Bind | None) -> None:
         self.names: dict[str, Any] = {}
+        self._bind = bind
         self._values: dict[fx.Node, str] = {}
         self._bound: dict[int, str] = {}
 
@@ -63,6 +67,7 @@ class _Writer:
 
     def bind(self, thing: Any, prefix: str) -> str:
         """A name for something that has no literal."""
+        thing = thing if self._bind is None else self._bind(thing)
         if id(thing) not in self._bound:
             self._bound[id(thing)] = f"{prefix}{len(self._bound)}"
             self.names[self._bound[id(thing)]] = thing

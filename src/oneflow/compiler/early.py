@@ -11,10 +11,11 @@ from typing import Any
 import torch
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.inplace import Memory, may_keep, memories
 from oneflow.compiler.update import updating
-from oneflow.ops import collective, update
+from oneflow.ops import update
 
 BYTES = 8 * 2**20  # of gradients that are updated together
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
@@ -126,9 +127,9 @@ def gather_early(graph: fx.Graph, is_common: bool) -> None:
     """What ranks gather to make a gradient themselves is sent when it is there, and waited for when it is read. The programs of the ranks
     may exchange it through memory if they are ``is_common``."""
     place = {node: i for i, node in enumerate(graph.nodes)}
-    for node in [node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]:
+    for number, node in enumerate([node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]):
         value, dim, sizes, ranks = node.args
-        gather = collective.Gather(dim, sizes, ranks, is_common)  # type: ignore[arg-type]
+        gather = collective.Gather(number, dim, sizes, ranks, is_common)  # type: ignore[arg-type]
         with graph.inserting_before(node):
             begun = graph.call_function(collective.gather_start, (gather, value))  # type: ignore[arg-type]
         with graph.inserting_before(min(node.users, key=place.__getitem__, default=node)):

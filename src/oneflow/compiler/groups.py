@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import chain, combinations
 
+import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned
 from oneflow.sharding.mesh import Mesh
 from oneflow.compiler.program import Program
 from oneflow.core.layout import peers
-from oneflow.ops import collective
 
 Ranks = tuple[int, ...]
 

@@ -16,7 +16,7 @@ from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.compiler.infer import Value, layout_of, value_of
-from oneflow.ops import collective
+from oneflow.core.layout import local_shape
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import nbytes
@@ -33,7 +33,6 @@ class Lowering:
         self.rank = rank
         self.device = device
         self.graph: fx.Graph = fx.Graph()
-        self.sends = collective.Sends()
         self.section = "forward"
         self.reason: dict[str, Any] = {}
         self._values: dict[Value, dict[Layout, fx.Node | None]] = {}
@@ -49,7 +48,12 @@ class Lowering:
         if node.meta.get("everywhere") or layout.mesh.position(self.rank) is not None:
             local = self.argument(key)
             local.meta["val"] = node.meta["val"]
+            local.meta["shape"], local.meta["dtype"] = self._shape_here(node, layout), node.meta["val"].dtype
         self._values[node, 0] = {layout: local}
+
+    def _shape_here(self, node: fx.Node, layout: Layout) -> tuple[int, ...]:
+        shape, position = tuple(node.meta["val"].shape), layout.mesh.position(self.rank)
+        return shape if position is None else local_shape(shape, layout.sbp, layout.mesh.axes, position)
 
     def argument(self, key: tuple[Any, ...]) -> fx.Node:
         """A new argument of the program, known by its key."""
@@ -150,7 +154,7 @@ class Lowering:
             source = min(near, key=lambda layout: cost.change(layout.sbp, target.sbp, size, target.mesh.axes))
         else:
             self._tags += 1
-            crossing = Crossing(self._tags, str(self.device), self.sends, written=bool(node.meta.get("stored")))
+            crossing = Crossing(self._tags, str(self.device), written=bool(node.meta.get("stored")))
         return box(self._boxing_call, self.rank, have[source], tuple(tensor.shape), tensor.dtype, source, target, crossing)
 
     def _boxing_call(self, function: Any, args: tuple[Any, ...], source: Layout, target: Layout) -> fx.Node:

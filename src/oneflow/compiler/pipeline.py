@@ -20,6 +20,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from torch import fx
+
 from oneflow.compiler.bucket import multiply_in_place
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
@@ -35,9 +37,9 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True) -> Pr
 
 
 def optimized(program: Program, is_predict: bool = False, keeps_values: bool = True) -> Program:
-    """A lowered program as it runs, made of the graphs of the one given. Its values, and what it sends, are those of the program that a plan
+    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a plan
     shows."""
-    sections = dict(program.sections)
+    sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if is_predict and keeps_values:
         sections = prepare(sections)
     for name, section in sections.items():
@@ -48,3 +50,11 @@ def optimized(program: Program, is_predict: bool = False, keeps_values: bool = T
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)
     return replace(program, sections=sections)
+
+
+def _copied(graph: fx.Graph) -> fx.Graph:
+    copy: fx.Graph = fx.Graph()
+    new: dict[fx.Node, fx.Node] = {}
+    for node in graph.nodes:
+        new[node] = copy.node_copy(node, new.__getitem__)
+    return copy

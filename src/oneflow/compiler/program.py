@@ -21,7 +21,6 @@ from typing import Any
 from torch import fx
 
 from oneflow.compiler.schedule import Slot
-from oneflow.ops.collective import Sends
 
 Key = tuple[Any, ...]
 
@@ -53,7 +52,8 @@ class Program:
 
     ``feeds`` are the numbers of the feeds that it takes. ``results`` and ``watched`` are the keys of what this rank sends back, None where
     another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they are numbers. The program ``is_common`` if all ranks
-    of its placement run the same calls in the same order. It ``writes`` if a step may change variables.
+    of its placement run the same calls in the same order. It ``writes`` if a step may change variables. Graphs hold plain values only: what
+    they stand for at run time, such as buffers and process groups, is the executor's.
     """
 
     job: str
@@ -67,4 +67,3 @@ class Program:
     finite: Key | None
     is_common: bool
     writes: bool
-    sends: Sends

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
@@ -19,7 +20,7 @@ from oneflow.compiler.storage import update_layout
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
-from oneflow.ops import collective, update
+from oneflow.ops import update
 from oneflow.sharding.boxing import extents
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
 
@@ -208,7 +209,6 @@ class _Builder:
             finite=None if self.finite is None else keys.of(self.finite),
             is_common=not self.assigned.logical.is_mirrored,
             writes=self.training is not None or any(writes(node) for node in self.assigned.graph.nodes),
-            sends=self.lowering.sends,
         )
 
     def _section_names(self) -> tuple[str, ...]:

@@ -9,8 +9,9 @@ from typing import Any, Protocol
 
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.ir.graph import Graph, VariableDecl
-from oneflow.ops import collective, update
+from oneflow.ops import update
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.optimizers import Optimizer
 

@@ -39,7 +39,8 @@ class _Torch:
 
 @dataclass(frozen=True)
 class _Packed:
-    """A graph as rows of (kind, target, args, kwargs, what an error says of it)."""
+    """A graph as rows of (kind, target, args, kwargs, what an error says of it). The args of an argument are its shape and dtype, where they are
+    known: nothing is made of them, but a program for other shapes is another one."""
 
     rows: list[tuple[str, Any, Any, Any, str]]
 
@@ -61,6 +62,8 @@ def _pack(graph: fx.Graph, what: Any) -> _Packed:
     for node in graph.nodes:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: _Ref(number[n]))  # type: ignore[arg-type, return-value]
         target = _Aten(f"{node.target._schema.name}.{node.target._overloadname}") if isinstance(node.target, torch._ops.OpOverload) else node.target
+        if node.op == "placeholder":
+            args = node.meta.get("shape"), node.meta.get("dtype")
         rows.append((node.op, target, _plain(args), _plain(kwargs), what(node) if node.op == "call_function" else ""))
     return _Packed(rows)
 
@@ -72,6 +75,7 @@ def _unpack(packed: _Packed) -> fx.Graph:
         args, kwargs = (_resolved(value, nodes) for value in (args, kwargs))
         if kind == "placeholder":
             nodes.append(graph.placeholder("argument"))
+            nodes[-1].meta.update(zip(("shape", "dtype"), args))
         elif kind == "output":
             nodes.append(graph.output(args[0]))
         else:

@@ -83,6 +83,10 @@ class WorkerError(RunError):
     """A job that failed because of a worker process, or of the way to it; names job and step, rank and host."""
 
 
+class PeerError(WorkerError):
+    """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 

@@ -20,8 +20,9 @@ from typing import Any
 
 import torch
 
-from oneflow.ops import collective, update
-from oneflow.ops.collective import Piece
+import oneflow.collective as collective
+from oneflow.ops import update
+from oneflow.collective import Piece
 
 Shape = tuple[int, ...]
 

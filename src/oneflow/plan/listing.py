@@ -10,12 +10,12 @@ from typing import Any
 
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
 from oneflow.compiler.storage import update_layout
 from oneflow.compiler.update import Group
 from oneflow.core.layout import local_shape
-from oneflow.ops import collective
 from oneflow.plan.measure import Measured, Sent
 from oneflow.plan.report import Boxing, PlanOp, ranks_text
 from oneflow.sharding.mesh import Layout, Mesh

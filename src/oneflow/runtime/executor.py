@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from oneflow.collective import Bound
 from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.describe import what_of
 from oneflow.compiler.program import Key, Program, Section
-from oneflow.core.errors import RunError
+from oneflow.core.errors import PeerError, RunError
 from oneflow.runtime.rank_variables import RankVariables
 
 _HELD = ("variable", "prepared")
@@ -41,7 +42,8 @@ class Executor:
         self.device = variables.device
         self._program = program
         self._variables = variables
-        self.code = {name: generate(section.graph, program.job) for name, section in program.sections.items()}
+        self._bound = Bound()
+        self.code = {name: generate(section.graph, program.job, self._bound) for name, section in program.sections.items()}
         asked = {key for section in program.sections.values() for key in section.inputs}
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
@@ -62,7 +64,7 @@ class Executor:
             finally:
                 if self._program.writes:  # a step that failed may have changed variables too
                     self._variables.version += 1
-            self._program.sends.settle()
+            self._settle(step)
             return result
 
     # -------------------------------------------------------------- a step of one section
@@ -141,8 +143,18 @@ class Executor:
             return code.call(*arguments)
         except (RuntimeError, IndexError, ValueError, TypeError) as error:
             node = _failing_node(code, error)
-            where = what_of(node) if node is not None else "the program"
-            raise RunError(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}") from error
+            raise self._failure(step, what_of(node) if node is not None else "the program", error) from error
+
+    def _settle(self, step: StepNumbers) -> None:
+        """Waits until what was sent to other ranks has arrived."""
+        try:
+            self._bound.settle()
+        except RuntimeError as error:
+            raise self._failure(step, "what it sends to other ranks", error) from error
+
+    def _failure(self, step: StepNumbers, where: str, error: Exception) -> RunError:
+        kind = PeerError if isinstance(error, PeerError) else RunError
+        return kind(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}")
 
 
 class _Whole:

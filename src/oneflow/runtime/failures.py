@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core import errors
-from oneflow.core.errors import OneFlowError, WorkerError
+from oneflow.core.errors import OneFlowError, PeerError, WorkerError
 
 GRACE_SECONDS = 0.5  # for the cause to show up after its consequences
 _FRAMES_SHOWN = 3
@@ -48,7 +48,9 @@ def report(error: BaseException) -> Report:
 def _is_collective(error: BaseException | None) -> bool:
     """Whether a collective failed, also where the error says so in words of its own."""
     while error is not None:
-        if isinstance(error, dist.DistError) or (type(error) is RuntimeError and any(mark in str(error) for mark in _COLLECTIVE_MARKS)):
+        if isinstance(error, (dist.DistError, PeerError)):
+            return True
+        if type(error) is RuntimeError and any(mark in str(error) for mark in _COLLECTIVE_MARKS):
             return True
         error = error.__cause__
     return False

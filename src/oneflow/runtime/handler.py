@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 
+import oneflow.collective as collective
 from oneflow.compiler.program import Program
 from oneflow.compiler.wire import unpack
 from oneflow.core.shared_memory import Reference, attach_for_good
 from oneflow.ir.graph import VariableDecl
-from oneflow.ops import collective
 from oneflow.runtime.executor import StepNumbers, StepResult
 from oneflow.runtime.lane import Form, Lane
 from oneflow.runtime.rank import Rank, RankJob

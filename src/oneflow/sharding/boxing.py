@@ -8,10 +8,10 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+import oneflow.collective as collective
+from oneflow.collective import Piece
 from oneflow.core.layout import Region, coordinates, peers, region
 from oneflow.core.sbp import BROADCAST, Sbp
-from oneflow.ops import collective
-from oneflow.ops.collective import Piece
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 
 Shape = tuple[int, ...]
@@ -23,12 +23,10 @@ gave. The call is there to bring a value from one layout to the other."""
 
 @dataclass(frozen=True)
 class Crossing:
-    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``; ``sends`` holds what is under
-    way. One that is ``written`` before it has arrived is copied first, since sending does not wait."""
+    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``. One that is ``written`` before it has arrived is copied first, since sending does not wait."""
 
     tag: int
     device: str
-    sends: collective.Sends
     written: bool = False
 
 
@@ -55,7 +53,7 @@ def box(
         return None
     if moved.outgoing and crossing.written:
         sent = emit(torch.ops.aten.clone.default, (sent,), source, target)
-    args = sent, moved.shape, dtype, moved.outgoing, moved.incoming, crossing.tag, crossing.device, crossing.sends
+    args = sent, moved.shape, dtype, moved.outgoing, moved.incoming, crossing.tag, crossing.device
     received = emit(collective.exchange, args, source, target)
     return here.on_one_mesh(received, arrived, target.sbp) if moved.shape is not None else None
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import torch
 
 from oneflow.core.layout import local_shape, peers, region
-from oneflow.ops import collective
+import oneflow.collective as collective
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.mesh import Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature, Value

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import torch
 
-from oneflow.ops.host_group import HostGroup
+from oneflow.collective.host_group import HostGroup
 
 
 class SharedSum:

@@ -1,0 +1,67 @@
+"""How ranks meet: process groups, the calls by which their programs exchange tensors, and what happens when one of them does not come.
+
+| module | what it holds |
+|---|---|
+| `groups` | process groups: made by all ranks together, found by their members |
+| `calls` | what a rank's program calls: reductions, gathers, changes of layout, norms over ranks |
+| `blocks` | blocks of tensors that go from one placement to another |
+| `buckets`, `gathers` | sums and gathers that are begun early and waited for late |
+| `host_group`, `shared_sum` | the same among ranks of one host, through memory that they share |
+| `bound` | what the plain values of a program become in the executor that runs it, and the groups that its calls need |
+| `peers` | who the other ranks are, and the error when one has ended or is silent |
+
+A program holds plain values only, such as `Bucket`; the buffers and connections behind them belong to the executor that runs it.
+"""
+
+from oneflow.collective.bound import Bound, groups_in
+from oneflow.collective.buckets import Bucket, RunningBucket, bucket_start, bucket_wait, product_in
+from oneflow.collective.calls import (
+    NormOverParts,
+    all_gather,
+    all_reduce,
+    as_partial,
+    exchange_parts,
+    finite_over,
+    gather_into,
+    gather_parts,
+    norm_over,
+    part_as_partial,
+    part_of,
+    reduce_parts,
+)
+from oneflow.collective.blocks import Piece, Sends, exchange
+from oneflow.collective.gathers import Gather, RunningGather, gather_start, gather_wait
+from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
+
+__all__ = [
+    "Bound",
+    "Bucket",
+    "Gather",
+    "NormOverParts",
+    "Piece",
+    "Ranks",
+    "RunningBucket",
+    "RunningGather",
+    "Sends",
+    "Sizes",
+    "all_gather",
+    "all_reduce",
+    "as_partial",
+    "bucket_start",
+    "bucket_wait",
+    "exchange",
+    "exchange_parts",
+    "finite_over",
+    "gather_into",
+    "gather_parts",
+    "gather_start",
+    "gather_wait",
+    "group_of",
+    "groups_in",
+    "make_groups",
+    "norm_over",
+    "part_as_partial",
+    "part_of",
+    "product_in",
+    "reduce_parts",
+]
