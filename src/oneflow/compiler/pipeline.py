@@ -17,6 +17,7 @@ from oneflow.compiler.precision import casting, half_dtype
 from oneflow.compiler.prepare import prepared
 from oneflow.compiler.program import Program
 from oneflow.compiler.rewrite import rewritten
+from oneflow.compiler.strides import free_strides
 from oneflow.compiler.training import Training
 from oneflow.compiler.update import Group, Update, groups_of, state_decls, trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
@@ -46,6 +47,7 @@ def compile_job(graph: Graph, target: Target) -> Program:
     joint = build_joint(_request(graph, target))
     drop_layouts(joint.graph)
     clean(joint.graph)
+    free_strides(joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
