@@ -51,7 +51,7 @@ CONVOLUTIONS: list[Case] = [
         ArgumentError,
         "would come from an input of 10",
     ),
-    (lambda x, w: nn.conv2d_transpose(x, w, (2, 5, 16, 16), 2, "SAME"), (X, rand(3, 4, 3, 3)), ArgumentError, "batch 2 and 4 channels"),
+    (lambda x, w: nn.conv2d_transpose(x, w, (2, 4, 0, 16), 2, "SAME"), (X, rand(3, 4, 3, 3)), ArgumentError, "a height and a width > 0"),
     (lambda x, w: nn.conv2d_transpose(x, w), (X, rand(3, 4, 3, 3)), ArgumentError, "output_shape has four ints"),
     (lambda x, b: nn.bias_add(x, b, "WHC"), (X, rand(3)), ValueError, "data_format begins with 'NC'"),
     (lambda x, b: nn.bias_add(x, b), (X, rand(4)), ArgumentError, "bias has 4 elements, dimension 1 of the value has 3"),

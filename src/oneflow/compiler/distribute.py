@@ -19,6 +19,7 @@ from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import Key
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.storage import Ranks, update_layout
+from oneflow.compiler.strides import free_strides
 from oneflow.compiler.update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
@@ -39,7 +40,8 @@ class CompileTarget:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What all ranks of a job share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO."""
+    """What all ranks of a job share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A job ``is_alone``
+    in a world of one rank."""
 
     logical: Graph
     graph: fx.Graph
@@ -50,6 +52,7 @@ class Assigned:
     custom_rates: dict[int, fx.Node]
     stages: list[Mesh] | None
     device: torch.device
+    is_alone: bool
 
     @cached_property
     def meshes(self) -> list[Mesh]:
@@ -77,7 +80,9 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
     if graph.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
-    if not is_alone:
+    if is_alone:
+        free_strides(joint.graph)
+    else:
         without_writes(joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
@@ -95,7 +100,7 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
     layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
-    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device)
+    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
 
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:

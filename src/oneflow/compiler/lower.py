@@ -27,11 +27,13 @@ _LAYOUT = torch.ops.oneflow.layout.default
 
 
 class Lowering:
-    """Builds the graph of ``rank``. ``section`` says which part of a step the nodes made now belong to."""
+    """Builds the graph of ``rank``. ``section`` says which part of a step the nodes made now belong to. In a world of one rank every call is
+    local as it stands."""
 
-    def __init__(self, rank: int, device: torch.device) -> None:
+    def __init__(self, rank: int, device: torch.device, is_alone: bool = False) -> None:
         self.rank = rank
         self.device = device
+        self.is_alone = is_alone
         self.graph: fx.Graph = fx.Graph()
         self.section = "forward"
         self.reason: dict[str, Any] = {}
@@ -82,6 +84,10 @@ class Lowering:
             return boxed[0]
         remaining = iter(boxed)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: next(remaining))
+        if self.is_alone:
+            made = self.call_function(node.target, args, kwargs)
+            made.meta["val"] = node.meta["val"]
+            return made
         local = RankLocal(self, call_of(node, mesh.size), node.meta["signatures"][: len(mesh.axes)], mesh, position)
         made = local.emit(args, kwargs)
         if not local.along:

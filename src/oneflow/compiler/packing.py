@@ -34,8 +34,13 @@ def _can_pack(conv: fx.Node, invariants: Invariants) -> bool:
         return False
     tensors = [value.meta["val"] for value in (conv, weight)]  # type: ignore[union-attr]
     plain = all(t.dtype is torch.float32 and t.device.type == "cpu" and t.dim() == 4 and t.numel() for t in tensors)
-    local = conv.meta["local"]  # of a rank's part, which may be empty
-    return plain and all(local.input_shape(0)) and all(local.shape()) and _lies_as_onednn_gives(tensors[0])
+    return plain and all(_images_here(conv)) and _lies_as_onednn_gives(tensors[0])
+
+
+def _images_here(conv: fx.Node) -> tuple[int, ...]:
+    """The shape of the images that a convolution is given on this rank, where its part may be empty."""
+    local = conv.meta.get("local")
+    return local.input_shape(0) if local is not None else tuple(argument(conv, 0).meta["val"].shape)
 
 
 def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
@@ -46,7 +51,7 @@ def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
 def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
     images, weight, bias, stride, padding, dilation, _, _, groups = conv.args
     with graph.inserting_before(conv):
-        shape = list(conv.meta["local"].input_shape(0))
+        shape = list(_images_here(conv))
         packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
     packed.meta = {key: value for key, value in conv.meta.items() if key != "val"}  # its layout is oneDNN's secret
     invariants.add(packed)

@@ -34,7 +34,7 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     Relies on an assignment in which every node has a mesh and a layout, and leaves it as it was. Leaves local calls and collectives, in the
     same order on all ranks.
     """
-    lowering = Lowering(rank, assigned.device)
+    lowering = Lowering(rank, assigned.device, assigned.is_alone)
     builder = _Builder(assigned, lowering)
     builder.build()
     put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)

@@ -128,28 +128,26 @@ def conv2d_transpose(
     """The transpose (gradient) of the convolution that makes ``value`` from a blob of ``output_shape``.
 
     Filters have shape (in, out, kh, kw) for "NCHW" and (in, kh, kw, out) for "NHWC", where ``in`` counts the channels of
-    ``value``. ``output_shape`` has four numbers. ``input`` and ``filters`` are other names of ``value`` and ``filter``.
+    ``value``. ``output_shape`` has four numbers in data_format order, of which height and width count; batch and channels are those of
+    ``value`` and of the filters. ``padding`` is that of the convolution: "VALID", "SAME" (= "SAME_UPPER": of an odd number of zeros
+    more come after), "SAME_LOWER" or a list as ``conv2d`` takes it. ``input`` and ``filters`` are other names of ``value`` and ``filter``.
     """
     last = arguments.channels_last(data_format, 2)
     x = arguments.blob("value", input if value is None else value, 4)
     w = arguments.blob("filter", filters if filter is None else filter, 4)
     steps = arguments.per_dim("strides", strides, 2)
     spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, 2)
-    size = _output_size(output_shape, x, w, last)
+    size = _output_size(output_shape, last)
     kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
-    around = pads.explicit(padding, size, kernels, steps, last)
+    around = pads.explicit(padding, size, kernels, steps, last, same_is_upper=True)
     return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
 
 
-def _output_size(output_shape: Any, x: Blob, w: Blob, last: bool) -> tuple[int, ...]:
+def _output_size(output_shape: Any, last: bool) -> tuple[int, ...]:
     shape = wholes(output_shape) or ()
     size = shape[1:-1] if last else shape[2:]
-    out = arguments.channels(w, last)
-    expected = (x.shape[0], *size, out) if last else (x.shape[0], out, *size)
-    if len(shape) != 4 or shape != expected or min(size) < 1:
-        raise ArgumentError(
-            f"output_shape has four ints > 0, with batch {x.shape[0]} and {out} channels here; got {output_shape!r}"
-        )
+    if len(shape) != 4 or min(size) < 1:
+        raise ArgumentError(f"output_shape has four ints, with a height and a width > 0; got {output_shape!r}")
     return size
 
 

@@ -143,7 +143,7 @@ SAMPLES = [
         "nn.conv2d_transpose",
         lambda x, w: nn.conv2d_transpose(x, w, (2, 2, 8, 8), 2, "SAME"),
         (rand(2, 3, 4, 4), rand(3, 2, 5, 5, seed=1)),
-        lambda x, w: transposed(x, w, (2, 2, 8, 8), 2, 2, 1),
+        lambda x, w: transposed(x, w, (2, 2, 8, 8), 2, 1, 2),
         rtol=1e-4,
         atol=1e-5,
     ),

@@ -1,0 +1,192 @@
+"""Samples of op rows on tensors in many memory orders: which aten ops give their results other strides than were traced, and which cannot
+read other strides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from importlib import import_module
+from typing import Any
+
+import runner
+import torch
+import traced
+from sample import Sample
+from torch import Tensor, fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.utils._pytree import tree_leaves
+
+from oneflow.ir.blob import Blob
+from oneflow.ir.interpret import interpret
+
+ORDERS: dict[str, Callable[[int], list[int]]] = {
+    "contiguous": lambda rank: list(range(rank)),
+    "channels last": lambda rank: [0, *range(2, rank), 1] if rank > 2 else list(range(rank)),
+    "reversed": lambda rank: list(range(rank))[::-1],
+    "last two swapped": lambda rank: [*range(rank - 2), rank - 1, rank - 2],
+}
+MIXED = "each another"
+PAIRS = [
+    ("contiguous", "channels last"),
+    ("contiguous", "last two swapped"),
+    ("channels last", "contiguous"),
+    ("channels last", "channels last"),
+    ("reversed", "contiguous"),
+    ("last two swapped", "reversed"),
+    (MIXED, "last two swapped"),
+]
+"""The orders of what a sample is given, and of the gradients of its results."""
+
+
+def in_order(tensor: Tensor, order: str) -> Tensor:
+    """A copy whose dims lie in memory in the named order, which is what a transposed value looks like."""
+    if tensor.dim() < 2:
+        return tensor.clone()
+    dims = ORDERS[order](tensor.dim())
+    back = sorted(range(len(dims)), key=dims.__getitem__)
+    return tensor.permute(dims).clone(memory_format=torch.contiguous_format).permute(back)
+
+
+def _all_in_order(tensors: list[Tensor], order: str) -> list[Tensor]:
+    names = list(ORDERS) if order == MIXED else [order]
+    return [in_order(tensor.detach(), names[i % len(names)]) for i, tensor in enumerate(tensors)]
+
+
+@lru_cache(maxsize=None)
+def differing(file: str) -> dict[Any, str]:
+    """The ops in the samples of a file whose results do not lie as traced, each with the first case."""
+    found: dict[Any, str] = {}
+    for sample in import_module(file).SAMPLES:
+        seen = set()
+        for given, gradients in PAIRS:
+            step, tensors, cotangents = _joint(sample)
+            feeds = [*_all_in_order(tensors, given), *_all_in_order(cotangents, gradients)]
+            strides = tuple(tensor.stride() for tensor in feeds)
+            if strides not in seen:
+                seen.add(strides)
+                for op, case in _differing_nodes(step, feeds):
+                    found.setdefault(op, f"{sample.row}, inputs {given}, gradients {gradients}: {case}")
+    return found
+
+
+def _joint(sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor], list[Tensor]]:
+    """The function of a sample's forward and backward, the tensors it takes, and the gradients of its results that it takes behind them."""
+    state, blobs = runner.trace(sample)
+    graph = state.graph
+    generator = torch.Generator().manual_seed(0)
+    variables = [graph.decls[name].initializer.draw(graph.decls[name].spec, generator) for name in graph.variables]
+    fed = [*graph.inputs, *graph.variables.values()]
+    tensors = [*runner.leaves(sample), *variables]
+    if graph.step is not None:
+        fed, tensors = [*fed, graph.step], [*tensors, torch.zeros(1, dtype=torch.int64)]
+    for source, nodes in graph.sources:
+        fed, tensors = [*fed, *nodes], [*tensors, *source.next()]
+    frozen = {node for name, node in graph.variables.items() if not graph.decls[name].trainable}
+    learned = [sample.gradient and node not in frozen and t.dtype.is_floating_point for node, t in zip(fed, tensors)]
+    floats = [blob for blob in blobs if blob.dtype.torch.is_floating_point] if any(learned) else []
+
+    def step(*given: Tensor) -> list[Tensor]:
+        leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, learned)]
+        env = interpret(graph, dict(zip(fed, leaves)), "cpu")
+        pairs = [(env[blob.node], c) for blob, c in zip(floats, given[len(fed) :]) if env[blob.node].requires_grad]
+        wanted = [t for t in leaves if t.requires_grad]
+        grads = torch.autograd.grad([r for r, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True) if pairs else ()
+        return [*(env[blob.node] for blob in blobs), *(g for g in grads if g is not None)]
+
+    return step, tensors, [_cotangent(blob) for blob in floats]
+
+
+def _cotangent(blob: Blob) -> Tensor:
+    count = torch.Size(blob.shape).numel()
+    return torch.linspace(0.5, 1.5, count, dtype=blob.dtype.torch).reshape(blob.shape)
+
+
+def _differing_nodes(step: Callable[..., list[Tensor]], feeds: list[Tensor]) -> Iterator[tuple[Any, str]]:
+    """Runs the joint graph node by node. What differs is laid as it was traced before others read it, so that each op answers for itself."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        module = make_fx(step)(*[mode.from_tensor(t) for t in feeds])
+    env: dict[fx.Node, Any] = {}
+    remaining = iter(feeds)
+    for node in module.graph.nodes:
+        args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+        if node.op == "placeholder":
+            env[node] = next(remaining)
+        elif node.op == "get_attr":
+            env[node] = getattr(module, node.target)
+        elif node.op == "call_function":
+            env[node] = node.target(*args, **kwargs)
+            if isinstance(node.target, torch._ops.OpOverload):
+                wrong = [(t, r) for t, r in _pairs(node.meta["val"], env[node]) if not _lies_as(r, t)]
+                yield from ((node.target, f"{tuple(t.shape)} lies as {r.stride()}, traced as {t.stride()}") for t, r in wrong)
+                env[node] = _as_traced(node.meta["val"], env[node]) if wrong else env[node]
+
+
+def _pairs(was_traced: Any, real: Any) -> list[tuple[Tensor, Tensor]]:
+    both = zip(tree_leaves(was_traced), tree_leaves(real), strict=True)
+    return [(t, r) for t, r in both if isinstance(r, Tensor)]
+
+
+def _lies_as(a: Tensor, b: Tensor) -> bool:
+    return a.numel() == 0 or all(size == 1 or x == y for size, x, y in zip(a.shape, a.stride(), b.stride()))
+
+
+def _as_traced(was_traced: Any, real: Any) -> Any:
+    if isinstance(real, (tuple, list)):
+        return [_as_traced(t, r) for t, r in zip(was_traced, real, strict=True)]
+    if not isinstance(real, Tensor):
+        return real
+    return torch.empty_strided(was_traced.shape, was_traced.stride(), dtype=was_traced.dtype).copy_(real)
+
+
+@lru_cache(maxsize=None)
+def reading_strides(file: str) -> dict[tuple[Any, str], str]:
+    """The ops in the samples of a file that fail, or give other numbers, when one argument lies otherwise; with its name and the first case."""
+    found: dict[tuple[Any, str], str] = {}
+    for one in map(_uneven, traced.distinct(file)):
+        names = [name for name, value in _named_tensors(one.node)]
+        if "empty" not in str(one.node.target):  # what such a tensor holds is anything
+            for place, value in enumerate(one.values):
+                for order in ORDERS if value.dim() > 1 else ():
+                    case = _failure(one, place, in_order(value, order))
+                    if case is not None:
+                        found.setdefault((one.node.target, names[place]), f"{one.row}, {tuple(value.shape)} {order}: {case}")
+    return found
+
+
+def _named_tensors(node: fx.Node) -> list[tuple[str, fx.Node]]:
+    target: Any = node.target
+    named = [*zip((a.name for a in target._schema.arguments), node.args), *node.kwargs.items()]
+    return [(name, leaf) for name, value in named for leaf in tree_leaves(value) if isinstance(leaf, fx.Node)]
+
+
+def _uneven(one: traced.Executed) -> traced.Executed:
+    """The call with gradients that are not the same everywhere: of those no order would be seen."""
+    flat = [v.dim() > 1 and v.dtype == torch.float32 and bool((v == 1).all()) for v in one.values]
+    if not any(flat):
+        return one
+    values = tuple(torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat))
+    return replace(one, values=values, result=_called(one.node, values))
+
+
+def _called(node: fx.Node, values: Sequence[Tensor]) -> Any:
+    target: Any = node.target
+    feeds = iter(values)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: next(feeds))
+    return target(*args, **kwargs)
+
+
+def _failure(one: traced.Executed, place: int, value: Tensor) -> str | None:
+    try:
+        result = _called(one.node, [*one.values[:place], value, *one.values[place + 1 :]])
+    except RuntimeError as error:
+        return str(error).splitlines()[0]
+    return None if all(_is_near(r, e) for e, r in _pairs(one.result, result)) else "other numbers"
+
+
+def _is_near(found: Tensor, expected: Tensor) -> bool:
+    if not expected.dtype.is_floating_point:
+        return torch.equal(found, expected)
+    return torch.allclose(found, expected, 1e-3, 1e-4, equal_nan=True)
