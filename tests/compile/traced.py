@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import runner
 import torch
+from families import samples_of
 from sample import Sample
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -18,9 +17,6 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from oneflow.ir.interpret import interpret
-
-_SAMPLES = Path(__file__).parents[1] / "single" / "samples"
-FILES = sorted(path.stem for path in _SAMPLES.glob("*.py") if path.stem not in ("sample", "runner"))
 
 
 @dataclass(frozen=True)
@@ -37,7 +33,7 @@ class Executed:
 def executed(file: str) -> tuple[Executed, ...]:
     """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each row."""
     found: dict[Any, Executed] = {}
-    for sample in import_module(file).SAMPLES:
+    for sample in samples_of(file):
         for one in _calls(sample):
             found.setdefault((one.row, *_key(one)), one)
     return tuple(found.values())
