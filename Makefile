@@ -23,6 +23,9 @@ QUICKSTART := build/quickstart
 # How much the benchmarks measure: full or small.
 SIZE := full
 BENCH_FLAGS := $(if $(filter small,$(SIZE)),--small,$(if $(filter full,$(SIZE)),,$(error SIZE is full or small, got $(SIZE))))
+ifeq ($(MAKECMDGOALS)$(OLD),against)
+$(error make against needs the commit to measure against, such as make against OLD=HEAD~1)
+endif
 
 export MPLBACKEND := Agg
 export PYTHONUNBUFFERED := 1
@@ -47,7 +50,7 @@ quickstart: $(VENV)/examples.stamp
 test: check
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# No workers, no programs, nothing slow.
+# Without workers and programs, and without tests that are slow or need a quiet machine.
 quick: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -m "not quiet and not slow" tests/compile tests/single tests/data
 
@@ -64,7 +67,6 @@ bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/cnns.py $(BENCH_FLAGS)
 
 against: $(VENV)/onnx.stamp
-	@test -n "$(OLD)" || { echo "make against needs the commit to measure against, such as make against OLD=HEAD~1" >&2; exit 1; }
 	$(RUN) benchmarks/against.py $(OLD) $(BENCH_FLAGS)
 
 reference: $(VENV)/dev.stamp

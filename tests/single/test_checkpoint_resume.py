@@ -85,6 +85,7 @@ if __name__ == "__main__":
 '''
 
 
+@pytest.mark.slow
 def test_training_resumed_in_another_process_equals_training_never_stopped(tmp_path):
     path = tmp_path / "program.py"
     path.write_text(PROGRAM)
@@ -198,6 +199,7 @@ print(json.dumps({
 '''
 
 
+@pytest.mark.slow
 def test_a_kill_at_any_moment_leaves_the_old_state_or_the_whole_checkpoint(tmp_path):
     script = tmp_path / "killer.py"
     script.write_text(KILLER)
