@@ -9,7 +9,7 @@ from typing import Any
 
 import runner
 import torch
-from families import samples_of
+from families import BY_FILE
 from sample import Sample
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -33,7 +33,7 @@ class Executed:
 def executed(file: str) -> tuple[Executed, ...]:
     """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each row."""
     found: dict[Any, Executed] = {}
-    for sample in samples_of(file):
+    for sample in BY_FILE[file]:
         for one in _calls(sample):
             found.setdefault((one.row, *_key(one)), one)
     return tuple(found.values())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from families import FILES, samples_of
+from families import BY_FILE, FILES
 from nets import begin
 from sample import Sample
 
@@ -33,7 +33,7 @@ class Outcome:
 
 
 def named_samples(file: str) -> dict[str, Sample]:
-    return {f"{sample.row}-{i}": sample for i, sample in enumerate(samples_of(file))}
+    return {f"{sample.row}-{i}": sample for i, sample in enumerate(BY_FILE[file])}
 
 
 def run_samples(file: str, devices: int, dim: int | None = None) -> Outcome:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import families
 import pytest
 from families import FILES, FOLDER, emitters_of_no_row, files_not_listed, owners, rows_not_in_onnx, rows_without_a_sample, samples_of_no_row
 from sample import Sample
@@ -63,7 +62,3 @@ def test_a_file_of_rows_that_is_not_listed_is_told(tmp_path) -> None:
     (tmp_path / "fresh.py").write_text("from oneflow.ops.row import Family\n\nROWS = Family()\n")
     (tmp_path / "other.py").write_text("ROW = 1\n")
     assert files_not_listed(tmp_path, FAMILIES) == ["fresh.py makes a family of op rows: add 'fresh' to the list of src/oneflow/ops/table.py"]
-
-
-def test_a_family_without_its_file_of_samples_has_none() -> None:
-    assert families.samples_of("no_such_family") == []

@@ -26,12 +26,9 @@ def sample_file(family: str) -> str:
 FILES = sorted(map(sample_file, FAMILIES))
 
 
-def samples_of(file: str) -> list[Sample]:
-    """The samples of a file; none where there is no such file, which ``rows_without_a_sample`` then tells row by row."""
-    return import_module(file).SAMPLES if (FOLDER / f"{file}.py").exists() else []
-
-
-SAMPLES: list[Sample] = [sample for file in FILES for sample in samples_of(file)]
+# Of a family without a file, ``rows_without_a_sample`` tells every row.
+BY_FILE: dict[str, list[Sample]] = {file: import_module(file).SAMPLES for file in FILES if (FOLDER / f"{file}.py").exists()}
+SAMPLES = [sample for samples in BY_FILE.values() for sample in samples]
 
 
 # ------------------------------------------------------------------ what is missing
