@@ -1,12 +1,17 @@
 # make quickstart   LeNet learns MNIST, is saved, evaluated, and recognises a picture
 # make test         checks the code and runs every test
-# make bench        the speed tables
+# make quick        the tests that take three minutes on two cores
+# make check        ruff and mypy
+# make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
+# make against      OLD=<commit>: the speed of the working tree against an old commit, in one run; SIZE=small likewise
+# make reference    writes docs/reference.md anew
+# make clean        removes .venv and all that was built
 # Everything happens in .venv, which is made on first use; PYTHON chooses another interpreter to make it with.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: quickstart test check bench reference clean
+.PHONY: quickstart test quick check bench against reference clean
 
 # The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
 ifndef PYTHON
@@ -15,6 +20,12 @@ endif
 VENV := .venv
 RUN := "$(CURDIR)/$(VENV)/bin/python"
 QUICKSTART := build/quickstart
+# How much the benchmarks measure: full or small.
+SIZE := full
+BENCH_FLAGS := $(if $(filter small,$(SIZE)),--small,$(if $(filter full,$(SIZE)),,$(error SIZE is full or small, got $(SIZE))))
+ifeq ($(MAKECMDGOALS)$(OLD),against)
+$(error make against needs the commit to measure against, such as make against OLD=HEAD~1)
+endif
 
 export MPLBACKEND := Agg
 export PYTHONUNBUFFERED := 1
@@ -39,16 +50,24 @@ quickstart: $(VENV)/examples.stamp
 test: check
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
+# Without workers and programs, and without tests that are slow or need a quiet machine.
+quick: $(VENV)/dev.stamp
+	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -m "not quiet and not slow" tests/compile tests/single tests/data
+
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
-bench: $(VENV)/examples.stamp
-	$(RUN) benchmarks/train_step.py
-	$(RUN) benchmarks/dispatch.py
-	$(RUN) benchmarks/input_pipeline.py
-	$(RUN) benchmarks/scaling.py
-	$(RUN) benchmarks/cnns.py
+# One of the rivals is ONNX Runtime.
+bench: $(VENV)/onnx.stamp
+	$(RUN) benchmarks/train_step.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/dispatch.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/cnns.py $(BENCH_FLAGS)
+
+against: $(VENV)/onnx.stamp
+	$(RUN) benchmarks/against.py $(OLD) $(BENCH_FLAGS)
 
 reference: $(VENV)/dev.stamp
 	$(RUN) docs/make_reference.py

@@ -19,7 +19,8 @@ class Apart:
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(theirs, threads, make, arguments), daemon=True)
         self._process.start()
-        self._pipe.recv()
+        theirs.close()  # so that the end of the process is the end of the pipe
+        self._receive()
 
     def __call__(self) -> None:
         self.begin()
@@ -30,14 +31,21 @@ class Apart:
         self._pipe.send(True)
 
     def end(self) -> None:
-        self._pipe.recv()
+        self._receive()
 
     def close(self) -> int:
         """Ends the process; by how many bytes its memory grew at most since all was imported."""
         self._pipe.send(False)
-        peak: int = self._pipe.recv()
+        peak: int = self._receive()
         self._process.join()
         return peak
+
+    def _receive(self) -> Any:
+        try:
+            return self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            raise RuntimeError(f"a contender's process ended with code {self._process.exitcode}; what it wrote above says why") from None
 
 
 def _serve(pipe: Connection, threads: int, make: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> None:

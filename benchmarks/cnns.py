@@ -3,53 +3,32 @@
 One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, and with ``--compiled``
 torch.compile, each in a process of its own, with its peak memory; ResNet-50 on one picture against eager PyTorch and ONNX Runtime with the same
 weights; and how long ResNet-50 takes from its definition to its program and to a file. All take turns in one run.
-``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile] [--net resnet50|alexnet] [--compiled]``
+``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile] [--net resnet50|alexnet] [--compiled] [--small]``
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import torch
 import torch_models
 from apart import Apart
-from measure import alternate, machine, report
+from jobs import cnn, cnn_step, resnet50_predict
+from measure import alternate, machine, parse, report
 
 import oneflow as flow
-from oneflow.job.function import default_session
-from oneflow.plan import plan_job
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "cnns"))
-from models import MODELS, Options  # noqa: E402 - the examples are a folder, not a package
-
-SIZES = {"resnet50": (16, 224), "alexnet": (32, 227)}
+NETS = {"resnet50": 224, "alexnet": 227}
 FORMATS = {"channels_last": torch.channels_last, "NCHW": torch.contiguous_format}
 
 
-def train_job(name: str) -> Callable[[], object]:
-    batch, size = SIZES[name]
-
-    @flow.global_function(type="train")
-    def train():
-        images = flow.data.decode_random((3, size, size), flow.float32, batch, name="images")
-        labels = flow.data.decode_random((), flow.int32, batch, flow.random_uniform_initializer(0, 1000, flow.int32), name="labels")
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, MODELS[name].logits(images, Options(1000)))
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.001]), momentum=0.9).minimize(loss)
-        return loss
-
-    return lambda: train().get()
-
-
-def train(name: str, rounds: int, compiled: bool) -> None:
-    batch, size = SIZES[name]
+def train(name: str, batch: int, size: int, rounds: int, compiled: bool) -> None:
     threads = torch.get_num_threads()
-    contenders = {"job": Apart(threads, train_job, name)}
+    contenders = {"job": Apart(threads, cnn_step, name, batch, size)}
     for kind, memory_format in FORMATS.items():
         contenders[f"PyTorch eager {kind}"] = Apart(threads, torch_models.training_step, name, batch, size, memory_format)
     if compiled:
@@ -59,16 +38,12 @@ def train(name: str, rounds: int, compiled: bool) -> None:
     print("  memory beyond what the imports take: " + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in peaks.items()))
 
 
-def infer(rounds: int) -> None:
+def infer(size: int, rounds: int) -> None:
     import onnxruntime
 
     flow.clear_default_session()
-
-    @flow.global_function()
-    def predict(images=flow.FixedTensorDef((1, 3, 224, 224))):
-        return flow.nn.softmax(MODELS["resnet50"].logits(images, Options(1000)))
-
-    picture = np.random.default_rng(0).random((1, 3, 224, 224), np.float32)
+    predict = resnet50_predict(size)
+    picture = np.random.default_rng(0).random((1, 3, size, size), np.float32)
     predict(picture).get()
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder, "resnet50.onnx"))
@@ -90,14 +65,14 @@ def infer(rounds: int) -> None:
     report("ResNet-50 inference, one picture", alternate(contenders, 5, rounds), "job")
 
 
-def compiling() -> None:
+def compiling(batch: int, size: int) -> None:
     flow.clear_default_session()
-    step = train_job("resnet50")
+    job = cnn("resnet50", batch, size)
     began = time.perf_counter()
-    plan_job(default_session().jobs["train"], (1,))
+    flow.plan(job, devices=1)
     print(f"\nResNet-50 traced and planned in {time.perf_counter() - began:.2f} s")
     began = time.perf_counter()
-    step()
+    job().get()
     print(f"  its first step, with compiling: {time.perf_counter() - began:.2f} s")
 
 
@@ -105,17 +80,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--what", choices=["train", "infer", "compile"])
-    parser.add_argument("--net", choices=[*SIZES])
+    parser.add_argument("--net", choices=[*NETS])
     parser.add_argument("--compiled", action="store_true")
-    args = parser.parse_args()
+    parser.add_argument("--resnet50", type=int, default=16, help="the batch of ResNet-50")
+    parser.add_argument("--alexnet", type=int, default=32, help="the batch of AlexNet")
+    parser.add_argument("--pixels", type=int, default=NETS["resnet50"], help="the size of ResNet-50's pictures")
+    args = parse(parser, {"rounds": 1, "resnet50": 2, "alexnet": 1, "pixels": 64})
     print(machine())
     if args.what in (None, "train"):
-        for name in [args.net] if args.net else SIZES:
-            train(name, args.rounds, args.compiled)
+        for name in [args.net] if args.net else NETS:
+            train(name, getattr(args, name), args.pixels if name == "resnet50" else NETS[name], args.rounds, args.compiled)
     if args.what in (None, "infer"):
-        infer(args.rounds)
+        infer(args.pixels, args.rounds)
     if args.what in (None, "compile"):
-        compiling()
+        compiling(args.resnet50, args.pixels)
 
 
 if __name__ == "__main__":

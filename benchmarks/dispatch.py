@@ -1,24 +1,18 @@
 """How long a call of the smallest job takes, from numpy to numpy, and how long ``import oneflow`` takes beside ``import torch``.
 
-``python benchmarks/dispatch.py``
+``python benchmarks/dispatch.py [--rounds N] [--calls N] [--small]``
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 
-import numpy as np
-from measure import alternate, machine
-
-import oneflow as flow
-
-
-@flow.global_function()
-def affine(x=flow.FixedTensorDef((4,))):
-    return x * 2 + 1
+from jobs import affine_step
+from measure import alternate, machine, parse
 
 
 def import_seconds(package: str) -> float:
@@ -28,14 +22,19 @@ def import_seconds(package: str) -> float:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--calls", type=int, default=2000, help="calls a round")
+    parser.add_argument("--imports", type=int, default=5, help="imports of each package")
+    args = parse(parser, {"rounds": 1, "calls": 10, "imports": 1})
     print(machine())
-    x = np.arange(4, dtype=np.float32)
+    step = affine_step()
     start = time.perf_counter()
-    affine(x).get()
+    step()
     print(f"\nfirst call (trace and compile): {time.perf_counter() - start:.2f} s")
-    call = alternate({"job": lambda: affine(x).get()}, 2000, 7)[0]
+    call = alternate({"job": step}, args.calls, args.rounds)[0]
     print(f"y = x * 2 + 1 on 4 floats, call to result: {1e6 * call.median:.1f} us ({1e6 * call.low:.1f} to {1e6 * call.high:.1f})")
-    pairs = [(import_seconds("torch"), import_seconds("oneflow")) for _ in range(5)]
+    pairs = [(import_seconds("torch"), import_seconds("oneflow")) for _ in range(args.imports)]
     torch_time, oneflow_time = (statistics.median(p) for p in zip(*pairs))
     print(f"import torch {torch_time:.2f} s, import oneflow {oneflow_time:.2f} s, ratio {oneflow_time / torch_time:.2f}")
 

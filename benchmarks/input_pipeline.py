@@ -5,7 +5,7 @@ The contenders take turns in one run: ``oneflow.data.Loader`` with its C extensi
 processes, and the limit: full decoding alone by libjpeg-turbo in one thread, times two. Then records without pictures: how many a
 core parses in a second, and whether memory stays flat over an epoch of 100,000.
 
-``python benchmarks/input_pipeline.py [--images N] [--epochs N] [--rounds N]``
+``python benchmarks/input_pipeline.py [--images N] [--epochs N] [--rounds N] [--records N] [--small]``
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 import simplejpeg
 import torch
-from measure import machine
+from measure import machine, parse
 from PIL import Image, ImageDraw
 from torch.utils.data import DataLoader, Dataset
 
@@ -234,8 +234,8 @@ def main() -> None:
     parser.add_argument("--images", type=int, default=500)
     parser.add_argument("--epochs", type=int, default=4, help="epochs a turn")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--records", type=int, default=100_000)
-    args = parser.parse_args()
+    parser.add_argument("--records", type=int, default=100_000, help="at least 6,400")
+    args = parse(parser, {"images": 8, "epochs": 1, "rounds": 1, "records": 6_400})
     print(machine())
     with tempfile.TemporaryDirectory() as folder:
         pictures(Path(folder), args.images, args.epochs, args.rounds)

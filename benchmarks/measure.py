@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 import platform
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 
@@ -21,11 +23,27 @@ class Timing:
     high: float
 
 
+T = TypeVar("T")
+
+
+def parse(parser: argparse.ArgumentParser, small: dict[str, int]) -> argparse.Namespace:
+    """The flags of a benchmark; ``--small`` makes ``small`` their defaults."""
+    parser.add_argument("--small", action="store_true", help="tiny sizes and one round: every path runs, and the times mean nothing")
+    if parser.parse_known_args()[0].small:
+        parser.set_defaults(**small)
+    return parser.parse_args()
+
+
+def in_turn(contenders: dict[str, T], turn: int) -> list[tuple[str, T]]:
+    """The contenders in the order of a round: whoever was last in one is first in the next."""
+    return list(contenders.items())[:: -1 if turn % 2 else 1]
+
+
 def alternate(contenders: dict[str, Callable[[], object]], calls: int, rounds: int) -> list[Timing]:
-    """Times every contender ``rounds`` times, ``calls`` calls each, taking turns; a first round is not counted."""
+    """Times every contender ``rounds`` times, ``calls`` calls each, taking turns, every second round in reverse; a first round is not counted."""
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
-        for name, call in contenders.items():
+        for name, call in in_turn(contenders, turn):
             start = time.perf_counter()
             for _ in range(calls):
                 call()

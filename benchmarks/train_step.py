@@ -1,7 +1,7 @@
 """One training step of a job against plain PyTorch: the quick start's LeNet and a 784-512-512-10 MLP.
 
 The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in channels_last; the
-better of the two counts. All take turns in one run. ``python benchmarks/train_step.py [--rounds N]``
+better of the two counts. All take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--small]``
 """
 
 from __future__ import annotations
@@ -12,60 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import torch
 import torch.nn.functional as F
-from measure import alternate, machine, report
-
-import oneflow as flow
-
-BATCH = {"lenet": 100, "mlp": 128}
-
-
-def lenet_job(batch: int = BATCH["lenet"]) -> Callable[[], object]:
-    config = flow.function_config()
-    config.train.primary_lr(0.01)
-    config.train.model_update_conf({"naive_conf": {}})
-
-    @flow.global_function(config)
-    def lenet_train(images=flow.FixedTensorDef((batch, 1, 28, 28)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
-        init = flow.truncated_normal(0.1)
-        x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv1")
-        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool1")
-        x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv2")
-        x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool2")
-        x = flow.reshape(x, [x.shape[0], -1])
-        x = flow.layers.dense(x, 512, activation=flow.nn.relu, kernel_initializer=init, name="dense1")
-        logits = flow.layers.dense(x, 10, kernel_initializer=init, name="dense2")
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        flow.losses.add_loss(loss)
-        return loss
-
-    images, labels = digits(batch)
-    return lambda: lenet_train(images, labels).get()
-
-
-def mlp_job() -> Callable[[], object]:
-    batch = BATCH["mlp"]
-    config = flow.function_config()
-    config.train.primary_lr(0.01)
-    config.train.model_update_conf({"naive_conf": {}})
-
-    @flow.global_function(config)
-    def mlp_train(images=flow.FixedTensorDef((batch, 784)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
-        init = flow.truncated_normal(0.05)
-        x = flow.layers.dense(images, 512, activation=flow.nn.relu, kernel_initializer=init, name="fc1")
-        x = flow.layers.dense(x, 512, activation=flow.nn.relu, kernel_initializer=init, name="fc2")
-        logits = flow.layers.dense(x, 10, kernel_initializer=init, name="fc3")
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
-        flow.losses.add_loss(loss)
-        return loss
-
-    images, labels = digits(batch)
-    flat = images.reshape(batch, 784)
-    return lambda: mlp_train(flat, labels).get()
-
-
-def digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(0)
-    return rng.normal(size=(batch, 1, 28, 28)).astype(np.float32), rng.integers(0, 10, batch).astype(np.int32)
+from jobs import digits, lenet_step, mlp_step
+from measure import alternate, machine, parse, report
 
 
 class LeNet(torch.nn.Module):
@@ -108,19 +56,22 @@ def torch_step(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, m
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--lenet", type=int, default=100, help="the batch of LeNet")
+    parser.add_argument("--mlp", type=int, default=128, help="the batch of the MLP")
+    parser.add_argument("--calls", type=int, default=10, help="steps of LeNet a round; five times as many of the MLP")
+    args = parse(parser, {"rounds": 1, "lenet": 4, "mlp": 4, "calls": 1})
     print(machine())
-    images, labels = digits(BATCH["lenet"])
+    images, labels = digits(args.lenet)
     contenders = {
-        "job": lenet_job(),
+        "job": lenet_step(args.lenet),
         "PyTorch eager NCHW": torch_step(LeNet(), images, labels, torch.contiguous_format),
         "PyTorch eager channels_last": torch_step(LeNet(), images, labels, torch.channels_last),
     }
-    report("LeNet, batch 100", alternate(contenders, 10, rounds), "job")
-    images, labels = digits(BATCH["mlp"])
-    flat = images.reshape(BATCH["mlp"], 784)
-    contenders = {"job": mlp_job(), "PyTorch eager": torch_step(mlp(), flat, labels, torch.contiguous_format)}
-    report("MLP 784-512-512-10, batch 128", alternate(contenders, 50, rounds), "job")
+    report(f"LeNet, batch {args.lenet}", alternate(contenders, args.calls, args.rounds), "job")
+    images, labels = digits(args.mlp)
+    flat = images.reshape(args.mlp, 784)
+    contenders = {"job": mlp_step(args.mlp), "PyTorch eager": torch_step(mlp(), flat, labels, torch.contiguous_format)}
+    report(f"MLP 784-512-512-10, batch {args.mlp}", alternate(contenders, 5 * args.calls, args.rounds), "job")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,10 @@ import made_calls
 import made_network_calls
 import pytest
 import torch
+from families import FILES
 from lockstep import check
 from made_calls import flags, floats, ints, signed
-from traced import FILES, Executed, distinct, executed, made
+from traced import Executed, distinct, executed, made
 
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
 from oneflow.sharding.rules.rule import Rule, Signature, whole
@@ -76,20 +77,38 @@ def made_once(family: str) -> tuple[Executed, ...]:
 
 
 def test_every_op_of_a_joint_graph_has_a_rule_or_a_reason_for_none() -> None:
-    found = {one.op for file in FILES for one in executed(file)}
-    assert {op for op in found if rule_of(op) is None} == set(NO_RULE)
+    where = {one.op: f"row {one.row}, tests/single/samples/{file}.py" for file in FILES for one in executed(file)}
+    wrong = [
+        f"aten op {op} ({where[op]}) has no SBP rule: add one in src/oneflow/sharding/rules, or a reason in NO_RULE of tests/compile/test_rules.py"
+        for op in where
+        if rule_of(op) is None and op not in NO_RULE
+    ]
+    wrong += [f"{op} is in NO_RULE of tests/compile/test_rules.py and has a rule: delete it there" for op in NO_RULE if rule_of(op) is not None]
+    wrong += [f"{op} is in NO_RULE of tests/compile/test_rules.py and in no sample's graph: delete it there" for op in NO_RULE if op not in where]
+    assert not wrong, "\n".join(wrong)
 
 
 def test_every_rule_is_checked_on_a_call_that_it_splits() -> None:
     calls = [*(one for file in FILES for one in executed(file)), *(one for family in FAMILIES for one in made_once(family))]
     split_ops = {one.op for one in calls if splits(one)}
-    assert set(RULES) - split_ops == {aten.scalar_tensor.default}, "a number has no dim to split"
+    unchecked = [
+        f"the rule of {op} is checked on no call that it splits: add a call in tests/compile/made_calls.py (made_network_calls.py for layers)"
+        for op in RULES
+        if op not in split_ops and op is not aten.scalar_tensor.default  # a number has no dim to split
+    ]
+    assert not unchecked, "\n".join(unchecked)
+    assert aten.scalar_tensor.default not in split_ops
 
 
 def test_the_rows_whose_samples_are_too_small_to_split_are_known() -> None:
     rows = {one.row for file in FILES for one in executed(file)}
     covered = {one.row for file in FILES for one in executed(file) if one.op not in BOOKKEEPING and splits(one)}
-    assert rows - covered == NEVER_SPLIT
+    wrong = [
+        f"row {row} is never split: add a larger sample in tests/single/samples, or the row to NEVER_SPLIT of tests/compile/test_rules.py"
+        for row in sorted(rows - covered - NEVER_SPLIT)
+    ]
+    wrong += [f"row {row} is split: delete it in NEVER_SPLIT of tests/compile/test_rules.py" for row in sorted(NEVER_SPLIT - (rows - covered))]
+    assert not wrong, "\n".join(wrong)
 
 
 def splits(one: Executed) -> bool:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import runner
 import torch
+from families import BY_FILE
 from sample import Sample
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -19,9 +18,6 @@ from torch.utils._pytree import tree_map_only
 
 from oneflow.ir.interpret import interpret
 from oneflow.sharding.call import Call, tensors_in
-
-_SAMPLES = Path(__file__).parents[1] / "single" / "samples"
-FILES = sorted(path.stem for path in _SAMPLES.glob("*.py") if path.stem not in ("sample", "runner"))
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Executed:
 def executed(file: str) -> tuple[Executed, ...]:
     """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each row."""
     found: dict[Any, Executed] = {}
-    for sample in import_module(file).SAMPLES:
+    for sample in BY_FILE[file]:
         for one in _calls(sample):
             found.setdefault((one.row, one.call(1).key()), one)
     return tuple(found.values())

@@ -155,6 +155,7 @@ def test_a_thumbnail_with_an_end_marker_does_not_hide_a_cut() -> None:
         decode(marked[: len(thumbnail) + 2000])
 
 
+@pytest.mark.quiet
 def test_other_threads_run_while_pixels_are_decoded() -> None:
     data = simplejpeg.encode_jpeg(np.ascontiguousarray(np.tile(photo(400, 300), (8, 8, 1))))
     assert ticks_during(lambda: decode(data)) >= 3

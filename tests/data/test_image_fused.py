@@ -210,6 +210,7 @@ def test_threads_give_the_same_as_one(each_backend: str) -> None:
     np.testing.assert_array_equal(alone, together)
 
 
+@pytest.mark.quiet
 def test_other_threads_run_meanwhile(each_backend: str) -> None:
     data = simplejpeg.encode_jpeg(np.ascontiguousarray(np.tile(photo(400, 300), (8, 8, 1))))
     out = np.empty((3, 64, 64), np.float32)

@@ -219,6 +219,7 @@ def test_a_file_missing_on_the_mirror(server, online, capsys):
     assert "404" in capsys.readouterr().err
 
 
+@pytest.mark.quiet
 def test_no_network_is_seen_quickly(online, monkeypatch, capsys):
     monkeypatch.setattr(mnist_files, "MIRRORS", (NOWHERE, "http://host.invalid/"))
     start = time.monotonic()
@@ -227,6 +228,7 @@ def test_no_network_is_seen_quickly(online, monkeypatch, capsys):
     assert "no mirror can be reached" in capsys.readouterr().err
 
 
+@pytest.mark.quiet
 def test_a_mirror_that_never_answers_is_given_up():
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

@@ -102,7 +102,7 @@ def test_the_program_of_the_readme_learns(tmp_path):
 def test_the_reference_is_up_to_date():
     maker = make_reference()
     written = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
-    assert written == maker.reference(), "run python docs/make_reference.py"
+    assert written == maker.reference(), "docs/reference.md is not what the code says: run make reference"
 
 
 def test_every_public_name_has_a_docstring():
@@ -110,20 +110,20 @@ def test_every_public_name_has_a_docstring():
     names = [(f"{space}.{name}", value) for space, module in maker.namespaces() for name, value in maker.entries(module)]
     assert len(names) > 300
     silent = [name for name, value in names if not (inspect.getdoc(value) or "").strip()]
-    assert not silent, f"public names without a docstring: {silent}"
+    assert not silent, f"public names without a docstring, write one where each is defined: {silent}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_no_document_names_a_path_of_a_machine(document):
     found = MACHINE_PATH.findall(document.read_text(encoding="utf-8"))
-    assert not found
+    assert not found, f"{document.name} names paths of a machine, write them relative: {found}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links_lead_to_files(document):
     targets = [t.split("#")[0] for t in LINK.findall(document.read_text(encoding="utf-8")) if "://" not in t]
     missing = [target for target in targets if target and not (document.parent / target).exists()]
-    assert not missing
+    assert not missing, f"{document.name} links to files that do not exist: {missing}"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
@@ -131,20 +131,20 @@ def test_links_within_a_document_lead_to_headings(document):
     text = document.read_text(encoding="utf-8")
     headings = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
     missing = [target for target in LINK.findall(text) if target.startswith("#") and target[1:] not in headings]
-    assert not missing
+    assert not missing, f"{document.name} links to headings that it does not have: {missing}"
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_flag_of_the_data_commands_is_told(verb):
     """A row of the table of verbs names the verb, a row of the table of flags names the flag and, unless it is for all, the verb."""
     rows = [line.split(" | ") for line in (ROOT / "docs" / "data.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert any(row[0].startswith(f"| `{verb} ") for row in rows)
+    assert any(row[0].startswith(f"| `{verb} ") for row in rows), f"{verb} is not in the table of verbs of docs/data.md: add a row"
     parser = argparse.ArgumentParser()
     VERBS[verb].arguments(parser)
     for flag in [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--") and flag != "--help"]:
         of = [row[1] for row in rows if re.search(rf"`{flag}\b(?!-)", row[0])]
         told = any(verb in names.split(", ") or names == "all" or (names.startswith("all but") and verb not in names) for names in of)
-        assert told or f"{verb} SOURCE OUT {flag}" in "".join(row[0] for row in rows), f"{verb} {flag} is not in docs/data.md"
+        assert told or f"{verb} SOURCE OUT {flag}" in "".join(row[0] for row in rows), f"{verb} {flag} is not in docs/data.md: add it to the table of flags"
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
@@ -157,4 +157,4 @@ def test_names_in_documents_exist(document):
             if value is None:
                 missing.append(match[0])
                 break
-    assert not missing
+    assert not missing, f"{document.name} names what oneflow does not have: {missing}"

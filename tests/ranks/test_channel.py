@@ -372,6 +372,7 @@ def test_a_closed_connection_is_an_error(ends):
         here.receive(5)
 
 
+@pytest.mark.quiet
 def test_waiting_has_an_end(ends):
     began = time.monotonic()
     with pytest.raises(ChannelError, match="the peer did not answer in time"):

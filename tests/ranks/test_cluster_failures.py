@@ -20,6 +20,7 @@ from oneflow.core.errors import ArgumentError, DataError, WorkerError
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.world import World
 
+pytestmark = pytest.mark.quiet  # a failure is told within seconds
 HANDLER = "cluster_handlers:Echo"
 TWO = World("cpu", devices_per_machine=2)
 HOST = socket.gethostname()

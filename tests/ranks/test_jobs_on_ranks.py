@@ -1,23 +1,18 @@
-"""What a job takes, gives, watches and writes is the same on many devices as on one."""
+"""Jobs on several devices: everything that goes in and comes out, readers, and errors with their rank."""
 
 from __future__ import annotations
 
-import os
 import re
-import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from nets import begin
 from processes import open_segments
-from warm_python import WARM
+from rank_jobs import rate, weight
 
 import oneflow as flow
 import oneflow.typing as tp
@@ -28,16 +23,7 @@ from oneflow.job.function import default_session
 from oneflow.runtime.driver import Loaded
 from oneflow.runtime.executor import StepNumbers
 
-SRC = str(Path(flow.__file__).parents[1])
 X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
-
-
-def weight(name: str, *shape: int, **more: Any) -> Any:
-    return flow.get_variable(name, shape, initializer=flow.random_normal_initializer(0.0, 0.5), **more)
-
-
-def rate(value: float) -> Any:
-    return flow.optimizer.PiecewiseConstantScheduler([], [value])
 
 
 def results_of_every_kind() -> Any:
@@ -402,205 +388,3 @@ def test_a_layout_that_a_value_cannot_have_is_refused_at_its_line() -> None:
 
     with pytest.raises(ArgumentError, match=r"test_jobs_on_ranks.py:\d+.*cannot be split along dim 2"):
         job(np.zeros((4, 2), np.float32))
-
-
-def trained_by(devices: int, body: Callable[[Any], Any], shape: tuple[int, ...], **scope: Any) -> dict[str, np.ndarray]:
-    """The variables after a step of a job that minimizes what the body makes of its input."""
-    begin(devices)
-
-    @flow.global_function("train")
-    def job(x=flow.FixedTensorDef(shape)):
-        with flow.scope.placement("cpu", f"0:0-{devices - 1}", **scope) if scope and devices > 1 else nullcontext():
-            loss = body(x)
-            flow.optimizer.SGD(rate(0.1), momentum=0.0).minimize(loss)
-        return loss
-
-    job(np.random.default_rng(0).normal(size=shape).astype(np.float32))
-    return {name: value.numpy() for name, value in flow.get_all_variables().items()}
-
-
-def assert_trained_as_by_one(devices: int, body: Callable[[Any], Any], shape: tuple[int, ...], **scope: Any) -> None:
-    assert_same(trained_by(devices, body, shape, **scope), trained_by(1, body, shape))
-
-
-def assert_same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> None:
-    for name, value in want.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
-
-
-def test_group_norm_of_a_value_that_was_sent_has_the_gradient_of_one_device():
-    """A convolution gives its result in another order of memory than a boxing does, and the kernel takes both for one."""
-
-    def net(x: Any) -> Any:
-        y = flow.nn.conv2d(x, weight("c", 6, 2, 3, 3), 1, "SAME", "NCHW").with_distribute(flow.distribute.broadcast())
-        z = flow.nn.GroupNorm(y, num_groups=2, affine=False, name="gn")
-        return flow.math.square(flow.matmul(flow.reshape(z, (4, -1)), weight("v", 216, 4)))
-
-    assert_trained_as_by_one(2, net, (4, 2, 6, 6))
-
-
-def test_gradients_that_are_boxed_along_two_axes_go_through_buckets():
-    def net(x: Any) -> Any:
-        for i, shape in enumerate([(6, 6), (6, 6), (6, 4)]):
-            x = flow.math.tanh(flow.matmul(x, weight(f"w{i}", *shape, parallel_distribution=["S(0)", "B"])))
-        return x
-
-    assert_trained_as_by_one(4, net, (8, 6), hierarchy=(2, 2))
-
-
-def test_a_bucket_of_empty_parts_is_no_trouble():
-    assert_trained_as_by_one(4, lambda x: flow.math.tanh(x * weight("w", 1, parallel_distribution=["S(0)", "B"])), (8, 6), hierarchy=(2, 2))
-
-
-def test_clipping_by_the_norm_of_all_gradients_is_exact_in_float64():
-    def trained(devices: int) -> np.ndarray:
-        begin(devices)
-
-        @flow.global_function("train")
-        def job(x: tp.Numpy.Placeholder((8, 6), dtype=flow.float64)) -> tp.Numpy:
-            loss = flow.math.square(flow.matmul(x, weight("w", 6, 4, dtype=flow.float64)))
-            clipping = flow.optimizer.grad_clipping.by_global_norm(0.01)
-            flow.optimizer.SGD(rate(0.1), momentum=0.0, grad_clipping=clipping).minimize(loss)
-            return loss
-
-        for _ in range(3):
-            job(np.random.default_rng(0).normal(size=(8, 6)))
-        return flow.get_all_variables()["w"].numpy()
-
-    np.testing.assert_allclose(trained(2), trained(1), rtol=0, atol=1e-14)
-
-
-def test_jobs_that_are_first_called_from_several_threads_are_not_taken_for_each_other():
-    begin(2)
-
-    def times(factor: float) -> Any:
-        def job(x: tp.Numpy.Placeholder((8, 4))) -> tp.Numpy:
-            return x * factor
-
-        job.__name__ = f"times_{factor:g}"
-        return flow.global_function()(job)
-
-    jobs = {factor: times(factor) for factor in (2.0, 3.0, 5.0)}
-    x = np.ones((8, 4), np.float32)
-    with ThreadPoolExecutor(len(jobs)) as pool:
-        found = {factor: pool.submit(lambda job=job: [job(x * k)[0, 0] for k in range(5)]) for factor, job in jobs.items()}
-    assert {factor: values.result() for factor, values in found.items()} == {factor: [factor * k for k in range(5)] for factor in jobs}
-
-
-def test_programs_of_a_job_that_was_defined_again_leave_the_workers():
-    begin(2)
-
-    def define() -> int:
-        @flow.global_function("train")
-        def job(x: tp.Numpy.Placeholder((4, 64))) -> tp.Numpy:
-            loss = flow.math.square(flow.matmul(x, weight("w", 64, 64)))
-            flow.optimizer.SGD(rate(0.1), momentum=0.0).minimize(loss)
-            return loss
-
-        job(np.ones((4, 64), np.float32))
-        with open(f"/proc/{default_session().backend.driver.cluster.pids[0]}/maps", encoding="utf-8") as maps:
-            return sum("memfd" in line for line in maps)
-
-    define()
-    second = define()
-    assert [define() for _ in range(3)] == [second] * 3
-
-
-def test_several_devices_share_what_a_single_one_hands_over():
-    def net(x: Any, others: str = "0:1-3") -> Any:
-        with flow.scope.placement("cpu", "0:0"):
-            h = flow.nn.relu(flow.matmul(x, weight("a", 6, 16)))
-        with flow.scope.placement("cpu", others):
-            return flow.math.square(flow.matmul(h, weight("b", 16, 4)))
-
-    assert_same(trained_by(4, net, (8, 6)), trained_by(1, lambda x: net(x, "0:0"), (8, 6)))
-    begin(4)
-
-    @flow.global_function("predict")
-    def job(x: tp.Numpy.Placeholder((8, 6))) -> tp.Numpy:
-        return net(x)
-
-    plan = flow.plan(job)
-    assert [op.sbp for op in plan.ops if op.aten.startswith("aten.mm")] == [("B",), ("S(0)",)]
-    assert next(rank for rank in plan.ranks if rank.ranks == "0").communicated["send"].bytes == 8 * 16 * 4
-
-
-FORKED = """
-import os, sys
-import numpy as np
-import oneflow as flow
-
-def define(devices):
-    flow.config.cpu_device_num(devices)
-
-    @flow.global_function()
-    def job(x=flow.FixedTensorDef((2, 2))):
-        return x * 2.0
-
-    return job
-
-job = define(2)
-x = np.ones((2, 2), np.float32)
-job(x).get()
-child = os.fork()
-if not child:
-    try:
-        job(x * 100).get()
-    except RuntimeError as error:
-        print("child:", error, flush=True)
-    flow.clear_default_session()
-    print("child:", define(2)(x * 100).get()[0, 0], flush=True)
-    flow.clear_default_session()
-    sys.exit()
-os.waitpid(child, 0)
-print("parent:", job(x).get()[0, 0])
-"""
-
-
-def test_a_forked_child_cannot_call_its_parents_workers_and_can_have_its_own():
-    done = subprocess.run([*WARM.command(), "-c", FORKED], env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, text=True, timeout=120)
-    refused, own, parents = done.stdout.splitlines()
-    assert re.search(r"child: process \d+ was forked from \d+, whose workers it cannot call; call flow.clear_default_session\(\)", refused)
-    assert (own, parents, done.returncode) == ("child: 200.0", "parent: 2.0", 0), done.stderr
-
-
-INTERRUPTED = """
-import os, signal, sys
-import numpy as np
-import oneflow as flow
-
-flow.config.cpu_device_num(2)
-
-@flow.global_function("train")
-def train(x=flow.FixedTensorDef((4, 2))):
-    loss = flow.math.square(flow.matmul(x, flow.get_variable("w", (2, 2), initializer=flow.ones_initializer())))
-    flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.0]), momentum=0.0).minimize(loss)
-    return loss
-
-steps, stop = 0, []
-if sys.argv[1] == "SIGTERM":
-    signal.signal(signal.SIGTERM, lambda number, frame: stop.append(number))
-train(np.ones((4, 2), np.float32)).get()
-try:
-    print("ready", flush=True)
-    while not stop:
-        train(np.ones((4, 2), np.float32)).get()
-        steps += 1
-except KeyboardInterrupt:
-    pass
-flow.checkpoint.save(sys.argv[2])
-(taken,) = np.fromfile(sys.argv[2] + "/System-Train-TrainStep-train/out", np.int64)
-print(taken - steps in (1, 2))
-"""
-
-
-@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-def test_a_program_that_handles_a_signal_of_its_group_can_still_save(name, tmp_path):
-    """On Ctrl-C a step that has begun is finished, and counted by the workers and the driver alike."""
-    command = [sys.executable, "-c", INTERRUPTED, name, str(tmp_path / "saved")]
-    environment = {**os.environ, "PYTHONPATH": SRC}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
-        assert program.stdout is not None and program.stdout.readline() == "ready\n"
-        os.killpg(program.pid, getattr(signal, name))
-        out, err = program.communicate(timeout=60)
-    assert (out, err, program.returncode) == ("True\n", "", 0)

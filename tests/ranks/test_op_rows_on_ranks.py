@@ -8,20 +8,17 @@ from __future__ import annotations
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from families import BY_FILE, FILES
 from nets import begin
 from sample import Sample
 
 import oneflow as flow
 from oneflow.core import dtype as dtypes
 
-_FOLDER = Path(__file__).parents[1] / "single" / "samples"
-FILES = sorted(path.stem for path in _FOLDER.glob("*.py") if path.stem not in ("sample", "runner"))
 PREDICT_ONLY = {"layers.batch_norm_infer"}  # a train job records another row in its place
 OTHER_DIMS = ["activation", "conv", "dropout", "index", "loss", "matmul", "norm", "pool", "scatter", "sort", "structure"]
 FOUR_RANKS = ["conv", "dropout", "loss", "matmul", "norm", "sampling"]
@@ -35,15 +32,15 @@ class Outcome:
     gradients: dict[str, np.ndarray]
 
 
-def samples_of(file: str) -> dict[str, Sample]:
-    return {f"{sample.row}-{i}": sample for i, sample in enumerate(import_module(file).SAMPLES)}
+def named_samples(file: str) -> dict[str, Sample]:
+    return {f"{sample.row}-{i}": sample for i, sample in enumerate(BY_FILE[file])}
 
 
 def run_samples(file: str, devices: int, dim: int | None = None) -> Outcome:
     """All samples of a file, in a job that trains and one that does not. ``dim`` is what every input is split along."""
     begin(devices)
     found = Outcome({}, {})
-    samples = samples_of(file)
+    samples = named_samples(file)
     for train in (True, False):
         chosen = {name: s for name, s in samples.items() if (s.row not in PREDICT_ONLY) == train}
         if chosen:
@@ -111,7 +108,7 @@ def on_one_device(file: str) -> Outcome:
 
 
 def check(file: str, got: Outcome) -> None:
-    expected, samples = on_one_device(file), samples_of(file)
+    expected, samples = on_one_device(file), named_samples(file)
     assert got.results.keys() == expected.results.keys() and got.gradients.keys() == expected.gradients.keys()
     for name, value in expected.results.items():
         sample = samples[name.rpartition(":")[0]]

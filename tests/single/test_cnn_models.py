@@ -107,6 +107,7 @@ def test_resnet50_is_halved_by_its_3x3_convolutions():
     assert halved == {"conv1", "pool1"} | {f"res{stage}_0_{branch}" for stage in (3, 4, 5) for branch in ("branch1", "branch2b")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["resnet50", "alexnet"])
 def test_both_layouts_and_fused_layers_compute_the_same(name):
     size = MODELS[name].smallest  # one pixel is left where AlexNet becomes flat, so its dense weights are the same
@@ -141,6 +142,7 @@ LEARNING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_network_learns_ten_pictures(name):
     (size, rate, momentum, steps), batch = LEARNING[name], PICTURES

@@ -43,11 +43,13 @@ def faults(**variables: str) -> int:
 
 
 @pytest.mark.skipif(memory._of_the_library("mallopt") is None, reason="this C library's allocator has no settings")
+@pytest.mark.quiet
 def test_a_step_asks_the_kernel_for_no_memory() -> None:
     assert faults() < PAGES / 10
 
 
 @pytest.mark.skipif(memory._of_the_library("mallopt") is None, reason="this C library's allocator has no settings")
+@pytest.mark.quiet
 def test_what_the_environment_tells_the_allocator_stands() -> None:
     assert faults(MALLOC_MMAP_THRESHOLD_="1048576") > PAGES / 2
 

@@ -1,12 +1,10 @@
 """Models for any batch size: what follows the batch is found by recording the body with twice as much of it."""
 
-from importlib import import_module
-from pathlib import Path
-
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from families import SAMPLES
 from sample import Sample
 
 import oneflow as flow
@@ -15,8 +13,6 @@ from oneflow import onnx as flow_onnx
 from oneflow.core import dtype as dtypes
 from oneflow.onnx.rows.table import EMITTERS
 
-FILES = sorted(path.stem for path in Path(__file__).with_name("samples").glob("*.py") if path.stem not in ("sample", "runner"))
-SAMPLES: list[Sample] = [s for name in FILES for s in import_module(name).SAMPLES]
 RANDOM = flow.random_normal_initializer(0.0, 0.3)
 
 
@@ -41,6 +37,7 @@ def job_of(sample: Sample, inputs: list[np.ndarray], name: str):
     return flow.global_function(type="predict")(body)
 
 
+@pytest.mark.slow
 def test_every_row_takes_three_times_the_batch_rightly_or_refuses_any_other(tmp_path):
     taken, refused = set(), set()
     for sample in [s for s in SAMPLES if s.row in EMITTERS and s.inputs and not s.is_train]:

@@ -10,6 +10,7 @@ from example_programs import MODELS, Options, used
 import oneflow as flow
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(MODELS))
 def test_a_network_gives_the_same_logits_in_onnx_runtime(name, tmp_path):
     size = MODELS[name].smallest

@@ -1,49 +1,17 @@
-"""All op rows by name."""
+"""The op families, and all rows by name.
+
+This is the one list of families: ``onnx/rows`` has a file of emitters for each, and ``tests/single/samples`` a file of samples.
+"""
 
 from __future__ import annotations
 
-from itertools import chain
+from importlib import import_module
 
-from oneflow.ops import (
-    activation,
-    array,
-    conv,
-    create,
-    dropout,
-    elementwise,
-    image,
-    index,
-    loss,
-    matmul,
-    norm,
-    pool,
-    reduce,
-    sample,
-    scatter,
-    sort,
-    structure,
-    unary,
-)
-from oneflow.ops.row import Op
+from oneflow.ops.row import Family, Op
 
-_FAMILIES = (
-    activation.ROWS,
-    array.ROWS,
-    conv.ROWS,
-    create.ROWS,
-    dropout.ROWS,
-    elementwise.ROWS,
-    image.ROWS,
-    index.ROWS,
-    loss.ROWS,
-    matmul.ROWS,
-    norm.ROWS,
-    pool.ROWS,
-    reduce.ROWS,
-    sample.ROWS,
-    scatter.ROWS,
-    sort.ROWS,
-    structure.ROWS,
-    unary.ROWS,
-)
-ROWS: dict[str, Op] = {op.name: op for op in chain.from_iterable(_FAMILIES)}
+_FILES = (
+    "activation", "array", "conv", "create", "dropout", "elementwise", "image", "index", "loss", "matmul", "norm", "pool", "reduce", "sample",
+    "scatter", "sort", "structure", "unary",
+)  # fmt: skip
+FAMILIES: dict[str, Family] = {name: import_module(f"oneflow.ops.{name}").ROWS for name in _FILES}
+ROWS: dict[str, Op] = {op.name: op for family in FAMILIES.values() for op in family}

@@ -1,0 +1,97 @@
+"""Every benchmark program runs, with tiny sizes, and its table has all its rows. Times are not looked at."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+MS = r"\d+\.\d+ ms   \(\d+\.\d+ to \d+\.\d+\)"
+S = r"\d+\.\d+ s"
+RATIO = r"\d+\.\d\d"
+RATES = rf"images/s \(\d+ to \d+\) +{RATIO} of the DataLoader, {RATIO} of the limit"
+FOUR_WAYS = [rf"  one +{MS}", rf"  two apart +{MS}", rf"  two +{MS}", rf"  DDP +{MS}", rf"  two workers do {RATIO} of twice one, .*{RATIO} of DDP's speed"]
+STEPS = [rf"  job +{MS}", rf"  PyTorch eager channels_last +{MS}", rf"  PyTorch eager NCHW +{MS}", rf"  ratio: {RATIO} of .*", r"  memory beyond .*MB"]
+
+ROWS = {
+    "train_step.py": [
+        r"LeNet, batch 4", rf"  job +{MS}", rf"  PyTorch eager NCHW +{MS}", rf"  PyTorch eager channels_last +{MS}", rf"  ratio: {RATIO} of .*",
+        r"MLP 784-512-512-10, batch 4", rf"  job +{MS}", rf"  PyTorch eager +{MS}", rf"  ratio: {RATIO} of PyTorch eager",
+    ],
+    "dispatch.py": [
+        rf"first call \(trace and compile\): {S}", r"y = x \* 2 \+ 1 on 4 floats, call to result: .* us \(.* to .*\)",
+        rf"import torch {S}, import oneflow {S}, ratio {RATIO}",
+    ],
+    "input_pipeline.py": [
+        r"8 JPEGs, .* KB each", rf"  DataLoader, 2 workers, Pillow .* {RATES}", rf"  Loader, without native code .* {RATES}",
+        r"(?:  Loader, native .*|  limit: decode only, times two .*)", r"(?:  limit: decode only, times two .*|  the C extension is not built: .*)",
+        r"records read and parsed: .* in a second of one core .*", r"memory over an epoch of 6,400 records: .*",
+    ],
+    "scaling.py": [
+        rf"tiny job to two workers and back: \d+ us; the first call, with their start: {S}",
+        rf"LeNet planned for 1024 devices: {S}; the first time, with what torch loads for it: {S}",
+        r"lenet, batch 4 a worker", *FOUR_WAYS, r"alexnet, batch 1 a worker", *FOUR_WAYS,
+    ],
+    "cnns.py": [
+        r"resnet50 training step, batch 2", *STEPS, r"alexnet training step, batch 1", *STEPS,
+        rf"ResNet-50 exported to ONNX in {S}", r"ResNet-50 inference, one picture", rf"  job +{MS}", rf"  ONNX Runtime +{MS}",
+        rf"  PyTorch eager channels_last +{MS}", rf"  ratio: {RATIO} of .*",
+        rf"ResNet-50 traced and planned in {S}", rf"  its first step, with compiling: {S}",
+    ],
+}  # fmt: skip
+TIME = r"[\d.]+ [mu]s"
+AGAINST = [
+    "LeNet step, batch 4", "MLP step, batch 4", "ResNet-50 step, batch 2", "smallest job, call to result", "LeNet, first call",
+    "LeNet step, two workers, batch 4 each",
+]  # fmt: skip
+
+
+def lines(program: str, *arguments: str) -> list[str]:
+    """The lines that a benchmark prints behind the first one, which tells the machine."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(ROOT / "benchmarks" / program), *arguments, "--small"]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    assert done.returncode == 0, done.stderr
+    machine, *rest = done.stdout.splitlines()
+    assert re.fullmatch(r".*, 1 threads, torch .*, Python .*", machine)
+    return [line for line in rest if line]
+
+
+def assert_rows(found: list[str], expected: list[str]) -> None:
+    assert len(found) == len(expected), "\n".join(found)
+    for line, row in zip(found, expected):
+        assert re.fullmatch(row, line), f"{line!r} is not {row!r}"
+
+
+@pytest.mark.parametrize("program", ROWS)
+def test_a_benchmark_prints_all_its_rows(program: str) -> None:
+    assert_rows(lines(program), ROWS[program])
+
+
+def worktrees() -> set[str]:
+    """The folders of the repository's worktrees; skips where the tests do not run in a clone."""
+    listed = subprocess.run(["git", "-C", str(ROOT), "worktree", "list", "--porcelain"], capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("the tests do not run in a git clone")
+    return {line for line in listed.stdout.splitlines() if line.startswith("worktree ")}
+
+
+def test_a_commit_is_measured_against_the_working_tree_and_leaves_nothing() -> None:
+    before = worktrees()
+    head, *rows = lines("against.py", "HEAD")
+    assert re.fullmatch(r"  old: HEAD +old +new +old/new +\(of 1 rounds\)", head)
+    assert_rows(rows, [rf"  {re.escape(title)} +{TIME} +{TIME} +{RATIO} +\({RATIO} to {RATIO}\)" for title in AGAINST])
+    assert worktrees() <= before
+
+
+def test_a_commit_that_does_not_exist() -> None:
+    worktrees()
+    command = [sys.executable, str(ROOT / "benchmarks" / "against.py"), "no-such-commit"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "git cannot check out 'no-such-commit', name a commit of this repository: " in done.stderr
