@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.cli import main
 from oneflow.data.cli.output import bounds
 from oneflow.data.dataset import Parts, expand
 from oneflow.data.image import decode
-from oneflow.data.messages import FeatureValue
 from oneflow.data.records import read_records, write_records
 
 CLASSES = {"cat": 5, "dog": 4, "eel": 3}

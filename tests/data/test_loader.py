@@ -20,9 +20,9 @@ from warm_python import WARM
 
 import oneflow
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import BytesDecoder, Coin, Draws, ImageDecoder, Loader, Parts, PixelDecoder, RandomCrop, RawDecoder, write_records
 from oneflow.data.image import decode
-from oneflow.data.messages import FeatureValue, encode_record
 
 N = 37
 SIZES = (20, 1, 16)

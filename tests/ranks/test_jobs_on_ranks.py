@@ -22,8 +22,8 @@ from warm_python import WARM
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.errors import ArgumentError, RunError, WorkerError
+from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.data.messages import FeatureValue, encode_record
 from oneflow.job.function import default_session
 from oneflow.runtime.driver import Loaded
 from oneflow.runtime.rank_executor import Step

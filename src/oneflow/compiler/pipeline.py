@@ -17,13 +17,13 @@ from oneflow.compiler.precision import casting, half_dtype
 from oneflow.compiler.prepare import prepared
 from oneflow.compiler.program import Program
 from oneflow.compiler.rewrite import rewritten
-from oneflow.compiler.training import Training
 from oneflow.compiler.update import Group, Update, groups_of, state_decls, trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
 from oneflow.ops import update
 from oneflow.optimizer.schedule import CustomScheduler
+from oneflow.optimizer.training import Training
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def _predict_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _A
 
 
 def _train_program(graph: Graph, joint: Joint, outputs: Outputs, arguments: _Arguments) -> Program:
-    training: Training = graph.training
+    training = graph.require_training()
     groups = groups_of(graph, training.optimizer, list(joint.trained))
     if training.in_two_parts:
         second = _separate_update(graph, groups, list(arguments.stored), list(joint.trained))
@@ -180,7 +180,7 @@ def _separate_update(graph: Graph, groups: list[Group], stored: list[str], train
     gradients = {name: second.placeholder("gradient") for name in trained}
     unscale = second.placeholder("unscale")
     rates = [second.placeholder("rate") for _ in groups]
-    Update(second, graph, variables, gradients, rates, unscale, graph.training.coupled).append(groups)
+    Update(second, graph, variables, gradients, rates, unscale, graph.require_training().coupled).append(groups)
     second.output(None)
     return second
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack
 from typing import Any, BinaryIO, Self
 
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.files import Address, GzipSource, written_beside
 from oneflow.data.formats import FORMATS, Format, named, open_records
 from oneflow.data.framing import Framing
-from oneflow.data.messages import FeatureValue
 
 
 class Record:

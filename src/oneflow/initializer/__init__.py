@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
 from oneflow.core.number import number, real, wholes
 from oneflow.core.spec import TensorSpec
+from oneflow.core.variable import Initializer
 
 __all__ = [
     "constant_initializer",
@@ -44,12 +45,6 @@ DISTRIBUTIONS = ("truncated_normal", "random_normal", "random_uniform")
 
 # The standard deviation of a unit normal that is cut off at two standard deviations.
 TRUNCATED_STDDEV = 0.87962566103423978
-
-
-class Initializer(Protocol):
-    """Anything that can give a variable its first content."""
-
-    def draw(self, spec: TensorSpec, generator: torch.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)

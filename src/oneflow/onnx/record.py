@@ -16,8 +16,8 @@ from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.job import Job
-from oneflow.job.signature import TensorDef
 from oneflow.onnx.lookup import input_names
+from oneflow.typing.definitions import TensorDef
 
 BatchDims = dict[fx.Node, tuple[frozenset[int], ...]]
 """For each result of a node the dims whose size follows the batch."""

@@ -3,7 +3,7 @@
     sample = OFRecord(feature={"label": Feature(int32_list=Int32List(value=[7]))})
     file.write(struct.pack("q", sample.ByteSize()) + sample.SerializeToString())
 
-Written by hand, without protobuf: the bytes come from ``oneflow.data.messages``.
+Written by hand, without protobuf: the bytes come from ``messages.py``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from oneflow.data import messages
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record import messages
+from oneflow.core.record.messages import FeatureValue
 
 __all__ = ["BytesList", "DoubleList", "Feature", "FloatList", "Int32List", "Int64List", "OFRecord"]
 
