@@ -138,6 +138,10 @@ def _centered(distribution: str, stddev: float) -> Initializer:
     """An initializer of mean 0 whose values, after any truncation, have the standard deviation asked for."""
     if distribution == "truncated_normal":
         return TruncatedNormal(0.0, stddev / TRUNCATED_STDDEV)
+    return _untruncated(distribution, stddev)
+
+
+def _untruncated(distribution: str, stddev: float) -> RandomNormal | RandomUniform:
     if distribution == "random_normal":
         return RandomNormal(0.0, stddev)
     bound = math.sqrt(3.0) * stddev
@@ -300,7 +304,7 @@ def kaiming_initializer(
         raise ArgumentError(f"kaiming_initializer takes the weight's shape as a tuple, got {shape!r}")
     _one_of("distribution", distribution, ("random_normal", "random_uniform"))
     stddev = _gain(nonlinearity, number("negative_slope", negative_slope)) / math.sqrt(fan(dims, _one_of("mode", mode, MODES), data_format))
-    return _centered(distribution, stddev)  # type: ignore[return-value]
+    return _untruncated(distribution, stddev)
 
 
 def _gain(nonlinearity: str | None, negative_slope: float) -> float:

@@ -180,7 +180,7 @@ def record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str 
     trace = require_trace(op.name)
     full = trace.claim(name, op.label)
     spec = _infer(op, args, attributes, full)
-    node = trace.graph.body.call_function(op, args, attributes)  # type: ignore[arg-type]
+    node = trace.graph.body.call_function(op, args, attributes)
     trace._describe(node, full, spec)
     return node
 

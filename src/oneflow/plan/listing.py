@@ -19,7 +19,8 @@ from oneflow.compiler.update import Group
 from oneflow.core.layout import local_shape
 from oneflow.ops import collective
 from oneflow.plan.measure import Measured, Sent
-from oneflow.plan.report import Boxing, PlanOp, ranks_text
+from oneflow.plan.report import ranks_text
+from oneflow.plan.values import Boxing, PlanOp
 
 _OF_ALL_RANKS = {collective.norm_over: "the norm of all gradients", collective.finite_over: "whether all gradients are finite"}
 

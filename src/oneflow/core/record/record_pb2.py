@@ -55,8 +55,6 @@ class _Message:
     def ByteSize(self) -> int:
         return len(self.SerializeToString())
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 class _Values(MutableSequence[Any]):
     """A repeated field: a list that checks what is put in and tells its owner of every change."""
@@ -90,8 +88,6 @@ class _Values(MutableSequence[Any]):
     def __eq__(self, other: object) -> bool:
         return self._items == (other._items if isinstance(other, _Values) else other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return repr(self._items)
 
@@ -122,7 +118,7 @@ class _List(_Message):
         del self.value[:]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.value == other.value  # type: ignore[attr-defined]
+        return isinstance(other, _List) and type(other) is type(self) and self.value == other.value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(value={self.value!r})"
@@ -197,8 +193,8 @@ class Feature(_Message):
     ) -> None:
         self._kind: str | None = None
         self._list: _List | None = None
-        given = {"bytes_list": bytes_list, "float_list": float_list, "double_list": double_list}
-        given |= {"int32_list": int32_list, "int64_list": int64_list}  # type: ignore[dict-item]
+        given: dict[str, _List | None] = {"bytes_list": bytes_list, "float_list": float_list, "double_list": double_list}
+        given |= {"int32_list": int32_list, "int64_list": int64_list}
         for kind, values in given.items():
             if values is not None:
                 self._set(kind, values)
