@@ -17,7 +17,7 @@ LAYERS = (
     *("version", "core", "ops"),  # values; pure functions on tensors
     *("initializer", "regularizers", "compat", "typing", "optimizer"),  # what users declare, as plain values
     "ir",  # the trace and its graph
-    *("sharding", "collective", "compiler"),  # graphs to programs
+    *("collective", "sharding", "compiler"),  # graphs to programs
     *("runtime", "job"),  # programs to results
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type
