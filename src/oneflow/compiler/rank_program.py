@@ -13,15 +13,15 @@ from oneflow.compiler.bucket import multiply_in_place, put_in_buckets
 from oneflow.compiler.distribute import Assigned, Key
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.infer import layout_of
-from oneflow.compiler.inplace import write_over
 from oneflow.compiler.lower import Lowering
+from oneflow.compiler.inplace import write_over
 from oneflow.compiler.mesh import Layout, Mesh, whole_on
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
+from oneflow.optimizer.training import Training
 from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
 from oneflow.ops import collective, update
-from oneflow.optimizer.training import Training
 
 SECTIONS = ("prologue", "forward", "backward", "reduce", "update")
 
