@@ -111,7 +111,6 @@ from oneflow.job.function import (
     sync_default_session,
 )
 from oneflow.job.settings import FunctionConfig
-from oneflow.job.signature import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef, input_blob_def
 from oneflow.job.watch import watch, watch_diff
 from oneflow.linalg import matmul
 from oneflow.math import clamp, clip, clip_by_scalar, clip_by_value, in_top_k
@@ -120,8 +119,8 @@ from oneflow.plan import plan
 from oneflow.scope import namespace as name_scope
 from oneflow.scope import placement as device_prior_placement
 from oneflow.scope import placement as fixed_placement
-
-__version__ = "0.1.0"
+from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef, input_blob_def
+from oneflow.version import __version__
 
 float = float32  # the spelling of every program of the job-function era
 double = float64

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-import oneflow
+from oneflow.version import __version__
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -19,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
         description="OneFlow's job functions on PyTorch.",
         epilog="python -m oneflow plan script.py: what the jobs of a program would cost; plan --help says more",
     )
-    parser.add_argument("--version", action="version", version=oneflow.__version__)
+    parser.add_argument("--version", action="version", version=__version__)
     parser.add_argument("--doctor", action="store_true", help="print versions, devices, threads, backends and data files")
     args = parser.parse_args(argv)
     if not args.doctor:

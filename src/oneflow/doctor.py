@@ -11,12 +11,12 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-import oneflow
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
 from oneflow.runtime.addresses import local_addresses
 from oneflow.runtime.launchers import launched
 from oneflow.runtime.limits import connect_seconds, step_seconds
+from oneflow.version import __version__
 
 __all__ = ["report"]
 
@@ -41,8 +41,8 @@ def report() -> str:
 
 def _versions() -> list[str]:
     return [
-        f"version: {oneflow.__version__}",
-        f"folder: {Path(oneflow.__file__).parent}",
+        f"version: {__version__}",
+        f"folder: {Path(__file__).parent}",
         f"python: {platform.python_version()} on {platform.platform()}",
     ]
 

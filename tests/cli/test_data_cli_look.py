@@ -9,7 +9,7 @@ import pytest
 from picture_records import picture, records, run
 from PIL import Image
 
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.records import read_records, write_records
 
 # ------------------------------------------------------------------ convert

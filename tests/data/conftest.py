@@ -6,7 +6,7 @@ import pytest
 from loader_records import SIZES, N, picture, record
 
 from oneflow.data import write_records
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record.messages import FeatureValue
 
 
 @pytest.fixture(scope="module")

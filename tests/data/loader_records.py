@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 
 from oneflow.data import ImageDecoder, Loader, RandomCrop, RawDecoder
-from oneflow.data.messages import FeatureValue, encode_record
+from oneflow.core.record.messages import FeatureValue, encode_record
 
 N = 37
 SIZES = (20, 1, 16)

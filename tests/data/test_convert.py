@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from oneflow.core.errors import DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.convert import as_example, as_record
-from oneflow.data.messages import FeatureValue
 
 
 def feature(kind, values):

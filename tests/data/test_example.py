@@ -5,7 +5,7 @@ import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 from oneflow.core.errors import DataError
-from oneflow.data.messages import (
+from oneflow.core.record.messages import (
     FeatureValue,
     decode_example,
     decode_record,
@@ -14,7 +14,6 @@ from oneflow.data.messages import (
     pick_from_example,
     pick_from_record,
 )
-
 
 _FIELD = descriptor_pb2.FieldDescriptorProto
 _LISTS = {

@@ -16,8 +16,8 @@ from oneflow import image
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import DataError, JobError
 from oneflow.core.placement import parse_placement
+from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data.image import decode, keep_aspect_size, resize, shorter_side_size
-from oneflow.data.messages import FeatureValue, encode_record
 from oneflow.data.records import write_records
 from oneflow.ir.trace import Trace, tracing
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from oneflow.core.errors import DataError
-from oneflow.data.messages import FeatureValue, decode_list, decode_record, encode_record
+from oneflow.core.record.messages import FeatureValue, decode_list, decode_record, encode_record
 
 
 def record(feature: str) -> bytes:

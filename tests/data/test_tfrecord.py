@@ -11,7 +11,7 @@ from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_
 from tensorboard.summary.writer.record_writer import RecordWriter as TensorBoardWriter
 
 from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.records import read_records, write_records
 from oneflow.data.tfrecord import masked_crc
 

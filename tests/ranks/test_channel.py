@@ -20,13 +20,13 @@ from processes import open_segments, until
 
 import oneflow
 from oneflow.core.errors import WorkerError
+from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime import channel as channel_module
 from oneflow.runtime import handshake as handshake_module
 from oneflow.runtime import rendezvous
 from oneflow.runtime.channel import SHARED_FROM, Channel, ChannelError, Kind, make_frame
 from oneflow.runtime.handshake import HandshakeError, SecretError, VersionError, meet_driver, receive_peer
 from oneflow.runtime.rendezvous import Address, Hello, Reception, call_driver, identity
-from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime.world import LOOPBACK
 
 SECRET = b"the secret of this test"
@@ -92,7 +92,7 @@ def test_both_sides_say_that_versions_differ(monkeypatch, protocol):
         if protocol:
             patch.setattr(handshake_module, "PROTOCOL", 99)
         else:
-            patch.setattr(oneflow, "__version__", "9.9")
+            patch.setattr(handshake_module, "__version__", "9.9")
         greeting, _ = next(driver)
     next(peer)
     verdict, _ = driver.send(peer.send(greeting)[0])

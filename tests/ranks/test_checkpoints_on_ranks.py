@@ -12,8 +12,8 @@ from nets import Run as Whole
 
 import oneflow as flow
 from oneflow.core.errors import ArgumentError
+from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.data.messages import FeatureValue, encode_record
 
 SAVED_ON = {"one": ONE, **LAYOUTS}
 LOADED_ON = {**SAVED_ON, "weights split in four": Layout(4, ("S(0)",))}

@@ -17,8 +17,8 @@ from rank_jobs import rate, weight
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.errors import ArgumentError, RunError, WorkerError
+from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.data.messages import FeatureValue, encode_record
 from oneflow.job.function import default_session
 from oneflow.runtime.driver import Loaded
 from oneflow.runtime.executor import StepNumbers

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.ir.nodes import argument
 from oneflow.ops import structure  # noqa: F401 - registers oneflow::layout
 
 aten = torch.ops.aten
@@ -14,11 +15,6 @@ aten = torch.ops.aten
 _SAME_VALUE = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default}
 _LAYOUT = torch.ops.oneflow.layout.default
 _RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default, aten.permute.default}
-
-
-def argument(node: fx.Node, index: int) -> Any:
-    """A node's argument, free of fx's wide type for one."""
-    return node.args[index]
 
 
 def clean(graph: fx.Graph) -> None:

@@ -162,10 +162,10 @@ def _wanted(graph: Graph, outputs: Outputs, target: CompileTarget) -> list[tuple
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
     wanted = []
     for name, node in outputs.gradients.items():
-        layout = update_layout(graph.training, graph.decls[name].spec, target.layouts[name])
+        layout = update_layout(graph.require_training(), graph.decls[name].spec, target.layouts[name])
         if any(sbp.kind == "auto" for sbp in layout.sbp):
             continue
-        if name in graph.training.row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
+        if name in graph.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
             raise UnsupportedError(f"variable {name!r} is updated by rows and cannot lie as {layout}; split it along dim 0")
         wanted.append((node, layout))
     return wanted

@@ -9,7 +9,7 @@ from torch import fx
 
 from oneflow.compiler.joint import JointOptions, Like
 from oneflow.compiler.precision import casting, half_dtype
-from oneflow.compiler.training import Training
+from oneflow.optimizer.training import Training
 from oneflow.compiler.update import trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph

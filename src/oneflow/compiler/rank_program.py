@@ -17,7 +17,7 @@ from oneflow.compiler.lower import Lowering
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
-from oneflow.compiler.training import Training
+from oneflow.optimizer.training import Training
 from oneflow.compiler.update import Parts, Update
 from oneflow.core.layout import coordinates, peers
 from oneflow.ops import update

@@ -7,12 +7,12 @@ from functools import cache
 
 from torch import fx
 
-from oneflow.compiler.training import Training
 from oneflow.compiler.update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
 from oneflow.optimizer.optimizers import Optimizer
+from oneflow.optimizer.training import Training
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
 Ranks = Mapping[tuple[int, int], int]
@@ -55,7 +55,7 @@ def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layo
     """The layouts of the optimizer state of a job's trained variables. State of another shape than its variable is whole."""
     found = {}
     for decl, owner in owners(graph, optimizer):
-        layout = update_layout(graph.training, decl.spec, layouts[decl.name])
+        layout = update_layout(graph.require_training(), decl.spec, layouts[decl.name])
         for state in owner.state_decls(decl):
             found[state.name] = layout if state.spec.shape == decl.spec.shape else whole_on(layout.mesh)
     return found

@@ -40,18 +40,19 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
         chosen = optimizer.owner(name)
         member = members.index(chosen)
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
-        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.training.row_wise, _own_l2(graph, chosen, name))
+        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.require_training().row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
     return [Group(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
 
 
 def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
     """The L2 that an update adds to a variable's gradient in its own kernel; 0 where it must be added before, such as for clipping."""
-    l1, l2 = graph.training.coupled(graph.decls[name])
+    training = graph.require_training()
+    l1, l2 = training.coupled(graph.decls[name])
     decay = optimizer.weight_decay.of(name)
     function, _ = optimizer.update(decay)
     adds = function is update.naive or (function is update.momentum and not decay)
-    return l2 if adds and not l1 and optimizer.grad_clipping is None and name not in graph.training.row_wise else 0.0
+    return l2 if adds and not l1 and optimizer.grad_clipping is None and name not in training.row_wise else 0.0
 
 
 def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:

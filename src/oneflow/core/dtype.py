@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,11 @@ class DType:
 
     def __repr__(self) -> str:
         return f"oneflow.{self.name}"
+
+    def require_numpy(self) -> np.dtype:
+        """The numpy counterpart, where it was made sure before that there is one."""
+        assert self.numpy is not None, f"numpy has no {self.name}"
+        return self.numpy
 
     @property
     def is_floating_point(self) -> bool:
@@ -59,7 +65,7 @@ def from_numpy(dtype: np.dtype) -> DType:
         raise UnsupportedError(f"blobs cannot have the numpy dtype {dtype}; there are {list(_BY_NAME)}") from None
 
 
-def as_dtype(value: object) -> DType:
+def as_dtype(value: Any) -> DType:
     """A DType from what users write for one: a DType, its name, a numpy or a torch dtype."""
     if isinstance(value, DType):
         return value
@@ -68,6 +74,6 @@ def as_dtype(value: object) -> DType:
     if isinstance(value, str) and value in _BY_NAME:
         return _BY_NAME[value]
     try:
-        return from_numpy(np.dtype(value))  # type: ignore[call-overload]
+        return from_numpy(np.dtype(value))
     except TypeError:
         raise UnsupportedError(f"{value!r} is not a dtype.{nearest(str(value), _BY_NAME)} There are {list(_BY_NAME)}") from None

@@ -15,6 +15,7 @@ import sys
 import threading
 from collections.abc import Iterable
 from concurrent import futures
+from types import FrameType
 
 import torch
 
@@ -99,9 +100,9 @@ class DataError(OneFlowError, ValueError):
 
 def user_line() -> str:
     """``file:line`` of the innermost frame that is neither ours nor torch's: where the user called us."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     if frame is None:
         return UNKNOWN_LINE
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

@@ -58,8 +58,10 @@ def as_whole(value: Any) -> int | None:
 
 def wholes(value: Any) -> tuple[int, ...] | None:
     """The elements of a list or tuple of whole numbers as ints; None for anything else."""
-    found = tuple(map(as_whole, value)) if isinstance(value, (list, tuple)) else (None,)
-    return None if None in found else found  # type: ignore[return-value]
+    if not isinstance(value, (list, tuple)):
+        return None
+    found = tuple(number for number in map(as_whole, value) if number is not None)
+    return found if len(found) == len(value) else None
 
 
 def each(what: str, values: Any, check: Callable[[str, Any], T]) -> tuple[T, ...]:

@@ -1,5 +1,6 @@
 """``flow.data``: records and pictures as batches, inside a job and as plain Python; random batches; MNIST."""
 
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.blob_conf import (
     BlobConf,
     BytesListCodec,
@@ -15,7 +16,6 @@ from oneflow.data.dataset import Parts
 from oneflow.data.decode import BytesDecoder, Coin, Decoder, ImageDecoder, PixelDecoder, RandomCrop, RawDecoder
 from oneflow.data.index import RecordFile
 from oneflow.data.loader import Loader
-from oneflow.data.messages import FeatureValue
 from oneflow.data.mnist_files import load_mnist
 from oneflow.data.order import Draws
 from oneflow.data.random_batch import decode_random

@@ -57,7 +57,7 @@ class DecodedBatch:
     def __init__(self, decoders: Sequence[Decoder], keys: frozenset[str], rows: int, memory: Memory) -> None:
         self._decoders = decoders
         self._keys = keys
-        self.tensors = [memory.tensor((rows, *d.row.shape), d.row.dtype.numpy) for d in decoders]  # type: ignore[arg-type]
+        self.tensors = [memory.tensor((rows, *d.row.shape), d.row.dtype.require_numpy()) for d in decoders]
         self._arrays = [tensor.numpy() for tensor in self.tensors]
 
     def write(self, row: int, record: Any, draws: Draws) -> None:

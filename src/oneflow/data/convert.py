@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from oneflow.core.errors import DataError
-from oneflow.data.messages import DTYPES, FeatureValue
+from oneflow.core.record.messages import DTYPES, FeatureValue
 
 Features = Mapping[str, FeatureValue]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -26,7 +27,7 @@ class Parts:
     """
 
     def __init__(self, paths: Sequence[Address] | Address, format: str | None = None, tolerant: bool = False) -> None:
-        addresses = [paths] if isinstance(paths, str) or hasattr(paths, "__fspath__") else list(paths)  # type: ignore[arg-type]
+        addresses = [paths] if isinstance(paths, (str, os.PathLike)) else list(paths)
         if not addresses:
             raise ArgumentError("a data set has at least one part file, got an empty list")
         self.paths = [str(path) for path in addresses]

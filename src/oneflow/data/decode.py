@@ -15,9 +15,9 @@ import numpy as np
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.core.spec import TensorSpec
 from oneflow.data.image import Window, center_crop, decode, decode_crop_resize_normalize, random_crop_window, resize, size_of
-from oneflow.data.messages import FeatureValue
 from oneflow.data.order import Draws
 
 Features = Mapping[str, FeatureValue]

@@ -16,7 +16,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, BinaryIO, Protocol
+from typing import IO, Any, BinaryIO, Protocol, Self
 
 from oneflow.core.errors import DataError
 
@@ -25,6 +25,20 @@ Address = str | os.PathLike[str]
 _BUFFER = 1 << 17
 _INFLATE = 1 << 20
 _FRESH = itertools.count()
+
+
+class Stream(Protocol):
+    """Bytes in turn, and ``with`` closes it."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+    def seek(self, offset: int, /) -> int: ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: Any) -> None: ...
 
 
 class Source(Protocol):
@@ -40,7 +54,7 @@ class Source(Protocol):
         """Up to ``count`` bytes from ``offset``, fewer only at the end; from any thread."""
         ...
 
-    def stream(self) -> BinaryIO:
+    def stream(self) -> Stream:
         """The file from its beginning, for reading once through; seekable."""
         ...
 
@@ -85,7 +99,7 @@ class LocalSource:
         except OSError as error:
             raise DataError(f"{self.path}: the file cannot be read: {error.strerror}") from None
 
-    def stream(self) -> BinaryIO:
+    def stream(self) -> Stream:
         with _opening(self.path):
             return open(self.path, "rb", buffering=_BUFFER)
 
@@ -127,7 +141,7 @@ class RemoteSource:
         with remote_errors(self.path):
             return bytes(self._system.cat_file(self._inner, start=offset, end=end))
 
-    def stream(self) -> BinaryIO:
+    def stream(self) -> Stream:
         with remote_errors(self.path):
             return self._system.open(self._inner, "rb")
 
@@ -146,7 +160,7 @@ class GzipSource:
         self.damage: DataError | None = None
         self._inner = inner
         self._lock = threading.Lock()
-        self._file: BinaryIO | None = None
+        self._file: IO[bytes] | None = None
 
     @property
     def size(self) -> int:
@@ -155,8 +169,8 @@ class GzipSource:
     def read_at(self, offset: int, count: int) -> bytes:
         return os.pread(self._unpacked(), count, offset)
 
-    def stream(self) -> BinaryIO:
-        return _Inflated(self._inner.stream())  # type: ignore[return-value]
+    def stream(self) -> Stream:
+        return _Inflated(self._inner.stream())
 
     def close(self) -> None:
         self._inner.close()
@@ -174,12 +188,12 @@ class GzipSource:
                 self._file = self._unpack()
             return self._file.fileno()
 
-    def _unpack(self) -> BinaryIO:
+    def _unpack(self) -> IO[bytes]:
         file = tempfile.TemporaryFile()
         try:
-            with self.stream() as packed:
+            with _Inflated(self._inner.stream()) as packed:
                 try:
-                    while piece := packed.read1(_INFLATE):  # type: ignore[attr-defined]
+                    while piece := packed.read1(_INFLATE):
                         file.write(piece)
                 except DataError as error:
                     self.damage = error
@@ -187,13 +201,13 @@ class GzipSource:
         except BaseException:
             file.close()
             raise
-        return file  # type: ignore[return-value]
+        return file
 
 
 class _Inflated(gzip.GzipFile):
     """A gzip stream that owns the file under it. Errors say what is wrong; the caller says where."""
 
-    def __init__(self, packed: BinaryIO) -> None:
+    def __init__(self, packed: Stream) -> None:
         super().__init__(fileobj=packed, mode="rb")
         self._packed = packed
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data import messages
+from oneflow.core.record import messages
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.files import Address, GzipSource, Source, open_source
 from oneflow.data.framing import OFRECORD, Bytes, Framing
-from oneflow.data.messages import FeatureValue
 from oneflow.data.tfrecord import GZIP_MAGIC, TFRECORD
 
 

@@ -19,6 +19,7 @@ from oneflow.data.decode import Coin, CoinDecoder, Decoder, RandomCrop, Size
 from oneflow.data.loader import Loader
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph
+from oneflow.ir.nodes import attribute
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import sample as rows
 
@@ -201,7 +202,7 @@ def take(what: str, value: Any, kind: type[Handle] | tuple[type[Handle], ...], e
     trace = require_trace(what)
     if not isinstance(value, kind):
         raise ArgumentError(f"{what} takes {expected}, got {value!r}")
-    if value.graph is not trace.graph:  # type: ignore[union-attr]
+    if value.graph is not trace.graph:
         raise JobError(f"{what} was given {value!r}, which belongs to another job")
     return trace
 
@@ -226,7 +227,7 @@ def coin_of(trace: Trace, pipeline: RecordPipeline, mirror: Blob) -> Coin | None
         return None
     if mirror.shape != (pipeline.batch_size,):
         return None
-    coin = Coin(float(node.kwargs["probability"]), int(node.kwargs["seed"]))  # type: ignore[arg-type]
+    coin = Coin(float(attribute(node, "probability")), int(attribute(node, "seed")))
     moved = decoded(trace, pipeline, CoinDecoder(coin), node.meta["name"]).node
     moved.meta["coin"] = (pipeline, coin)
     node.replace_all_uses_with(moved)

@@ -9,13 +9,13 @@ import gzip
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Any, BinaryIO, Self
+from typing import Any, Self
 
 from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.files import Address, GzipSource, written_beside
+from oneflow.core.record.messages import FeatureValue
+from oneflow.data.files import Address, GzipSource, Stream, written_beside
 from oneflow.data.formats import FORMATS, Format, named, open_records
 from oneflow.data.framing import Framing
-from oneflow.data.messages import FeatureValue
 
 
 class Record:
@@ -90,7 +90,7 @@ def read_records(path: Address, offset: int = 0, number: int = 0, format: str | 
         source.close()
 
 
-def _in_turn(file: BinaryIO, path: str, format: Format, offset: int, number: int, size: int | None) -> Iterator[Record]:
+def _in_turn(file: Stream, path: str, format: Format, offset: int, number: int, size: int | None) -> Iterator[Record]:
     framing = format.framing
     head_size, tail_size = framing.head, framing.tail
     while True:

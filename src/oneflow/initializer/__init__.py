@@ -10,7 +10,7 @@ import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
 from oneflow.core.number import number, real, wholes
 from oneflow.core.spec import TensorSpec
+from oneflow.core.variable import Initializer
 
 __all__ = [
     "constant_initializer",
@@ -44,12 +45,6 @@ DISTRIBUTIONS = ("truncated_normal", "random_normal", "random_uniform")
 
 # The standard deviation of a unit normal that is cut off at two standard deviations.
 TRUNCATED_STDDEV = 0.87962566103423978
-
-
-class Initializer(Protocol):
-    """Anything that can give a variable its first content."""
-
-    def draw(self, spec: TensorSpec, generator: torch.Generator) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -154,6 +149,10 @@ def _centered(distribution: str, stddev: float) -> Initializer:
     """An initializer of mean 0 whose values, after any truncation, have the standard deviation asked for."""
     if distribution == "truncated_normal":
         return TruncatedNormal(0.0, stddev / TRUNCATED_STDDEV)
+    return _untruncated(distribution, stddev)
+
+
+def _untruncated(distribution: str, stddev: float) -> RandomNormal | RandomUniform:
     if distribution == "random_normal":
         return RandomNormal(0.0, stddev)
     bound = math.sqrt(3.0) * stddev
@@ -316,7 +315,7 @@ def kaiming_initializer(
         raise ArgumentError(f"kaiming_initializer takes the weight's shape as a tuple, got {shape!r}")
     _one_of("distribution", distribution, ("random_normal", "random_uniform"))
     stddev = _gain(nonlinearity, number("negative_slope", negative_slope)) / math.sqrt(fan(dims, _one_of("mode", mode, MODES), data_format))
-    return _centered(distribution, stddev)  # type: ignore[return-value]
+    return _untruncated(distribution, stddev)
 
 
 def _gain(nonlinearity: str | None, negative_slope: float) -> float:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 from torch import fx
 
+from oneflow.core.body import Symbol
 from oneflow.core.dtype import DType
 from oneflow.core.errors import DTypeError, JobError
 from oneflow.core.placement import Placement
@@ -19,15 +20,12 @@ from oneflow.ops.row import Op
 from oneflow.ops.structure import item, layout
 
 
-class Blob:
+class Blob(Symbol):
     """A symbolic tensor. It exists only inside the job body that made it."""
 
-    __slots__ = ("node",)
+    __slots__ = ()
     __hash__ = object.__hash__
     __array_ufunc__ = None  # numpy numbers leave the operation to us
-
-    def __init__(self, node: fx.Node) -> None:
-        self.node = node
 
     @property
     def spec(self) -> TensorSpec:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
-from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_leaves, tree_map
+from oneflow.core.variable import VariableDecl
+from oneflow.optimizer.training import Training
 
 
 class Reader(Protocol):
@@ -51,30 +51,6 @@ class Source(Reader, Protocol):
 
 
 @dataclass(frozen=True)
-class VariableDecl:
-    """A variable as a job asked for it. Two jobs that name it must agree on its spec.
-
-    ``distribute`` has one layout for each axis of its placement; () is whole on every device.
-    """
-
-    name: str
-    spec: TensorSpec
-    initializer: Any
-    regularizer: Any = None
-    trainable: bool = True
-    model_name: str = "weight"
-    seed: int | None = None
-    distribute: tuple[Sbp, ...] = ()
-    line: str = ""
-    channels_last: bool = False
-
-    def require_same_spec(self, other: VariableDecl | None) -> None:
-        """Refuses this declaration where another of the same name has another spec."""
-        if other is not None and other.spec != self.spec:
-            raise ArgumentError(f"{self.line}: variable {self.name!r} was made as {other.spec} at {other.line}, it cannot be {self.spec} here")
-
-
-@dataclass(frozen=True)
 class Watch:
     """A blob (or its gradient) that is handed to ``handler`` as a numpy array after each step."""
 
@@ -99,10 +75,15 @@ class Graph:
     watches: list[Watch] = field(default_factory=list)
     results: Any = None
     is_train: bool = False
-    training: Any = None
+    training: Training | None = None
     placement: Placement | None = None
     is_mirrored: bool = False
     other_view: str | None = None  # the line of the first scope whose view is not the job's
+
+    def require_training(self) -> Training:
+        """How the variables of a train job are updated; no other job has such a thing."""
+        assert self.training is not None, f"job {self.job!r} is no train job"
+        return self.training
 
     def result_nodes(self) -> list[fx.Node]:
         """The nodes of ``results`` in the order a flattened structure gives."""

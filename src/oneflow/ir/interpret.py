@@ -10,6 +10,7 @@ from torch import fx
 
 from oneflow.core.errors import ArgumentError, OneFlowError
 from oneflow.ir.graph import Graph
+from oneflow.ir.nodes import row_of
 
 Adapt = Callable[[fx.Node, Any], Any]
 
@@ -36,10 +37,11 @@ def interpret(
 def _run(node: fx.Node, env: Mapping[fx.Node, Any], device: torch.device | str, adapt: Adapt) -> Any:
     inputs = fx.node.map_arg((node.args, node.kwargs), lambda n: env[n])
     args, attributes = adapt(node, inputs)
-    extra = {"device": device} if node.target.creates else {}  # type: ignore[union-attr]
+    row = row_of(node)
+    extra = {"device": device} if row.creates else {}
     try:
-        return node.target(*args, **attributes, **extra)  # type: ignore[operator]
+        return row(*args, **attributes, **extra)
     except OneFlowError as error:
-        raise type(error)(f"{node.meta['line']}: {node.target} ({node.meta['name']!r}): {error.reason}") from None
+        raise type(error)(f"{node.meta['line']}: {row} ({node.meta['name']!r}): {error.reason}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        raise ArgumentError(f"{node.meta['line']}: {node.target} ({node.meta['name']!r}): {error}") from error
+        raise ArgumentError(f"{node.meta['line']}: {row} ({node.meta['name']!r}): {error}") from error

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from contextvars import ContextVar
 from dataclasses import replace
 from typing import Any
 
@@ -13,15 +12,15 @@ import torch
 from torch import fx
 
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, OutsideJobError, user_line
+from oneflow.core.body import Symbol, require_body, running, running_body
+from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, user_line
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.core.tree import tree_map
-from oneflow.ir.graph import Graph, Source, VariableDecl, Watch
+from oneflow.core.variable import VariableDecl
+from oneflow.ir.graph import Graph, Source, Watch
 from oneflow.ops.row import Op
-
-_CURRENT: ContextVar[Trace | None] = ContextVar("current trace", default=None)
 
 
 class Trace:
@@ -106,6 +105,16 @@ class Trace:
         if self.graph.variables.get(name) is node:
             self.graph.decls[name] = replace(self.graph.decls[name], channels_last=True)
 
+    def minimize(self, losses: Sequence[object], optimizer: object) -> None:
+        """Makes ``optimizer`` the job's and ``losses`` what it lowers."""
+        if self.is_train and self.settings.optimizer is not None:
+            raise JobError(f"job {self.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
+        for loss in losses:
+            if not isinstance(loss, Symbol):
+                raise ArgumentError(f"minimize takes a blob or a list of blobs, got {loss!r}")
+            self.add_loss(loss.node)
+        self.settings.optimizer = optimizer
+
     def add_loss(self, node: fx.Node) -> None:
         if not self.is_train:
             raise JobError(
@@ -148,28 +157,22 @@ class Trace:
 
 def current() -> Trace | None:
     """The trace of the job body that is running, if one is."""
-    return _CURRENT.get()
+    body = running_body()
+    return body if isinstance(body, Trace) else None
 
 
 def require_trace(what: str) -> Trace:
     """The running trace, or an error that says ``what`` belongs inside a job function."""
-    trace = _CURRENT.get()
-    if trace is None:
-        raise OutsideJobError(
-            f"{what} was called outside a job function. Blobs exist only while a job is traced: "
-            "put the call into a function decorated with @flow.global_function"
-        )
-    return trace
+    body = require_body(what)
+    assert isinstance(body, Trace), f"a body that is no trace runs: {body!r}"
+    return body
 
 
 @contextmanager
 def tracing(trace: Trace) -> Iterator[Trace]:
     """Makes ``trace`` the running one."""
-    token = _CURRENT.set(trace)
-    try:
+    with running(trace):
         yield trace
-    finally:
-        _CURRENT.reset(token)
 
 
 def record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None) -> fx.Node:
@@ -177,7 +180,7 @@ def record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str 
     trace = require_trace(op.name)
     full = trace.claim(name, op.label)
     spec = _infer(op, args, attributes, full)
-    node = trace.graph.body.call_function(op, args, attributes)  # type: ignore[arg-type]
+    node = trace.graph.body.call_function(op, args, attributes)
     trace._describe(node, full, spec)
     return node
 

@@ -11,8 +11,8 @@ from oneflow.core.number import flag, seed, wholes
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp, parse_sbp
 from oneflow.core.spec import TensorSpec
+from oneflow.core.variable import VariableDecl
 from oneflow.ir.blob import Blob
-from oneflow.ir.graph import VariableDecl
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.regularizers import Regularizer
 

@@ -97,7 +97,7 @@ def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionCo
             raise JobError(f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
         return job.call(args, kwargs)
 
-    call.job = job  # type: ignore[attr-defined]
+    call.__dict__["job"] = job  # where those who are given the function find it
     return call
 
 

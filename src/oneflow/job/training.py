@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oneflow.compiler.training import Training
 from oneflow.compiler.update import trained_by
 from oneflow.core.errors import ArgumentError, JobError, nearest
 from oneflow.ir.graph import Graph, VariableDecl
@@ -12,6 +11,7 @@ from oneflow.job.settings import Settings
 from oneflow.optimizer.conf import optimizer_from_conf
 from oneflow.optimizer.loss_scale import static_loss_scale
 from oneflow.optimizer.optimizers import Optimizer
+from oneflow.optimizer.training import Training
 
 
 def training_of(graph: Graph, settings: Settings, line: str) -> Training:

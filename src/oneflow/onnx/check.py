@@ -13,9 +13,9 @@ from oneflow.core.errors import ArgumentError, RunError, UnsupportedError
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.job.job import Job
 from oneflow.job.result import JobFuture
-from oneflow.job.signature import TensorDef
 from oneflow.onnx.lookup import input_names, predict_job
 from oneflow.onnx.packages import runtime_package
+from oneflow.typing.definitions import TensorDef
 
 _WRAPS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda a: a, "list": lambda a: [a], "list of lists": lambda a: [[a]]}
 """What a call gives for one array, by the kind of the input's definition."""

@@ -13,6 +13,7 @@ from torch import fx
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.core.tree import tree_map
 from oneflow.ir.graph import Graph
+from oneflow.ir.nodes import row_of
 from oneflow.onnx.builder import Builder, Node, Operand
 from oneflow.onnx.record import BatchDims
 from oneflow.onnx.rows.table import EMITTERS, REASONS
@@ -94,7 +95,7 @@ class GraphEmitter:
         self._values[node] = results if isinstance(spec, tuple) else results[0]
 
     def _emit(self, node: fx.Node, builder: Builder) -> None:
-        row = node.target.name  # type: ignore[union-attr]
+        row = row_of(node).name
         args, attributes = tree_map(self._argument, (list(node.args), dict(node.kwargs)))
         try:
             if row not in EMITTERS:
@@ -133,7 +134,7 @@ class GraphEmitter:
 
 
 def _writes(graph: Graph) -> list[fx.Node]:
-    return [node for node in graph.body.nodes if node.op == "call_function" and node.target.name == "assign"]  # type: ignore[union-attr]
+    return [node for node in graph.body.nodes if node.op == "call_function" and row_of(node).name == "assign"]
 
 
 def _foreign(builder: Builder, row: str, args: list[Any], attributes: dict[str, Any]) -> None:

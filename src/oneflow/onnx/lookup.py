@@ -7,7 +7,7 @@ from typing import Any
 
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.job.job import Job
-from oneflow.job.signature import TensorDef
+from oneflow.typing.definitions import TensorDef
 
 
 def predict_job(job_func: Callable[..., Any], what: str) -> Job:

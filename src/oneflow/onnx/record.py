@@ -14,10 +14,11 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_map
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph
+from oneflow.ir.nodes import row_of
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.job import Job
-from oneflow.job.signature import TensorDef
 from oneflow.onnx.lookup import input_names
+from oneflow.typing.definitions import TensorDef
 
 BatchDims = dict[fx.Node, tuple[frozenset[int], ...]]
 """For each result of a node the dims whose size follows the batch."""
@@ -116,7 +117,7 @@ def _paired(job: Job, graph: Graph, doubled: Graph) -> dict[fx.Node, fx.Node]:
         raise UnsupportedError(f"dynamic_batch: the body of job {job.name!r} records other ops with {_FACTOR} times the batch")
     pairs = dict(zip(nodes, others))
     for node, other in pairs.items():
-        if node.op == "call_function" and node.target.name not in _SHAPED_BY_RESULT:  # type: ignore[union-attr]
+        if node.op == "call_function" and row_of(node).name not in _SHAPED_BY_RESULT:
             _require_same_arguments(node, other, pairs)
     return pairs
 

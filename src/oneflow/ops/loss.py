@@ -30,7 +30,8 @@ class _Capped(torch.autograd.Function):
         return x.clamp(max=LARGEST_LOSS)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Any) -> Tensor:
+        (gradient,) = gradients
         return gradient
 
 
@@ -44,7 +45,8 @@ class _SoftLabels(torch.autograd.Function):
         return -(labels * log_p.clamp(min=-LARGEST_LOSS)).sum(-1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[None, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Any) -> tuple[None, Tensor]:
+        (gradient,) = gradients
         labels, log_p = ctx.saved_tensors
         return None, gradient.unsqueeze(-1) * (log_p.exp() - labels)
 

@@ -27,7 +27,8 @@ class _Layout(torch.autograd.Function):
         return torch.ops.oneflow.layout(x, forward, backward)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, *gradients: Any) -> tuple[Tensor, None, None]:
+        (gradient,) = gradients
         return torch.ops.oneflow.layout(gradient, *ctx.layouts), None, None
 
 

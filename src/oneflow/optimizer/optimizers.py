@@ -7,14 +7,13 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
-from oneflow.initializer import Initializer, constant_initializer, zeros_initializer
 from oneflow.core import dtype as dtypes
+from oneflow.core.body import Symbol, require_body
+from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import flag, number
 from oneflow.core.spec import TensorSpec
-from oneflow.ir.blob import Blob
-from oneflow.ir.graph import VariableDecl
-from oneflow.ir.trace import require_trace
+from oneflow.core.variable import Initializer, VariableDecl
+from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ops import update
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
@@ -61,17 +60,10 @@ class Optimizer:
         self.variables = variables if variables is None or callable(variables) else _names(variables)
         self.weight_decay = WeightDecay()
 
-    def minimize(self, loss: Blob | Sequence[Blob]) -> None:
+    def minimize(self, loss: Symbol | Sequence[Symbol]) -> None:
         """Makes this the job's optimizer and ``loss`` (one blob or several) what it lowers."""
-        trace = require_trace(f"flow.optimizer.{type(self).__name__}.minimize")
-        if trace.is_train and trace.settings.optimizer is not None:
-            raise JobError(f"job {trace.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
-        losses: Sequence[Blob] = list(loss) if isinstance(loss, (list, tuple)) else [loss]  # type: ignore[list-item]
-        for blob in losses:
-            if not isinstance(blob, Blob):
-                raise ArgumentError(f"minimize takes a blob or a list of blobs, got {blob!r}")
-            trace.add_loss(blob.node)
-        trace.settings.optimizer = self
+        body = require_body(f"flow.optimizer.{type(self).__name__}.minimize")
+        body.minimize(loss if isinstance(loss, (list, tuple)) else [loss], self)
 
     def members(self) -> list[Optimizer]:
         """The optimizers that update variables; several for a combined one."""

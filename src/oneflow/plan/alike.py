@@ -85,9 +85,9 @@ def _reads(node: fx.Node) -> Iterator[tuple[fx.Node, Layout]]:
 
 
 def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
-    training, decls = assigned.logical.training, assigned.logical.decls
+    logical = assigned.logical
     for name, node in assigned.outputs.gradients.items():
-        yield node, update_layout(training, decls[name].spec, assigned.layouts[name])
+        yield node, update_layout(logical.require_training(), logical.decls[name].spec, assigned.layouts[name])
 
 
 def _sends(assigned: Assigned) -> Any:

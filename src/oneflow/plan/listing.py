@@ -17,7 +17,8 @@ from oneflow.compiler.storage import update_layout
 from oneflow.compiler.update import Group
 from oneflow.core.layout import local_shape
 from oneflow.plan.measure import Measured, Sent
-from oneflow.plan.report import Boxing, PlanOp, ranks_text
+from oneflow.plan.report import ranks_text
+from oneflow.plan.values import Boxing, PlanOp
 from oneflow.sharding.mesh import Layout, Mesh
 
 _OF_ALL_RANKS = {collective.norm_over: "the norm of all gradients", collective.finite_over: "whether all gradients are finite"}
@@ -92,7 +93,7 @@ class Listing:
 
     def _updates(self, group: Group) -> Iterator[dict[str, Any]]:
         """The update call of a group, on each mesh that has variables of it."""
-        training, decls = self.assigned.logical.training, self.assigned.logical.decls
+        training, decls = self.assigned.logical.require_training(), self.assigned.logical.decls
         layouts = {name: update_layout(training, decls[name].spec, self.assigned.layouts[name]) for name in group.names}
         for mesh in dict.fromkeys(layout.mesh for layout in layouts.values()):
             names = [name for name in group.names if layouts[name].mesh == mesh]
@@ -119,7 +120,7 @@ class Listing:
 
     def _gather_op(self, mesh: Mesh, sent: Sent) -> dict[str, Any]:
         """Variables that the ranks have updated in parts, made whole again."""
-        training, decls, layouts = self.assigned.logical.training, self.assigned.logical.decls, self.assigned.layouts
+        training, decls, layouts = self.assigned.logical.require_training(), self.assigned.logical.decls, self.assigned.layouts
         parts = {name: update_layout(training, decls[name].spec, layouts[name]) for group in self.assigned.groups for name in group.names}
         names = [name for name, part in parts.items() if part != layouts[name] and part.mesh == mesh]
         before, after = (tuple(map(str, of[names[0]].sbp)) for of in (parts, layouts))

@@ -28,7 +28,8 @@ from oneflow.plan.held import Held, Memory
 from oneflow.plan.listing import Listing, devices_text
 from oneflow.plan.measure import Calls, Measured, measure
 from oneflow.plan.notes import notes_of
-from oneflow.plan.report import Plan, PlanVariable, RankCost, Traffic, ranks_text
+from oneflow.plan.report import Plan, ranks_text
+from oneflow.plan.values import PlanVariable, RankCost, Traffic
 from oneflow.sharding.mesh import Layout
 
 _DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none

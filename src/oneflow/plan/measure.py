@@ -15,6 +15,7 @@ from torch.utils.flop_counter import flop_registry
 
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.tree import tree_leaves, tree_map
+from oneflow.ir.nodes import argument
 from oneflow.plan.held import Exchange, Held, Memory, exchange_on
 
 _EACH_MICRO_BATCH = ("micro_batch", "forward", "backward")
@@ -199,7 +200,7 @@ class _Run:
                 for dead in last[node]:
                     self._drop(self.values.pop(dead))
             elif node.op == "output":
-                self.outputs = [self.values[n] for n in node.args[0]]  # type: ignore[union-attr, misc]
+                self.outputs = [self.values[n] for n in argument(node, 0)]
 
     def arguments(self, node: fx.Node) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), self.values.__getitem__)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import html
 import re
 from importlib import resources
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from oneflow.plan.report import Plan
+from oneflow.plan.values import Figures
 
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 # Inside a script element only "<" can end it; the two line separators are for readers that take JSON for JavaScript.
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def plan_page(plan: Plan) -> str:
+def plan_page(plan: Figures) -> str:
     """The page. Names are the user's and are never read as HTML or script."""
     filling = {
         "title": html.escape(f"{plan.job}: plan"),

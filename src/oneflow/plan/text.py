@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from oneflow.plan.units import bytes_text, flops_text
-
-if TYPE_CHECKING:
-    from oneflow.plan.report import Boxing, Plan, PlanOp
+from oneflow.plan.values import Boxing, Figures, PlanOp
 
 WIDTH = 140
 _HEADING = ("op", "computes", "SBP", "shape -> of a rank", "FLOP", "line")
@@ -17,20 +14,20 @@ _WIDEST = (26, 26, 12, 42, 7, 16)  # of the columns of ops: with indent and gaps
 _VALUE = 34
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: Figures) -> str:
     """Totals, ranks, variables, notes, then every op with the boxing of its inputs below it."""
     parts = [_head(plan), _ranks(plan), _variables(plan), _notes(plan), *_ops(plan)]
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def _head(plan: Plan) -> list[str]:
+def _head(plan: Figures) -> list[str]:
     axes = f" ({' x '.join(map(str, plan.axes))})" if len(plan.axes) > 1 else ""
     micro = f", {_count(plan.micro_batches, 'micro-batch', 'micro-batches')} a step" if plan.micro_batches > 1 else ""
     devices = _count(plan.devices, f"{plan.device_type} device", f"{plan.device_type} devices")
     return [f"{plan.kind} job {_plain(plan.job)} on {devices}{axes}{micro}"]
 
 
-def _ranks(plan: Plan) -> list[str]:
+def _ranks(plan: Figures) -> list[str]:
     has_stages = any(rank.stage is not None for rank in plan.ranks)
     rows = [["ranks", *(["stage"] if has_stages else []), "operations", "variables", "peak memory", "communicated"]]
     for rank in plan.ranks:
@@ -44,7 +41,7 @@ def _ranks(plan: Plan) -> list[str]:
     return ["a step, each rank", *_table(rows)] if plan.ranks else []
 
 
-def _variables(plan: Plan) -> list[str]:
+def _variables(plan: Figures) -> list[str]:
     if not plan.variables:
         return []
     rows = [["name", "shape", "SBP", "placement", "a rank"]]
@@ -53,11 +50,11 @@ def _variables(plan: Plan) -> list[str]:
     return [_count(len(plan.variables), "variable", "variables"), *_table(rows)]
 
 
-def _notes(plan: Plan) -> list[str]:
+def _notes(plan: Figures) -> list[str]:
     return ["notes", *(f"  {_plain(note)}" for note in plan.notes)] if plan.notes else []
 
 
-def _ops(plan: Plan) -> Iterator[list[str]]:
+def _ops(plan: Figures) -> Iterator[list[str]]:
     """One table a part, all with the same columns; a placement is told where it changes."""
     named = [(op, place == 0) for _, same in groupby(plan.ops, lambda op: (op.part, op.name)) for place, op in enumerate(same)]
     rows = {op.index: _cells(op, is_first) for op, is_first in named}

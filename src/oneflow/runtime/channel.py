@@ -311,8 +311,9 @@ class Channel:
             tree = pickle.loads(body)
         if kind is not Kind.RELEASED:
             return [Message(kind, tree)]
+        assert self.pool is not None, "only a peer with whom we share memory has anything to release"
         for fd in tree:
-            self.pool.give_back(fd)  # type: ignore[union-attr]  # only a peer with whom we share memory has anything to release
+            self.pool.give_back(fd)
         return []
 
     def _arrays(self, table: Table, raw: np.ndarray) -> list[Any]:

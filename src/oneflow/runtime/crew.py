@@ -229,11 +229,11 @@ class Crew:
         """Reads to the end of each connection, for a moment: closing it earlier, with words unread, would make the peer lose ours."""
         with selectors.DefaultSelector() as selector:
             for peer in peers:
-                selector.register(peer.channel, selectors.EVENT_READ)
+                selector.register(peer.channel, selectors.EVENT_READ, peer.channel)
             deadline = time.monotonic() + _FAREWELL_SECONDS
             while selector.get_map() and time.monotonic() < deadline:
                 for key, _ in selector.select(max(0.0, deadline - time.monotonic())):
-                    if _is_at_end(key.fileobj):  # type: ignore[arg-type]  # only channels were registered
+                    if _is_at_end(key.data):
                         selector.unregister(key.fileobj)
 
     def abandon(self) -> None:

@@ -15,7 +15,7 @@ import time
 from collections.abc import Generator
 from typing import NamedTuple
 
-import oneflow
+from oneflow.version import __version__
 
 PROTOCOL = 1
 _MAGIC = b"ONEFLOW\0"
@@ -113,7 +113,7 @@ def _until(sock: socket.socket, event: int, deadline: float) -> None:
 
 
 def _greet() -> bytes:
-    return _GREETING.pack(_MAGIC, PROTOCOL, oneflow.__version__.encode("ascii"), secrets.token_bytes(32))
+    return _GREETING.pack(_MAGIC, PROTOCOL, __version__.encode("ascii"), secrets.token_bytes(32))
 
 
 def _read(greeting: bytes) -> _Greeting:

@@ -144,7 +144,7 @@ class Reception:
             ) from error
         self._listener.setblocking(False)
         self._secret = secret
-        self._selector = selectors.DefaultSelector()
+        self._selector = selectors.EpollSelector()
         self._selector.register(self._listener, selectors.EVENT_READ)
         self._guests: dict[int, _Guest] = {}
         self._told: set[tuple[str, str]] = set()
@@ -155,7 +155,7 @@ class Reception:
 
     def fileno(self) -> int:
         """Readable when ``receive`` has something to do."""
-        return self._selector.fileno()  # type: ignore[attr-defined]  # epoll has one
+        return self._selector.fileno()
 
     def receive(self) -> list[tuple[Channel, Hello]]:
         """Does what can be done without waiting; the peers that have proved themselves and said who they are."""

@@ -113,7 +113,7 @@ def hparams(hparams: Mapping[str, bool | float | str], metrics: Mapping[str, flo
     writer = _EVENTS.writer("flow.summary.hparams")
     _outside("hparams")
     results = dict(metrics or {})
-    for part in make_summaries(dict(hparams), results):  # type: ignore[no-untyped-call]
+    for part in make_summaries(dict(hparams), results):
         writer.file_writer.add_summary(part)
     for tag, number in results.items():
         writer.add_scalar(tag, number)

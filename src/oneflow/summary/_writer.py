@@ -22,7 +22,7 @@ class Events:
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and few programs write summaries
 
         self.close()
-        self._writer = SummaryWriter(str(logdir))  # type: ignore[no-untyped-call]
+        self._writer = SummaryWriter(str(logdir))
         atexit.register(self.close)
 
     def writer(self, what: str) -> Any:

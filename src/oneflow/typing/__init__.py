@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Generic, TypeVar
 
-from oneflow.job.signature import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef
+from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef
 
 __all__ = ["Bundle", "Callback", "ListListNumpy", "ListNumpy", "Numpy"]
 

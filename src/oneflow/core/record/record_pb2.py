@@ -3,7 +3,7 @@
     sample = OFRecord(feature={"label": Feature(int32_list=Int32List(value=[7]))})
     file.write(struct.pack("q", sample.ByteSize()) + sample.SerializeToString())
 
-Written by hand, without protobuf: the bytes come from ``oneflow.data.messages``.
+Written by hand, without protobuf: the bytes come from ``messages.py``.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from oneflow.data import messages
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record import messages
+from oneflow.core.record.messages import FeatureValue
 
 __all__ = ["BytesList", "DoubleList", "Feature", "FloatList", "Int32List", "Int64List", "OFRecord"]
 
@@ -55,8 +55,6 @@ class _Message:
     def ByteSize(self) -> int:
         return len(self.SerializeToString())
 
-    __hash__ = None  # type: ignore[assignment]
-
 
 class _Values(MutableSequence[Any]):
     """A repeated field: a list that checks what is put in and tells its owner of every change."""
@@ -90,8 +88,6 @@ class _Values(MutableSequence[Any]):
     def __eq__(self, other: object) -> bool:
         return self._items == (other._items if isinstance(other, _Values) else other)
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
         return repr(self._items)
 
@@ -122,7 +118,7 @@ class _List(_Message):
         del self.value[:]
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and self.value == other.value  # type: ignore[attr-defined]
+        return isinstance(other, _List) and type(other) is type(self) and self.value == other.value
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(value={self.value!r})"
@@ -197,8 +193,8 @@ class Feature(_Message):
     ) -> None:
         self._kind: str | None = None
         self._list: _List | None = None
-        given = {"bytes_list": bytes_list, "float_list": float_list, "double_list": double_list}
-        given |= {"int32_list": int32_list, "int64_list": int64_list}  # type: ignore[dict-item]
+        given: dict[str, _List | None] = {"bytes_list": bytes_list, "float_list": float_list, "double_list": double_list}
+        given |= {"int32_list": int32_list, "int64_list": int64_list}
         for kind, values in given.items():
             if values is not None:
                 self._set(kind, values)

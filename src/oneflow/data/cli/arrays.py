@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from oneflow.core.errors import DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.cli import options
 from oneflow.data.cli.output import Output, shuffled, staged, write_labels, write_parts
 from oneflow.data.cli.pictures import pixel_features
 from oneflow.data.files import join
-from oneflow.data.messages import FeatureValue
 
 Split = tuple[np.ndarray, np.ndarray]  # pixels, labels
 

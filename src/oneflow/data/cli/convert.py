@@ -6,12 +6,12 @@ import argparse
 from threading import Event
 
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.cli import options
 from oneflow.data.cli.output import Stopped, in_threads, staged
 from oneflow.data.convert import for_format
 from oneflow.data.dataset import expand
 from oneflow.data.files import base_name, is_folder, join, list_files, open_source, written_beside
-from oneflow.data.messages import FeatureValue
 from oneflow.data.records import RecordWriter, read_records
 
 HELP = (

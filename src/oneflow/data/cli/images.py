@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record.messages import FeatureValue
 
 _MAGIC = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n")
 

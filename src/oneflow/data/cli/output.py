@@ -13,9 +13,9 @@ from threading import Event
 from typing import Any, TypeVar
 
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.convert import for_format
 from oneflow.data.files import Address, is_folder, is_remote, join, list_files, local_path, make_folder, written_beside
-from oneflow.data.messages import FeatureValue
 from oneflow.data.order import part_names
 from oneflow.data.records import RecordWriter
 

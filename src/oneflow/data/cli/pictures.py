@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image, UnidentifiedImageError
 
 from oneflow.core.errors import DataError
-from oneflow.data.messages import FeatureValue
+from oneflow.core.record.messages import FeatureValue
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _COLORSPACES = {"L": "Gray", "1": "Gray", "I": "Gray", "I;16": "Gray", "LA": "Gray", "CMYK": "CMYK", "YCbCr": "YCbCr"}

@@ -12,12 +12,12 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from oneflow.core.errors import DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.cli import options
 from oneflow.data.cli.images import encoded_images, image_key
 from oneflow.data.dataset import Parts, expand
 from oneflow.data.files import written_beside
 from oneflow.data.image import decode
-from oneflow.data.messages import FeatureValue
 from oneflow.data.records import Record
 
 HELP = "Show how many records there are, which fields they have, the first of them, and a sheet of their pictures."

@@ -8,12 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from oneflow.core.errors import DataError
+from oneflow.core.record.messages import FeatureValue
 from oneflow.data.cli import options
 from oneflow.data.cli.images import encoded_images, is_image_name
 from oneflow.data.dataset import expand
 from oneflow.data.image import decode
 from oneflow.data.index import RecordFile
-from oneflow.data.messages import FeatureValue
 
 HELP = (
     "Read every record, check lengths and checksums, and decode every picture. Each problem is a line with file, record number and byte "

@@ -23,12 +23,12 @@ def places(b: Builder, indices: Wire) -> Wire:
 def slice_(b: Builder, x: Operand, begin: tuple[int | None, ...], size: tuple[int | None, ...]) -> Wire:
     part: Wire = x
     for dim, (first, wanted) in enumerate(zip(begin, size, strict=True)):
-        to_end = wanted is None or wanted == -1
-        if first in (None, 0) and to_end:
+        count = None if wanted == -1 else wanted
+        if first in (None, 0) and count is None:
             continue
         start = first or 0
         start = start + x.size(dim) if start < 0 else start
-        part = b.slice(part, dim, start, 2**63 - 1 if to_end else start + wanted)  # type: ignore[operator]
+        part = b.slice(part, dim, start, 2**63 - 1 if count is None else start + count)
     return part
 
 

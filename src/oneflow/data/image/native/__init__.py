@@ -1,11 +1,16 @@
 """The optional C extension. ``library`` is its module, or None where it was not built."""
 
+import importlib
 from types import ModuleType
 
-library: ModuleType | None
-try:
-    from oneflow.data.image.native import _jpeg as library  # type: ignore[attr-defined,no-redef]
-except ImportError:
-    library = None
+
+def _extension() -> ModuleType | None:
+    try:
+        return importlib.import_module(f"{__name__}._jpeg")
+    except ImportError:
+        return None
+
+
+library = _extension()
 
 __all__ = ["library"]

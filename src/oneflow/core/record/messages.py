@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from oneflow.core.errors import DataError
-from oneflow.data.wire import FIXED32, FIXED64, LEN, VARINT, block, fields, read_varint, varint, varints
+from oneflow.core.record.wire import FIXED32, FIXED64, LEN, VARINT, block, fields, read_varint, varint, varints
 
 Bytes = bytes | bytearray | memoryview
 
