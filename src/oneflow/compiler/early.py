@@ -21,9 +21,9 @@ ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
 def update_early(graph: fx.Graph) -> None:
-    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that exchange
-    norms with other ranks stay where they are."""
-    calls = [node for node in graph.nodes if is_update(node) and "norms" not in node.kwargs]
+    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
+    cut, or that exchange something with other ranks, stay where they are."""
+    calls = [node for node in graph.nodes if is_update(node) and node.meta["may_be_cut"]]
     if calls:
         memory = memories(graph)
         touched = _last_touched(graph, memory, calls)
@@ -100,7 +100,8 @@ class _Cut:
         when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
-        return is_own and self._lasting.issuperset(gradient.all_input_nodes) and self._call.target in update.BY_ELEMENT and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        is_large = self._call.meta["may_be_by_rows"] and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        return is_own and is_large and self._lasting.issuperset(gradient.all_input_nodes)
 
     def _insert_rows(self, i: int) -> None:
         params, (product,), *others = self._arguments([i])
