@@ -6,7 +6,7 @@ What other ranks must first send is not waited for in the midst: such updates st
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -53,7 +53,7 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
 
 def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]) -> fx.Node:
     """The node behind which the i-th variable of an update can be updated."""
-    columns: list[fx.Node] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]  # type: ignore[misc]
+    columns: list[Any] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]
     others = [arg for arg in call.args if isinstance(arg, fx.Node)]
     return max([*columns, *others, *(touched[memory[node]] for node in columns)], key=place.__getitem__)
 
@@ -74,7 +74,7 @@ class _Cut:
         self._ready = ready
         self._place = place
         self._lasting = lasting
-        self._gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
+        self._gradients = cast(list[fx.Node], call.args[1])
 
     def make(self) -> None:
         order = sorted(range(len(self._ready)), key=lambda i: self._place[self._ready[i]])

@@ -65,7 +65,7 @@ class Optimizer:
         trace = require_trace(f"flow.optimizer.{type(self).__name__}.minimize")
         if trace.is_train and trace.settings.optimizer is not None:
             raise JobError(f"job {trace.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
-        losses: Sequence[Blob] = list(loss) if isinstance(loss, (list, tuple)) else [loss]  # type: ignore[list-item]
+        losses: Sequence[Any] = loss if isinstance(loss, (list, tuple)) else [loss]
         for blob in losses:
             if not isinstance(blob, Blob):
                 raise ArgumentError(f"minimize takes a blob or a list of blobs, got {blob!r}")
