@@ -132,7 +132,10 @@ CASES: dict[str, dict[str, Case]] = {
     "RMSProp": {
         "plain": Case(opt.RMSProp, rmsprop, {"rmsprop_conf": {}}),
         "numbers": Case(
-            _with(opt.RMSProp, decay_rate=0.5, epsilon=0.2), rmsprop, {"rmsprop_conf": {"decay_rate": 0.5, "epsilon": 0.2}}, {"rho": 0.5, "epsilon": 0.2}
+            _with(opt.RMSProp, decay_rate=0.5, epsilon=0.2),
+            rmsprop,
+            {"rmsprop_conf": {"decay_rate": 0.5, "epsilon": 0.2}},
+            {"rho": 0.5, "epsilon": 0.2},
         ),
         "centered": Case(
             _with(opt.RMSProp, decay_rate=0.5, centered=True),

@@ -81,12 +81,12 @@ REFUSED = r"test_made_up_updates.py:\d+: variable '%s' %s, and Scaled \(update '
 @pytest.mark.parametrize("how", [ROWS, PIECES, Layout(2, ("S(1)",)), Layout(2, ("S(0)",), micro_batches=2)])
 @pytest.mark.parametrize("row", [SAYS_NOTHING, SEES_VARIABLES])
 def test_parts_of_variables_are_refused(how: Layout, row: UpdateRow) -> None:
-    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated in parts, on ranks 0, 1", row.sees, "keep it and its states whole")):
+    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated in parts, on ranks 0, 1", row.sees, "keep it and its")):
         train(how, Scaled(row))
 
 
 def test_variables_of_several_stages_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated on other ranks than 'b'", "everything", "place both on the same")):
+    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated on other ranks than 'b'", "everything", "place both on")):
         train(STAGES, Scaled(SAYS_NOTHING))
 
 

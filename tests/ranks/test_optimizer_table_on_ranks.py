@@ -1,4 +1,4 @@
-"""Every row of the table of optimizers on several ranks: variables whole, split, in pieces, gradients accumulated; against numpy formulas."""
+"""Every row of the table of optimizers on ranks: variables whole, split, in pieces, gradients accumulated; against numpy formulas."""
 
 from __future__ import annotations
 
@@ -59,7 +59,12 @@ class Treatment:
         return weights | {f"{name}-{key}": value for name, state in states.items() for key, value in state.items()}
 
 
-TREATMENTS = {"plain": Treatment(), "decayed": Treatment(decay=0.3, l2=L2), "clipped": Treatment(decay=0.3, l2=L2, clips=True), "l2": Treatment(l2=L2)}
+TREATMENTS = {
+    "plain": Treatment(),
+    "l2": Treatment(l2=L2),
+    "decayed": Treatment(decay=0.3, l2=L2),
+    "clipped": Treatment(decay=0.3, l2=L2, clips=True),
+}
 
 
 def treatments(case: Case) -> dict[str, Treatment]:

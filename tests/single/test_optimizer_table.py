@@ -92,7 +92,8 @@ def test_l2_in_the_update_or_before_it(name):
 def test_clipped_gradients(name):
     case = ALL[name]
     clipping = flow.optimizer.grad_clipping.by_global_norm(0.5)
-    check(run(lambda: case.make(cosine(), grad_clipping=clipping)), expected(case.formula, gradients=clip(GRADIENTS, 0.5, False), **case.numbers))
+    want = expected(case.formula, gradients=clip(GRADIENTS, 0.5, False), **case.numbers)
+    check(run(lambda: case.make(cosine(), grad_clipping=clipping)), want)
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -148,8 +149,8 @@ def test_dictionary_forms_without_weight_decay(key):
 def test_a_weight_or_gradient_of_zero(name):
     """Ratios of norms have a meaning there too."""
     case = ALL[name]
-    zeros = {name: np.zeros(shape) for name, shape in SHAPES.items()}
-    check(run(lambda: case.make(cosine()), gradients=[zeros, *GRADIENTS[:2]]), expected(case.formula, gradients=[zeros, *GRADIENTS[:2]], **case.numbers))
+    gradients = [{name: np.zeros(shape) for name, shape in SHAPES.items()}, *GRADIENTS[:2]]
+    check(run(lambda: case.make(cosine()), gradients=gradients), expected(case.formula, gradients=gradients, **case.numbers))
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -2,7 +2,23 @@
 
 import numpy as np
 import pytest
-from optimizer_cases import FIRST, GRADIENTS, SHAPES, adam, check, clip, constant, cosine, expected, momentum, naive, objective, rate, run, variables
+from optimizer_cases import (
+    FIRST,
+    GRADIENTS,
+    SHAPES,
+    adam,
+    check,
+    clip,
+    constant,
+    cosine,
+    expected,
+    momentum,
+    naive,
+    objective,
+    rate,
+    run,
+    variables,
+)
 
 import oneflow as flow
 from oneflow.core.errors import ArgumentError

@@ -4,7 +4,24 @@ import math
 
 import numpy as np
 import pytest
-from optimizer_cases import DECAY, FIRST, GRADIENTS, SHAPES, STEPS, Given, adam, check, clip, constant, cosine, expected, momentum, naive, rate, run
+from optimizer_cases import (
+    DECAY,
+    FIRST,
+    GRADIENTS,
+    SHAPES,
+    STEPS,
+    Given,
+    adam,
+    check,
+    clip,
+    constant,
+    cosine,
+    expected,
+    momentum,
+    naive,
+    rate,
+    run,
+)
 
 import oneflow as flow
 

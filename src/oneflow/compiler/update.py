@@ -12,9 +12,10 @@ from torch import fx
 from oneflow.core.errors import UnsupportedError
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ops import collective, update
-from oneflow.ops.update_row import UpdateRow
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.optimizers import Optimizer
+
+_DECLARE = "declare in the row of the update what it sees= of a variable (oneflow.ops.update_row)"
 
 
 @dataclass(frozen=True)
@@ -59,9 +60,6 @@ def _require_rows(graph: Graph, groups: list[Group]) -> None:
         if group is not first and not row.may_be_cut:
             what = f"is to be updated apart from {first.names[0]!r}: its rate, weight decay or L2 is another"
             raise _refused(graph, group, group.names[0], what, f"give all variables of the optimizer the same, or {_DECLARE}")
-
-
-_DECLARE = "declare in the row of the update what it sees= of a variable (oneflow.ops.update_row)"
 
 
 def _refused(graph: Graph, group: Group, name: str, what: str, way_out: str) -> UnsupportedError:
@@ -155,15 +153,19 @@ class Update:
 
     def _call_update(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
         """Adds the update of those variables of a group that are here, in one call. Norms of some rows are taken a variable at a time."""
+        if not names:
+            return
+        self._require_whole(group, names)
+        is_alone = group.row_wise and group.optimizer.row.takes_norms
+        for together in [[name] for name in names] if is_alone else [names]:
+            self._add_call(group, together, grads, rate)
+
+    def _add_call(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
         row, numbers = group.optimizer.update(group.weight_decay)
-        self._require_whole(group, row, names)
         if group.l2:
             numbers = {**numbers, "l2": group.l2}
-        for together in [[name] for name in names] if group.row_wise and row.takes_norms else [names] if names else []:
-            more = {"norms": self._norms(together)} if row.takes_norms else {}
-            self._add_call(group, row, {**numbers, **more}, together, grads, rate)
-
-    def _add_call(self, group: Group, row: UpdateRow, numbers: dict[str, Any], names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+        if row.takes_norms:
+            numbers = {**numbers, "norms": self._norms(names)}
         weights = [self.variables[name] for name in names]
         states = [[self.variables[f"{name}-{state.suffix}"] for name in names] for state in row.states]
         arguments: Any = (weights, [grads[name] for name in names], *states, rate)
@@ -181,17 +183,18 @@ class Update:
             return update.local_norms
         return collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))
 
-    def _require_whole(self, group: Group, row: UpdateRow, names: list[str]) -> None:
+    def _require_whole(self, group: Group, names: list[str]) -> None:
         """Refuses parts of variables, and a part of a group, where the update must have all of it."""
         if self.parts is None:
             return
+        row = group.optimizer.row
         for name in names:
             ranks = self.parts.shared_by[name]
             if len(ranks) > 1 and not row.may_be_split:
                 way_out = f"keep it and its states whole (no distribute=, no optimizer_placement_optimization_mode), or {_DECLARE}"
                 raise _refused(self.graph, group, name, f"is updated in parts, on ranks {', '.join(map(str, ranks))}", way_out)
         elsewhere = [name for name in group.names if name not in names]
-        if names and elsewhere and not row.may_be_cut:
+        if elsewhere and not row.may_be_cut:
             what = f"is updated on other ranks than {elsewhere[0]!r}"
             raise _refused(self.graph, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
 

@@ -30,8 +30,8 @@ class UpdateRow:
 
     ``sees`` is what the change of an element depends on:
       "element": its own gradient and state. Such an update may be done in any pieces.
-      "norms": besides, norms over its whole variable, which ``compute`` takes from ``norms=`` and nowhere else: they are right where a rank has
-      a part of the variable.
+      "norms": besides, norms over its whole variable, which ``compute`` takes from ``norms=`` and nowhere else: it tells them right where
+      a rank has a part of the variable.
       "variable": anything of its variable, so a rank must have all of it; but each variable may have a call of its own.
       "everything": anything of all variables of the optimizer, so they stay in one call. A row that says nothing says this.
     ``states`` are in the order in which ``compute`` takes them.

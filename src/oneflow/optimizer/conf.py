@@ -12,7 +12,7 @@ from oneflow.optimizer.optimizers import Optimizer, WeightDecay
 from oneflow.optimizer.schedule import ConstantScheduler, LrScheduler, WarmUp
 from oneflow.optimizer.table import OPTIMIZER_FORMS, REQUIRED, SCHEDULE_FORMS, WARMUP_FORMS, Form
 
-_CLIPPING = Form("clip_by_global_norm", {"clip_norm": REQUIRED, "global_norm": None}, lambda clip_norm, global_norm: by_global_norm(clip_norm))
+_CLIPPING = Form("clip_by_global_norm", {"clip_norm": REQUIRED, "global_norm": None}, lambda clip_norm, **_: by_global_norm(clip_norm))
 _EXTRAS = ("learning_rate_decay", "warmup_conf", "clip_conf", "weight_decay_conf")
 # Keys that count steps and have another name in the classes, with the least they may be.
 _STEPS = {"decay_batches": 1, "warmup_batches": 0}

@@ -106,6 +106,7 @@ def _piecewise_scaling(base: float, start: WarmUp | None, boundaries: Any, scale
 _BETAS = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8}
 _DECAYING = {"decay_batches": REQUIRED, "decay_rate": REQUIRED, "staircase": False}
 _POLYNOMIAL = {"decay_batches": REQUIRED, "end_learning_rate": 0.0001, "power": 1.0, "cycle": False}
+_COSINE = {"decay_batches": REQUIRED, "alpha": 0.0}
 _LINEAR_COSINE = {"decay_batches": REQUIRED, "num_periods": 0.5, "alpha": 0.0, "beta": 0.001}
 
 OPTIMIZERS = (
@@ -135,7 +136,7 @@ SCHEDULES = (
         schedule.PiecewiseScalingScheduler, Form("piecewise_scaling_conf", {"boundaries": REQUIRED, "scales": REQUIRED}, _piecewise_scaling)
     ),
     ScheduleRow(schedule.PolynomialScheduler, Form("polynomial_conf", _POLYNOMIAL, _decaying(schedule.PolynomialScheduler))),
-    ScheduleRow(schedule.CosineScheduler, Form("cosine_conf", {"decay_batches": REQUIRED, "alpha": 0.0}, _decaying(schedule.CosineScheduler))),
+    ScheduleRow(schedule.CosineScheduler, Form("cosine_conf", _COSINE, _decaying(schedule.CosineScheduler))),
     ScheduleRow(schedule.LinearCosineScheduler, Form("linear_cosine_conf", _LINEAR_COSINE, _decaying(schedule.LinearCosineScheduler))),
     ScheduleRow(schedule.CustomScheduler, is_formula=False),
 )
