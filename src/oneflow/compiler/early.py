@@ -6,7 +6,7 @@ What other ranks must first send is not waited for in the midst: such updates st
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import fx
@@ -22,9 +22,9 @@ ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
 def update_early(graph: fx.Graph) -> None:
-    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that exchange
-    norms with other ranks stay where they are."""
-    calls = [node for node in graph.nodes if is_update(node) and "norms" not in node.kwargs]
+    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
+    cut, or that exchange something with other ranks, stay where they are."""
+    calls = [node for node in graph.nodes if is_update(node) and node.meta["may_be_cut"]]
     if calls:
         memory = memories(graph)
         touched = _last_touched(graph, memory, calls)
@@ -54,7 +54,7 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
 
 def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]) -> fx.Node:
     """The node behind which the i-th variable of an update can be updated."""
-    columns: list[fx.Node] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]  # type: ignore[misc]
+    columns: list[Any] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]
     others = [arg for arg in call.args if isinstance(arg, fx.Node)]
     return max([*columns, *others, *(touched[memory[node]] for node in columns)], key=place.__getitem__)
 
@@ -75,7 +75,7 @@ class _Cut:
         self._ready = ready
         self._place = place
         self._lasting = lasting
-        self._gradients: list[fx.Node] = call.args[1]  # type: ignore[assignment]
+        self._gradients = cast(list[fx.Node], call.args[1])
 
     def make(self) -> None:
         order = sorted(range(len(self._ready)), key=lambda i: self._place[self._ready[i]])
@@ -101,7 +101,8 @@ class _Cut:
         when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
-        return is_own and self._lasting.issuperset(gradient.all_input_nodes) and self._call.target in update.BY_ELEMENT and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        is_large = self._call.meta["may_be_by_rows"] and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        return is_own and is_large and self._lasting.issuperset(gradient.all_input_nodes)
 
     def _insert_rows(self, i: int) -> None:
         params, (product,), *others = self._arguments([i])

@@ -52,12 +52,12 @@ def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layou
 
 
 def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
-    """The layouts of the optimizer state of a job's trained variables. State of another shape than its variable is whole."""
+    """The layouts of the optimizer state of a job's trained variables. State of a shape of its own is whole."""
     found = {}
     for decl, owner in owners(graph, optimizer):
         layout = update_layout(graph.require_training(), decl.spec, layouts[decl.name])
-        for state in owner.state_decls(decl):
-            found[state.name] = layout if state.spec.shape == decl.spec.shape else whole_on(layout.mesh)
+        for state, made in zip(owner.row.states, owner.state_decls(decl)):
+            found[made.name] = layout if state.shape is None else whole_on(layout.mesh)
     return found
 
 

@@ -10,10 +10,13 @@ from typing import Any, Protocol
 from torch import fx
 
 import oneflow.collective as collective
+from oneflow.core.errors import UnsupportedError
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ops import update
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.optimizers import Optimizer
+
+_DECLARE = "declare in the row of the update what it sees= of a variable (oneflow.ops.update_row)"
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Group:
 
 
 def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Group]:
-    """The update groups of the trained variables, in a fixed order."""
+    """The update groups of the trained variables, in a fixed order. Refuses those that an optimizer's update cannot serve."""
     found: dict[tuple[int, float | None, float, bool, float], list[str]] = {}
     members = optimizer.members()
     for name in names:
@@ -42,7 +45,28 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
         key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.require_training().row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
-    return [Group(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
+    groups = [Group(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
+    for together in _by_optimizer(groups):
+        _require_rows(graph, [group for group, _ in together])
+    return groups
+
+
+def _require_rows(graph: Graph, groups: list[Group]) -> None:
+    """Refuses what the update of one optimizer cannot do for its groups."""
+    first, row = groups[0], groups[0].optimizer.row
+    for group in groups:
+        if group.row_wise and not row.may_be_row_wise:
+            way_out = "take it out of indexed_slices_optimizer_conf, or declare row_wise=True in the row of the update if that is right"
+            raise _refused(graph, group, group.names[0], "is to be updated row-wise", way_out)
+        if group is not first and not row.may_be_cut:
+            what = f"is to be updated apart from {first.names[0]!r}: its rate, weight decay or L2 is another"
+            raise _refused(graph, group, group.names[0], what, f"give all variables of the optimizer the same, or {_DECLARE}")
+
+
+def _refused(graph: Graph, group: Group, name: str, what: str, way_out: str) -> UnsupportedError:
+    row = group.optimizer.row
+    update_of = f"{type(group.optimizer).__name__} (update {row.name!r}, which sees {row.sees!r})"
+    return UnsupportedError(f"{graph.decls[name].line}: variable {name!r} {what}, and {update_of} cannot do that; {way_out}")
 
 
 def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
@@ -50,9 +74,7 @@ def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
     training = graph.require_training()
     l1, l2 = training.coupled(graph.decls[name])
     decay = optimizer.weight_decay.of(name)
-    function, _ = optimizer.update(decay)
-    adds = function is update.naive or (function is update.momentum and not decay)
-    return l2 if adds and not l1 and optimizer.grad_clipping is None and name not in training.row_wise else 0.0
+    return l2 if optimizer.row.adds_l2_at(decay) and not l1 and optimizer.grad_clipping is None and name not in training.row_wise else 0.0
 
 
 def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
@@ -132,21 +154,51 @@ class Update:
         return self.target.call_function(update.clipped, (grads,), numbers)
 
     def _call_update(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+        """Adds the update of those variables of a group that are here, in one call. Norms of some rows are taken a variable at a time."""
         if not names:
             return
-        function, numbers = group.optimizer.update(group.weight_decay)
+        self._require_whole(group, names)
+        is_alone = group.row_wise and group.optimizer.row.takes_norms
+        for together in [[name] for name in names] if is_alone else [names]:
+            self._add_call(group, together, grads, rate)
+
+    def _add_call(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+        row, numbers = group.optimizer.update(group.weight_decay)
         if group.l2:
             numbers = {**numbers, "l2": group.l2}
-        if self.parts is not None and function in (update.lars, update.lamb):
-            numbers = {**numbers, "norms": collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))}
+        if row.takes_norms:
+            numbers = {**numbers, "norms": self._norms(names)}
         weights = [self.variables[name] for name in names]
-        states = [[self.variables[f"{name}-{suffix}"] for name in names] for suffix in group.optimizer.states]
+        states = [[self.variables[f"{name}-{state.suffix}"] for name in names] for state in row.states]
         arguments: Any = (weights, [grads[name] for name in names], *states, rate)
+        function: Callable[..., None] = row.compute
         if group.row_wise:
             function, numbers = update.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
         sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.graph.decls[name].spec for name in names)]
         node.meta.update(updating(type(group.optimizer).__name__, names, sizes))
+        exchanges = row.takes_norms and self.parts is not None
+        node.meta.update(may_be_cut=row.may_be_cut and not exchanges, may_be_by_rows=row.may_be_by_rows and not group.row_wise)
+
+    def _norms(self, names: list[str]) -> update.Norms:
+        if self.parts is None:
+            return update.local_norms
+        return collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))
+
+    def _require_whole(self, group: Group, names: list[str]) -> None:
+        """Refuses parts of variables, and a part of a group, where the update must have all of it."""
+        if self.parts is None:
+            return
+        row = group.optimizer.row
+        for name in names:
+            ranks = self.parts.shared_by[name]
+            if len(ranks) > 1 and not row.may_be_split:
+                way_out = f"keep it and its states whole (no distribute=, no optimizer_placement_optimization_mode), or {_DECLARE}"
+                raise _refused(self.graph, group, name, f"is updated in parts, on ranks {', '.join(map(str, ranks))}", way_out)
+        elsewhere = [name for name in group.names if name not in names]
+        if elsewhere and not row.may_be_cut:
+            what = f"is updated on other ranks than {elsewhere[0]!r}"
+            raise _refused(self.graph, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
 
 
 def updating(optimizer: str, names: list[str], sizes: list[int]) -> dict[str, Any]:

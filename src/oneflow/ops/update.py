@@ -1,7 +1,7 @@
 """Optimizer updates on lists of variables, in place: the last ops of a train step.
 
 Each takes the variables, their gradients, one list per kind of state, the learning rate of the step and fixed numbers.
-Gradients are read only. Where torch has a fused kernel for a formula, it is used.
+Gradients are read only. Where torch has a fused kernel for a formula, it is used. ``ROWS`` says what the compiler must know of each.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from oneflow.ops.update_row import State, UpdateRow
 
 Tensors = list[Tensor]
 Norms = Callable[[Sequence[Tensor]], Tensors]
@@ -91,7 +93,8 @@ def rmsprop_centered(
     _descend_(params, grads, torch._foreach_add(variance, epsilon), lr)
 
 
-def _norms(values: Sequence[Tensor]) -> Tensors:
+def local_norms(values: Sequence[Tensor]) -> Tensors:
+    """The norms of tensors that are whole here."""
     return [torch.linalg.vector_norm(value) for value in values]
 
 
@@ -105,7 +108,7 @@ def lars(
     epsilon: float,
     coefficient: float,
     weight_decay: float,
-    norms: Norms = _norms,
+    norms: Norms,
 ) -> None:
     """Momentum whose rate is, for each variable, lr * coefficient * |w| / (epsilon + |g| + weight_decay * |w|)."""
     for w, g, v, w_norm, g_norm in zip(params, grads, velocity, norms(params), norms(grads)):
@@ -128,7 +131,7 @@ def lamb(
     beta2: float,
     epsilon: float,
     weight_decay: float,
-    norms: Norms = _norms,
+    norms: Norms,
 ) -> None:
     """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the betas."""
     torch._foreach_mul_(beta1_t, beta1)
@@ -158,17 +161,13 @@ def by_rows(
     params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], size: int, **numbers: Any
 ) -> None:
     """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for rows of so many bytes at a time. The gradient
-    is never whole: each part of it is made, and used while it is in the cache. ``function`` is one of ``BY_ELEMENT``."""
+    is never whole: each part of it is made, and used while it is in the cache. Only for updates that may be done by rows."""
     (weight,) = params
     *states, lr = states_and_lr
     rows = max(1, size // max(1, b.shape[1] * b.itemsize))
     for start in range(0, weight.shape[0], rows):
         part = slice(start, start + rows)
         function([weight[part]], [torch.mm(a[part], b)], *([state[part] for state in column] for column in states), lr, **numbers)
-
-
-BY_ELEMENT = frozenset([naive, momentum, adam, rmsprop, rmsprop_centered])
-"""Updates that change each element by its own gradient and state alone."""
 
 
 def scaled(grads: Tensors, factor: float | Tensor) -> Tensors:
@@ -212,3 +211,17 @@ def _average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:
 
 def _descend_(params: Tensors, grads: Tensors, squares: Sequence[Tensor], lr: float) -> None:
     torch._foreach_addcdiv_(params, grads, list(torch._foreach_sqrt(list(squares))), value=-lr)
+
+
+_MOMENTS = (State("m"), State("v"))
+_BETA_POWERS = (State("beta1_t", (1,), start="beta1"), State("beta2_t", (1,), start="beta2"))
+
+NAIVE = UpdateRow(naive, "element", adds_l2="always")
+MOMENTUM = UpdateRow(momentum, "element", (State("momentum"),), adds_l2="without weight decay")
+ADAM = UpdateRow(adam, "element", _MOMENTS)
+RMSPROP = UpdateRow(rmsprop, "element", (State("mean_square"),))
+RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (State("mean_square"), State("mean_gradient")))
+LARS = UpdateRow(lars, "norms", (State("momentum"),), row_wise=True)
+LAMB = UpdateRow(lamb, "norms", (*_MOMENTS, *_BETA_POWERS), row_wise=True)
+
+ROWS = (NAIVE, MOMENTUM, ADAM, RMSPROP, RMSPROP_CENTERED, LARS, LAMB)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from oneflow.core import dtype as dtypes
@@ -15,6 +15,7 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import Initializer, VariableDecl
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ops import update
+from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
 from oneflow.optimizer.schedule import CustomScheduler, LrScheduler
@@ -29,8 +30,6 @@ class Optimizer:
     ``variables`` (names, or a function that gives them) restricts what is updated; the default is every trainable variable
     that a loss depends on.
     """
-
-    states: tuple[str, ...] = ()  # suffixes of the state variables that each trained variable gets
 
     def __init__(
         self,
@@ -85,16 +84,32 @@ class Optimizer:
         """The learning rate that the update of step ``t`` is given."""
         return self.lr_scheduler.lr(t, base_lr)
 
+    @property
+    def row(self) -> UpdateRow:
+        """The update, and what is to be known of it."""
+        row, _ = self.update(0.0)
+        return row
+
+    @property
+    def states(self) -> tuple[str, ...]:
+        """Suffixes of the state variables that each trained variable gets."""
+        return tuple(state.suffix for state in self.row.states)
+
     def state_decls(self, decl: VariableDecl) -> list[VariableDecl]:
         """The state variables of one trained variable, in the order of ``states``."""
-        return [self._state(decl, suffix) for suffix in self.states]
+        row, numbers = self.update(0.0)
+        return [_state(decl, state, numbers) for state in row.states]
 
-    def _state(self, decl: VariableDecl, suffix: str) -> VariableDecl:
-        return state_variable(f"{decl.name}-{suffix}", decl.spec, zeros_initializer(), decl.line, decl.channels_last)
-
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
-        """The update function and its fixed numbers for variables of this weight decay."""
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
+        """The row of the update, one for all weight decays, and its fixed numbers for variables of this weight decay."""
         raise NotImplementedError
+
+
+def _state(decl: VariableDecl, state: State, numbers: Mapping[str, Any]) -> VariableDecl:
+    initializer = zeros_initializer() if state.start is None else constant_initializer(numbers[state.start])
+    if state.shape is None:
+        return state_variable(f"{decl.name}-{state.suffix}", decl.spec, initializer, decl.line, decl.channels_last)
+    return state_variable(f"{decl.name}-{state.suffix}", TensorSpec(state.shape, dtypes.float32), initializer, decl.line)
 
 
 def state_variable(name: str, spec: TensorSpec, initializer: Initializer, line: str, channels_last: bool = False) -> VariableDecl:
@@ -149,12 +164,11 @@ class SGD(Optimizer):
     def __init__(self, lr_scheduler: LrScheduler, loss_scale_factor: float | None = None, momentum: float | None = 0.9, **common: Any) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, **common)
         self.momentum = 0.0 if momentum is None else number("momentum", momentum, 0, 1)
-        self.states = ("momentum",) if self.momentum else ()
 
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         if not self.momentum:
-            return update.naive, {"weight_decay": weight_decay}
-        return update.momentum, {"beta": self.momentum, "weight_decay": weight_decay}
+            return update.NAIVE, {"weight_decay": weight_decay}
+        return update.MOMENTUM, {"beta": self.momentum, "weight_decay": weight_decay}
 
 
 class SGDW(SGD):
@@ -176,8 +190,6 @@ class SGDW(SGD):
 
 class Adam(Optimizer):
     """Adam; without ``do_bias_correction`` (the default) the moving means are used as they are."""
-
-    states = ("m", "v")
 
     def __init__(
         self,
@@ -201,9 +213,9 @@ class Adam(Optimizer):
             rate *= math.sqrt(1.0 - self.beta2 ** (t + 1)) / (1.0 - self.beta1 ** (t + 1))
         return rate
 
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
-        return update.adam, numbers
+        return update.ADAM, numbers
 
 
 class AdamW(Adam):
@@ -256,17 +268,14 @@ class RMSProp(Optimizer):
         super().__init__(lr_scheduler, loss_scale_factor, **common)
         self.decay_rate, self.epsilon = number("decay_rate", decay_rate, 0, 1), number("epsilon", epsilon, 0)
         self.centered = flag("centered", centered)
-        self.states = ("mean_square", "mean_gradient") if self.centered else ("mean_square",)
 
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
-        function = update.rmsprop_centered if self.centered else update.rmsprop
-        return function, {"decay_rate": self.decay_rate, "epsilon": self.epsilon}
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
+        row = update.RMSPROP_CENTERED if self.centered else update.RMSPROP
+        return row, {"decay_rate": self.decay_rate, "epsilon": self.epsilon}
 
 
 class LARS(Optimizer):
     """Momentum whose rate is scaled for each variable by the ratio of its norm to its gradient's."""
-
-    states = ("momentum",)
 
     def __init__(
         self,
@@ -285,15 +294,13 @@ class LARS(Optimizer):
         self.lars_coefficient = number("lars_coefficient", lars_coefficient, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta": self.momentum_beta, "epsilon": self.epsilon, "coefficient": self.lars_coefficient}
-        return update.lars, {**numbers, "weight_decay": weight_decay}
+        return update.LARS, {**numbers, "weight_decay": weight_decay}
 
 
 class LAMB(Optimizer):
     """Adam's corrected direction, scaled for each variable by the ratio of its norm to the direction's."""
-
-    states = ("m", "v", "beta1_t", "beta2_t")
 
     def __init__(
         self,
@@ -312,15 +319,9 @@ class LAMB(Optimizer):
         self.epsilon = number("epsilon", epsilon, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
-    def _state(self, decl: VariableDecl, suffix: str) -> VariableDecl:
-        start = {"beta1_t": self.beta1, "beta2_t": self.beta2}.get(suffix)
-        if start is None:
-            return super()._state(decl, suffix)
-        return state_variable(f"{decl.name}-{suffix}", TensorSpec((1,), dtypes.float32), constant_initializer(start), decl.line)
-
-    def update(self, weight_decay: float) -> tuple[Callable[..., None], dict[str, Any]]:
+    def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
-        return update.lamb, numbers
+        return update.LAMB, numbers
 
 
 class CombinedOptimizer(Optimizer):

@@ -98,11 +98,10 @@ class Listing:
         for mesh in dict.fromkeys(layout.mesh for layout in layouts.values()):
             names = [name for name in group.names if layouts[name].mesh == mesh]
             here = [prod(local_shape(decls[name].spec.shape, layouts[name].sbp, mesh.axes, 0)) for name in names]
-            function, _ = group.optimizer.update(group.weight_decay)
             yield self._in_update(
                 mesh,
                 op=f"optimizer.{type(group.optimizer).__name__}",
-                aten=function.__name__,
+                aten=group.optimizer.row.name,
                 shape=(sum(decls[name].spec.elements for name in names),),
                 dtype=decls[names[0]].spec.dtype.name,
                 sbp=tuple(map(str, layouts[names[0]].sbp)),
