@@ -13,6 +13,7 @@ from torch import fx
 import oneflow as flow
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
+from oneflow.compiler.notes import boxing_note, local_note, val
 from oneflow.compiler.program import Program
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts
@@ -53,15 +54,14 @@ def reduced_bytes(program: Program) -> int:
     total = 0
     for node in calls(program):
         if node.target is collective.bucket_start:
-            total += sum(_size(meta["boxed"]) for meta in node.meta["members"])
-        elif node.target in (collective.all_reduce, collective.reduce_parts) and "boxed" in node.meta:
-            total += _size(node.meta["boxed"])
+            total += sum(_size(member.boxing.node) for member in local_note(node).members if member.boxing is not None)
+        elif node.target in (collective.all_reduce, collective.reduce_parts) and local_note(node).boxing is not None:
+            total += _size(boxing_note(node).node)
     return total
 
 
 def _size(node: fx.Node) -> int:
-    value = node.meta["val"]
-    return prod(value.shape) * value.dtype.itemsize
+    return prod(val(node).shape) * val(node).dtype.itemsize
 
 
 def gradient_bytes(assigned: Assigned) -> int:

@@ -15,6 +15,7 @@ from oneflow.compiler.infer import infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
+from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import Key
 from oneflow.compiler.rewrite import rewritten
@@ -24,6 +25,7 @@ from oneflow.compiler.update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 
 
@@ -57,7 +59,7 @@ class Assigned:
     @cached_property
     def meshes(self) -> list[Mesh]:
         """Every mesh that a node runs on, in the order of the graph."""
-        return list(dict.fromkeys(node.meta["mesh"] for node in self.graph.nodes))
+        return list(dict.fromkeys(joint_note(node).placed for node in self.graph.nodes))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -105,7 +107,7 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:
     """What one micro-batch looks like, as declared."""
-    specs = [node.meta["spec"] for node in graph.feeds()]
+    specs = [op_note(node).spec for node in graph.feeds()]
     return [Like(spec.shape, spec.dtype.torch, device) for spec in specs]
 
 
@@ -123,16 +125,14 @@ def _tensors(graph: Graph, target: CompileTarget) -> dict[fx.Node, torch.Tensor 
 def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
     found: dict[Key, fx.Node] = {("variable", name): joint.inputs[node] for name, node in graph.variables.items()}
     for node in found.values():
-        node.meta["stored"] = True
+        change_joint_note(node, is_stored=True)
     for number, node in enumerate(graph.feeds()):
         found["feed", number] = joint.inputs[node]
     everywhere = {("step",): joint.inputs[graph.step] if graph.step is not None else None, ("scale",): joint.loss_seed}
     for key, argument in everywhere.items():
         if argument is not None:
-            argument.meta["everywhere"] = True
+            change_joint_note(argument, everywhere=True)
             found[key] = argument
-    for node in found.values():
-        node.meta["part"] = "forward"
     return found
 
 
@@ -140,20 +140,21 @@ def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: Co
     fixed = {arguments["variable", name]: target.layouts[name] for name in graph.variables}
     assert graph.placement is not None
     meshes = cache(lambda placement: mesh_of(placement, target.ranks))
-    place(joint.graph, lambda origin: meshes(origin.meta["placement"]), fixed, meshes(graph.placement))
+    place(joint.graph, lambda origin: meshes(op_note(origin).placement), fixed, meshes(graph.placement))
 
 
 def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, tuple[Any, ...]]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
     given: dict[fx.Node, tuple[Any, ...]] = {}
     for key, node in arguments.items():
-        axes = node.meta["mesh"].axes
+        mesh = joint_note(node).placed
+        axes = mesh.axes
         given[node] = (BROADCAST,) * len(axes)
         if key[0] == "variable":
             given[node] = target.layouts[key[1]].sbp
         elif key[0] == "feed":
-            batch = graph.feeds()[key[1]].meta.get("batch_axis", 0)
-            if batch is not None and node.meta["val"].shape[batch] >= node.meta["mesh"].size:
+            batch = op_note(graph.feeds()[key[1]]).batch_axis
+            if batch is not None and val(node).shape[batch] >= mesh.size:
                 given[node] = (split(batch),) * len(axes)
     return given
 

@@ -20,8 +20,11 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
+from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
+from oneflow.ir.nodes import argument
+from oneflow.ir.notes import op_note
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
@@ -36,32 +39,30 @@ Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one 
 
 
 def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]], micro_batches: int = 1) -> None:
-    """Sets each node's ``meta["signatures"]`` (one an axis) and ``meta["sbp"]`` (one NdSbp an output).
+    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
 
     ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end, once for all
     ``micro_batches``.
     """
-    calls = {node: call_of(node, node.meta["mesh"].size) for node in _in_order_of_use(graph)}
+    calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     for node in calls:
-        node.meta["signatures"], node.meta["share"] = (), 1.0
-    for axis in range(max(len(node.meta["mesh"].axes) for node in calls)):
+        change_joint_note(node, signatures=(), share=1.0)
+    for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
         _Axis(axis, calls, given, wanted, micro_batches).choose()
-    for node in calls:
-        outputs = range(len(node.meta["signatures"][0].outputs))
-        node.meta["sbp"] = tuple(tuple(s.outputs[i] for s in node.meta["signatures"][: len(node.meta["mesh"].axes)]) for i in outputs)
 
 
 def value_of(node: fx.Node) -> Value:
     """The output that a node's value is: an item of an op with several outputs is that op's."""
     if node.target is operator.getitem:
-        return node.args[0], node.args[1]  # type: ignore[return-value]
+        return argument(node, 0), argument(node, 1)
     return node, 0
 
 
 def layout_of(node: fx.Node) -> Layout:
     """How a node's value lies, once it is inferred."""
     producer, index = value_of(node)
-    return Layout(producer.meta["mesh"], producer.meta["sbp"][index])
+    note = joint_note(producer)
+    return Layout(note.placed, note.outputs[index])
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
@@ -96,7 +97,7 @@ class _State:
 
 
 @dataclass
-class _Step:
+class _Visit:
     """One node of the walk: its ways to run and what it reads for the last time."""
 
     node: fx.Node
@@ -125,13 +126,13 @@ class _Axis:
         self.repeats = repeats
         self.given = given
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
-        self.steps = [self._step(node, call) for node, call in calls.items()]
+        self.visits = [self._visit(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
 
     def choose(self) -> None:
         states = [_State(0.0, 0)]
-        for step in self.steps:
+        for step in self.visits:
             best: dict[int, _State] = {}
             for state in states:
                 for after in self._expand(state, step):
@@ -145,17 +146,18 @@ class _Axis:
         self._keep(states[0])
 
     def _keep(self, state: _State) -> None:
-        for step in reversed(self.steps):
+        for step in reversed(self.visits):
             assert state.signature is not None and state.before is not None
-            meta = step.node.meta
-            meta["signatures"] = (*meta["signatures"], state.signature)
+            note = joint_note(step.node)
+            share = note.share
             if any(sbp.kind == "S" for sbp in (*state.signature.inputs, *state.signature.outputs)):
-                meta["share"] /= step.parts
+                share /= step.parts
+            change_joint_note(step.node, signatures=(*note.signatures, state.signature), share=share)
             state = state.before
 
     # -------------------------------------------------------------- the walk
 
-    def _expand(self, state: _State, step: _Step) -> Iterable[_State]:
+    def _expand(self, state: _State, step: _Visit) -> Iterable[_State]:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
@@ -167,11 +169,11 @@ class _Axis:
                 continue
             yield self._after(state, step, signature, price)
 
-    def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
+    def _after(self, state: _State, step: _Visit, signature: Signature, price: float) -> _State:
         changed: dict[Value, Held] = {}
         key, total = state.key, state.cost + price
         wishes = [
-            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")
+            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
         ]
         sinks = [(*sink, True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
@@ -181,7 +183,7 @@ class _Axis:
         for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = changed.get(value) or state.held[value]
             if (mesh, sbp) not in have:
-                once = is_last or value[0].meta.get("stored")  # not again for each micro-batch
+                once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
                 total += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
                 changed[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
                 key ^= hash((value, have)) ^ hash((value, changed[value]))
@@ -193,7 +195,7 @@ class _Axis:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
         found = self.boxing.get((value, have, mesh, sbp, is_last))
         if found is None:
-            size = nbytes(_tensor(value)) * value[0].meta["share"]
+            size = nbytes(_tensor(value)) * joint_note(value[0]).share
             parts = self._parts(mesh)
             found = min(
                 cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts)
@@ -204,16 +206,17 @@ class _Axis:
 
     # -------------------------------------------------------------- what there is to choose
 
-    def _step(self, node: fx.Node, call: Call) -> _Step:
-        mesh = node.meta["mesh"]
+    def _visit(self, node: fx.Node, call: Call) -> _Visit:
+        note = joint_note(node)
+        mesh = note.placed
         parts = self._parts(mesh)
         tensors = tensor_arguments(node)
         inputs = [value_of(n) for n in tensors]
-        counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
-        whole_ones = [i for i, n in enumerate(tensors) if n.meta.get("everywhere")]
+        counted = [i for i, n in enumerate(tensors) if not joint_note(n).everywhere]
+        whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
         signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        prices = [price * self.repeats for price in cost.work(call, signatures, parts, node.meta["share"])]
-        return _Step(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
+        prices = [price * self.repeats for price in cost.work(call, signatures, parts, note.share)]
+        return _Visit(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -228,17 +231,17 @@ class _Axis:
         if node.target is torch.ops.aten.copy_.default:
             return [Signature((sbp, sbp), (sbp,)) for sbp in _any_layout(call.out, parts)]
         rule = rule_of(node.target)
-        node.meta["has_rule"] = rule is not None
+        change_joint_note(node, has_rule=rule is not None)
         found = [whole(call), *(rule.signatures(call) if rule is not None else ())]
-        before = {s.lower for s in node.meta["signatures"] if s.lower is not None}
+        before = {s.lower for s in joint_note(node).signatures if s.lower is not None}
         # Two axes may split one call, but not by two lowerings of different kinds.
         return [s for s in found if s.lower is None or not before or s.lower in before]
 
     def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
-        if node.meta.get("everywhere") or parts == 1:
+        if joint_note(node).everywhere or parts == 1:
             return [BROADCAST]
         sbp = self.given[node][self.axis]
-        shape = node.meta["val"].shape
+        shape = val(node).shape
         return [s for s in _any_layout(shape, parts) if s is not PARTIAL] if sbp is AUTO else [sbp]
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
@@ -254,15 +257,15 @@ class _Axis:
 
     def _note_sinks(self, wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
         """What a value must be in the end is paid for where it is made."""
-        steps = {step.node: step for step in self.steps}
+        steps = {step.node: step for step in self.visits}
         for node, layout in wanted:
             value = value_of(node)
             sbp = layout.sbp[self.axis] if self.axis < len(layout.sbp) else BROADCAST
             steps[value[0]].sinks.append((value, layout.mesh, sbp))
 
     def _note_last_uses(self) -> None:
-        last: dict[Value, _Step] = {}
-        for step in self.steps:
+        last: dict[Value, _Visit] = {}
+        for step in self.visits:
             last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0][0].outputs))], step))
             last.update(dict.fromkeys(step.inputs, step))
         for value, step in last.items():
@@ -279,7 +282,7 @@ def _any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:
 
 
 def _tensor(value: Value) -> Any:
-    made = value[0].meta["val"]
+    made = val(value[0])
     return made[value[1]] if isinstance(made, (tuple, list)) else made
 
 
@@ -295,8 +298,8 @@ def _written(call: Call) -> list[int]:
 
 
 def _where(node: fx.Node) -> str:
-    origin = node.meta.get("origin")
-    return f"{origin.meta['line']}: op {origin.meta['name']!r}: " if origin is not None else ""
+    origin = joint_note(node).origin
+    return f"{op_note(origin).line}: op {op_note(origin).name!r}: " if origin is not None else ""
 
 
 def _no_way(node: fx.Node) -> str:

@@ -11,6 +11,7 @@ from oneflow.compiler.update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
@@ -23,7 +24,7 @@ def variable_layouts(graph: Graph, ranks: Ranks) -> dict[str, Layout]:
     meshes = cache(lambda placement: mesh_of(placement, ranks))
     users = _first_users(graph)
     return {
-        name: _declared(graph.decls[name].distribute, meshes(users.get(node, node).meta["placement"])) for name, node in graph.variables.items()
+        name: _declared(graph.decls[name].distribute, meshes(op_note(users.get(node, node)).placement)) for name, node in graph.variables.items()
     }
 
 

@@ -20,6 +20,7 @@ from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.reader_ops import color
 from oneflow.ir.blob import Blob, emit
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import image as rows
 
@@ -137,7 +138,7 @@ def _pixels(trace: Trace, images: Images) -> Blob:
     assert isinstance(images.size, tuple)
     decoder = PixelDecoder(images.key, images.size, images.crop, images.color, images.method)
     blob = decoded(trace, images.pipeline, decoder, images.op_name)
-    blob.node.meta["images"] = images
+    change_op_note(blob.node, pictures=images)
     return blob
 
 
@@ -203,7 +204,7 @@ def _pictures(trace: Trace, value: Any) -> Images | None:
     if isinstance(value, Blob):
         if value.node.graph is not trace.graph.body:
             raise JobError(f"flow.image.CropMirrorNormalize was given {value!r}, which belongs to another job")
-        return value.node.meta.get("images")
+        return op_note(value.node).pictures
     take("flow.image.CropMirrorNormalize", value, Images, f"{_IMAGES}, or a uint8 blob")
     return value
 

@@ -1,7 +1,6 @@
 """The logical graph of one job: torch.fx nodes whose targets are op rows, and what the job declared around them.
 
-A node's ``meta`` holds ``spec`` (TensorSpec, or a tuple of them), ``name`` (the op's name as users see it), ``line`` (the
-user's file:line), ``placement`` and ``sbp`` (a hint or None).
+Each node has an ``OpNote`` (``notes.py``).
 """
 
 from __future__ import annotations

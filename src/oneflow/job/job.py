@@ -18,6 +18,7 @@ from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph, Reader, VariableDecl
+from oneflow.ir.notes import change_op_note
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.backend import OpenJob, Value, Values
@@ -209,7 +210,7 @@ def _scalar(name: str, dtype: Any, value: float, line: str) -> VariableDecl:
 
 def _input(trace: Trace, definition: TensorDef) -> Blob:
     node = trace.add_input(definition.name or trace.auto_name("Input"), definition.spec)
-    node.meta["batch_axis"], node.meta["dynamic"] = definition.batch_axis, definition.dynamic
+    change_op_note(node, batch_axis=definition.batch_axis, is_dynamic=definition.dynamic)
     return Blob(node)
 
 
