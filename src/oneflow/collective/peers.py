@@ -21,7 +21,7 @@ from oneflow.core.errors import PeerError
 from oneflow.core.shared_memory import host_identity
 
 _LOST = "connection", "broken pipe", "timed out", "timeout", "time out"  # what libraries say, in small letters
-_GRACE_SECONDS = 1.0  # in which a process whose connections are closed already comes to its end
+GRACE_SECONDS = 1.0  # in which a process whose files are closed already comes to its end
 
 
 class Member(NamedTuple):
@@ -85,7 +85,7 @@ def lost(ranks: Iterable[int], said: str) -> PeerError:
     """The error of a rank that waited for others of ``ranks`` when a connection broke or the time was over, as the library has ``said``."""
     others = {rank: _name(rank) for rank in ranks if rank != dist.get_rank()}
     near = {rank: pid for rank in others if (pid := _pid_here(rank)) is not None}
-    facts = [f"{others[rank]} has ended" for rank in _ended(near, _GRACE_SECONDS)] + [f"{others[rank]} is stopped" for rank in _stopped(near)]
+    facts = [f"{others[rank]} has ended" for rank in _ended(near, GRACE_SECONDS)] + [f"{others[rank]} is stopped" for rank in _stopped(near)]
     return _in_vain(others.values(), f"{', '.join(facts)} ({said})" if facts else said)
 
 

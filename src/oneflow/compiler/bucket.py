@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import fx
@@ -29,14 +31,14 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
         size = nbytes(node.meta["boxed"].meta["val"])
         if key in open_buckets:
             is_full = sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)
-            is_late = order[node.args[0]] > order[open_buckets[key][0]]  # type: ignore[index]  # boxed only behind the first sum
+            is_late = order[_value(node)] > order[open_buckets[key][0]]  # boxed only behind the first sum
             if is_full or is_late:
                 full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None
     for number, members in enumerate([*full, *open_buckets.values()]):
-        bucket = collective.Bucket(number, members[0].args[2], is_common=not in_turn)  # type: ignore[arg-type]
+        bucket = collective.Bucket(number, _ranks(members[0]), is_common=not in_turn)
         begun = _replace(graph, bucket, members, order, before, early)
         before = begun if in_turn else None
 
@@ -50,14 +52,14 @@ def _replace(
     early: bool,
 ) -> fx.Node:
     """Puts a bucket in the place of its members; the node that begins it, behind ``before`` if that is given."""
-    values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
+    values = [_value(node) for node in members]
     last = max(values if before is None else [before, *values], key=lambda node: order[node])
     with graph.inserting_after(last) if early else graph.inserting_before(members[0]):
-        begun = graph.call_function(collective.bucket_start, (bucket, values))  # type: ignore[arg-type]
+        begun = _call(graph, collective.bucket_start, bucket, values)
     order[begun] = order[last]
     begun.meta = {**members[0].meta, "members": [node.meta for node in members]}
     with graph.inserting_before(members[0]):
-        done = graph.call_function(collective.bucket_wait, (bucket, begun))  # type: ignore[arg-type]
+        done = _call(graph, collective.bucket_wait, bucket, begun)
         done.meta = dict(members[0].meta)
         items = [graph.call_function(operator.getitem, (done, i)) for i in range(len(members))]
     for node, item in zip(members, items):
@@ -68,10 +70,25 @@ def _replace(
     return begun
 
 
+def _value(sum_of: fx.Node) -> Any:
+    """What an all-reduce is given."""
+    return sum_of.args[0]
+
+
+def _ranks(sum_of: fx.Node) -> Any:
+    """The ranks of an all-reduce."""
+    return sum_of.args[2]
+
+
+def _call(graph: fx.Graph, target: Callable[..., Any], *args: Any) -> fx.Node:
+    return graph.call_function(target, args)
+
+
 def multiply_in_place(graph: fx.Graph) -> None:
     """Lets matrix products that only a bucket reads be made where it wants them."""
     for start in [node for node in graph.nodes if node.target is collective.bucket_start]:
-        bucket, values = start.args
-        for place, value in enumerate(values):  # type: ignore[arg-type, union-attr]
-            if value.target is torch.ops.aten.mm.default and list(value.users) == [start] and values.count(value) == 1:  # type: ignore[union-attr]
-                value.target, value.args = collective.product_in, (bucket, place, *value.args)  # type: ignore[union-attr]
+        arguments: tuple[Any, ...] = start.args
+        bucket, values = arguments
+        for place, value in enumerate(values):
+            if value.target is torch.ops.aten.mm.default and list(value.users) == [start] and values.count(value) == 1:
+                value.target, value.args = collective.product_in, (bucket, place, *value.args)

@@ -128,12 +128,13 @@ def gather_early(graph: fx.Graph, is_common: bool) -> None:
     may exchange it through memory if they are ``is_common``."""
     place = {node: i for i, node in enumerate(graph.nodes)}
     for number, node in enumerate([node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]):
-        value, dim, sizes, ranks = node.args
-        gather = collective.Gather(number, dim, sizes, ranks, is_common)  # type: ignore[arg-type]
+        arguments: tuple[Any, ...] = node.args
+        value, dim, sizes, ranks = arguments
+        gather: Any = collective.Gather(number, dim, sizes, ranks, is_common)
         with graph.inserting_before(node):
-            begun = graph.call_function(collective.gather_start, (gather, value))  # type: ignore[arg-type]
+            begun = graph.call_function(collective.gather_start, (gather, value))
         with graph.inserting_before(min(node.users, key=place.__getitem__, default=node)):
-            done = graph.call_function(collective.gather_wait, (gather, begun))  # type: ignore[arg-type]
+            done = graph.call_function(collective.gather_wait, (gather, begun))
         begun.meta, done.meta = dict(node.meta), dict(node.meta)
         node.replace_all_uses_with(done)
         graph.erase_node(node)
