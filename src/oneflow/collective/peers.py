@@ -21,6 +21,7 @@ from oneflow.core.errors import PeerError
 from oneflow.core.shared_memory import host_identity
 
 _LOST = "connection", "broken pipe", "timed out", "timeout", "time out"  # what libraries say, in small letters
+_NAMES_SHOWN = 8  # of those that were waited for; who is known to be gone is named in any case
 GRACE_SECONDS = 1.0  # in which a process whose files are closed already comes to its end
 
 
@@ -99,8 +100,11 @@ def missing(pids: dict[int, int], ended: Sequence[int], seconds: float) -> PeerE
 
 
 def _in_vain(others: Iterable[str], why: str) -> PeerError:
-    me = f"rank {dist.get_rank()} on {socket.gethostname()}"
-    return PeerError(f"{me} waited in vain for {', '.join(others)}: {why}; what they have said last may tell more")
+    names = list(others)
+    listed = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+    return PeerError(
+        f"rank {dist.get_rank()} on {socket.gethostname()} waited in vain for {listed}: {why}; what they have said last may tell more"
+    )
 
 
 def _name(rank: int) -> str:
