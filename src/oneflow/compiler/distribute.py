@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
-from oneflow.compiler.infer import infer, layout_of
+from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
@@ -19,7 +18,7 @@ from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import Key
 from oneflow.compiler.rewrite import rewritten
-from oneflow.compiler.storage import Ranks, update_layout
+from oneflow.compiler.storage import Ranks, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
 from oneflow.compiler.update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
@@ -98,7 +97,7 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
     else:
         _place(graph, joint, arguments, target)
         count = graph.training.micro_batches if graph.training is not None else 1
-        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, outputs, target), count)
+        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, arguments, outputs, target), count)
     layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
@@ -143,30 +142,28 @@ def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: Co
     place(joint.graph, lambda origin: meshes(op_note(origin).placement), fixed, meshes(graph.placement))
 
 
-def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, tuple[Any, ...]]:
+def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, Given]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
-    given: dict[fx.Node, tuple[Any, ...]] = {}
+    given: dict[fx.Node, Given] = {}
     for key, node in arguments.items():
         mesh = joint_note(node).placed
         axes = mesh.axes
-        given[node] = (BROADCAST,) * len(axes)
+        given[node] = Given((BROADCAST,) * len(axes))
         if key[0] == "variable":
-            given[node] = target.layouts[key[1]].sbp
+            given[node] = Given(target.layouts[key[1]].sbp, splits_of(graph, key[1]))
         elif key[0] == "feed":
             batch = op_note(graph.feeds()[key[1]]).batch_axis
             if batch is not None and val(node).shape[batch] >= mesh.size:
-                given[node] = (split(batch),) * len(axes)
+                given[node] = Given((split(batch),) * len(axes))
     return given
 
 
-def _wanted(graph: Graph, outputs: Outputs, target: CompileTarget) -> list[tuple[fx.Node, Layout]]:
+def _wanted(graph: Graph, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> list[Wanted]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
     wanted = []
     for name, node in outputs.gradients.items():
         layout = update_layout(graph.require_training(), graph.decls[name].spec, target.layouts[name])
-        if any(sbp.kind == "auto" for sbp in layout.sbp):
-            continue
         if name in graph.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
             raise UnsupportedError(f"variable {name!r} is updated by rows and cannot lie as {layout}; split it along dim 0")
-        wanted.append((node, layout))
+        wanted.append(Wanted(node, layout, arguments["variable", name]))
     return wanted

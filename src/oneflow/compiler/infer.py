@@ -14,7 +14,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -38,11 +38,28 @@ Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]], micro_batches: int = 1) -> None:
+@dataclass(frozen=True)
+class Given:
+    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose to split (None: any)."""
+
+    sbp: NdSbp
+    splits: frozenset[int] | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How the value of a node must lie in the end. Where that is AUTO, it is to lie as the placeholder ``follows`` does."""
+
+    node: fx.Node
+    layout: Layout
+    follows: fx.Node
+
+
+def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1) -> None:
     """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
 
-    ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end, once for all
-    ``micro_batches``.
+    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that values
+    must have in the end, once for all ``micro_batches``.
     """
     calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     for node in calls:
@@ -96,6 +113,15 @@ class _State:
             del self.held[value]
 
 
+class _Sink(NamedTuple):
+    """What an output of a node must be in the end: ``sbp``, or where that is AUTO as ``follows`` lies."""
+
+    value: Value
+    mesh: Mesh
+    sbp: Sbp
+    follows: Value
+
+
 @dataclass
 class _Visit:
     """One node of the walk: its ways to run and what it reads for the last time."""
@@ -108,7 +134,7 @@ class _Visit:
     counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
     written: list[int]
     dies: list[Value] = field(default_factory=list)
-    sinks: list[tuple[Value, Mesh, Sbp]] = field(default_factory=list)
+    sinks: list[_Sink] = field(default_factory=list)
 
 
 class _Axis:
@@ -118,8 +144,8 @@ class _Axis:
         self,
         axis: int,
         calls: Mapping[fx.Node, Call],
-        given: Mapping[fx.Node, NdSbp],
-        wanted: Sequence[tuple[fx.Node, Layout]],
+        given: Mapping[fx.Node, Given],
+        wanted: Sequence[Wanted],
         repeats: int,
     ) -> None:
         self.axis = axis
@@ -175,7 +201,7 @@ class _Axis:
         wishes = [
             (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
         ]
-        sinks = [(*sink, True) for sink in step.sinks]
+        sinks = [(sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
             changed[made] = ((step.mesh, sbp),)
@@ -240,9 +266,12 @@ class _Axis:
     def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
         if joint_note(node).everywhere or parts == 1:
             return [BROADCAST]
-        sbp = self.given[node][self.axis]
-        shape = val(node).shape
-        return [s for s in _any_layout(shape, parts) if s is not PARTIAL] if sbp is AUTO else [sbp]
+        given = self.given[node]
+        sbp = given.sbp[self.axis]
+        if sbp is not AUTO:
+            return [sbp]
+        free = [s for s in _any_layout(val(node).shape, parts) if s is not PARTIAL]
+        return [s for s in free if given.splits is None or s.dim is None or s.dim in given.splits]
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
         texts = [text for text in str(node.args[1]).split(",") if text]
@@ -255,21 +284,25 @@ class _Axis:
 
     # -------------------------------------------------------------- lifetimes
 
-    def _note_sinks(self, wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
+    def _note_sinks(self, wanted: Sequence[Wanted]) -> None:
         """What a value must be in the end is paid for where it is made."""
         steps = {step.node: step for step in self.visits}
-        for node, layout in wanted:
-            value = value_of(node)
+        for one in wanted:
+            value, layout = value_of(one.node), one.layout
             sbp = layout.sbp[self.axis] if self.axis < len(layout.sbp) else BROADCAST
-            steps[value[0]].sinks.append((value, layout.mesh, sbp))
+            steps[value[0]].sinks.append(_Sink(value, layout.mesh, sbp, (one.follows, 0)))
 
     def _note_last_uses(self) -> None:
         last: dict[Value, _Visit] = {}
         for step in self.visits:
             last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0][0].outputs))], step))
-            last.update(dict.fromkeys(step.inputs, step))
+            last.update(dict.fromkeys([*step.inputs, *(sink.follows for sink in step.sinks if sink.sbp is AUTO)], step))
         for value, step in last.items():
             step.dies.append(value)
+
+
+def _wish(sink: _Sink, state: _State) -> Sbp:
+    return state.held[sink.follows][0][1] if sink.sbp is AUTO else sink.sbp
 
 
 def _order(held: tuple[Mesh, Sbp]) -> tuple[Any, ...]:

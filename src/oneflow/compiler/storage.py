@@ -52,6 +52,16 @@ def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layou
     return Layout(layout.mesh, tuple(split(0) if axis == first else sbp for axis, sbp in enumerate(layout.sbp)))
 
 
+def splits_of(graph: Graph, name: str) -> frozenset[int] | None:
+    """The dims along which the compiler may choose to split a variable (None: any): as its update allows."""
+    training = graph.training
+    if training is None or not training.optimizer.selects(name):
+        return None
+    if not training.optimizer.owner(name).row.may_be_split:
+        return frozenset()
+    return frozenset([0]) if name in training.row_wise else None
+
+
 def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layout]) -> dict[str, Layout]:
     """The layouts of the optimizer state of a job's trained variables. State of a shape of its own is whole."""
     found = {}

@@ -117,9 +117,6 @@ def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assign
     layouts = variable_layouts(graph, ranks)
     target = CompileTarget(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
     assigned = distribute_job(graph, target)
-    if any(sbp.kind == "auto" for layout in layouts.values() for sbp in layout.sbp):
-        # As when the job is run: layouts are chosen first, and the job is compiled for what was chosen.
-        assigned = distribute_job(graph, replace(target, layouts=assigned.layouts))
     stored = {name: _Stored(graph.decls[name], assigned.layouts[name]) for name in graph.variables}
     if graph.training is not None:
         of_states = state_layouts(graph, graph.training.optimizer, assigned.layouts)
