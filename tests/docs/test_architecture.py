@@ -125,3 +125,11 @@ def test_every_folder_of_the_sources_is_told() -> None:
     folders = {path.name for path in SOURCES.iterdir() if (path / "__init__.py").exists()}
     told = {path.strip("/").split("/")[0] for path in paths_in(TEXT)}
     assert folders <= told, f"ARCHITECTURE.md does not say what these folders hold: {sorted(folders - told)}"
+
+
+def test_every_file_that_a_contributor_is_sent_to_exists() -> None:
+    everywhere = {path.name for folder in (SOURCES, ROOT / "tests") for path in folder.rglob("*.py")} | {"setup.py"}
+    named = paths_in((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    assert len(named) > 40
+    missing = [path for path in named if not_there(path) and path not in everywhere]
+    assert not missing, f"CONTRIBUTING.md names what does not exist: {missing}"
