@@ -30,7 +30,7 @@ class Bucket:
 
 
 class RunningBucket:
-    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum a step."""
+    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum per step."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket

@@ -19,7 +19,7 @@ What they say then is frames:
     tree     pickled: plain Python values, with a number where an array stands
     arrays   the bytes of arrays that are small or go to another host, each aligned
 
-Arrays of 64 KB or more between processes of one host stand in one segment of shared memory a frame instead (``shared_memory.py``), unless
+Arrays of 64 KB or more between processes of one host stand in one segment of shared memory per frame instead (``shared_memory.py``), unless
 the receiver keeps too many of them already. The receiver's arrays lie over the received memory: nothing is copied a second time. When the
 last of them is gone, the next frame to the sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
 

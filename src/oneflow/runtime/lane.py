@@ -29,7 +29,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array a micro-batch, or None
+    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array per micro-batch, or None
     where other ranks answer."""
 
     feeds: tuple[dict[int, Field], ...]

@@ -49,7 +49,7 @@ def transfer(source: Sbp, target: Sbp, size: float, parts: int) -> float:
 
 
 def operations(call: Call) -> int:
-    """The floating-point operations of a call on its whole tensors, of those ops that have many an element."""
+    """The floating-point operations of a call on its whole tensors, of those ops that have many per element."""
     count = flop_registry.get(getattr(call.op, "overloadpacket", None))
     if count is None:
         return 0
