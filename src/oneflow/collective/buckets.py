@@ -1,4 +1,6 @@
-"""Buckets: tensors that are summed over ranks together, begun when the last of them is there and waited for when the first is read."""
+"""Buckets (gradient bucketing): tensors that are summed over ranks together, by one all-reduce, begun when the last of them is there and
+waited for when the first is read.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs as plain data, to be sent to another process: nodes by number, aten ops by name."""
+"""Programs as plain data (serialisation), to be sent to another process: nodes by number, aten ops by name."""
 
 from __future__ import annotations
 
