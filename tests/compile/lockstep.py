@@ -28,7 +28,7 @@ _Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
 
 
 def check(call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[Signature], axes: tuple[int, ...]) -> None:
-    """Asserts that the call, run on parts as one chosen signature an axis says, gives what it gives on whole tensors."""
+    """Asserts that the call, run on parts as one chosen signature per axis says, gives what it gives on whole tensors."""
     inputs, outputs = layouts(chosen)
     assert len(inputs) == len(call.inputs) and len(outputs) == len(call.outputs), "a layout for each tensor"
     parts = [cut(value, sbp, axes) for value, sbp in zip(values, inputs)]

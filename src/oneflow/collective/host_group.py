@@ -1,8 +1,9 @@
-"""Ranks that run on one host: they share memory, and they wait for each other without a byte through a socket.
+"""Ranks that run on one host: they share memory, and they wait for each other (a barrier) without a byte through a socket.
 
 Each has a pipe in which the others say, a byte each, that they have come to the next milestone of the program that all of them run. Who
-waits sleeps in the kernel, so a waiting rank takes no time from the others. It sleeps on the processes of the others too: the end of one is
-seen at once. One that lives and does not come is waited for as long as the process group allows silence.
+waits sleeps in the kernel, so a waiting rank takes no time from the others; a wait through gloo wakes three threads per rank. It sleeps on
+the processes of the others too: the end of one is seen at once. One that lives and does not come is waited for as long as the process group
+allows silence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Who the other ranks are, and the error when one of them has ended, is stopped or does not come.
+"""Failure detection without a driver: who the other ranks are, and the error when one of them has ended, is stopped or does not come.
 
-What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the system tells whether
-they have ended or are stopped; of others only that the connection was lost, or that the time is over.
+What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the system tells
+whether they have ended or are stopped; of others only that the connection was lost, or that the time is over.
 """
 
 from __future__ import annotations

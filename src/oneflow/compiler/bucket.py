@@ -1,4 +1,6 @@
-"""Buckets: the sums of many gradients become one collective, begun when the last of them is there and waited for when the first is read."""
+"""Buckets (gradient bucketing, as in DDP): the sums of many gradients become one all-reduce, begun when the last of them is there and
+waited for when the first is read, so that communication overlaps with the backward pass.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was."""
+"""Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was.
+
+Dead code elimination (``drop_unused``), common subexpression elimination (``share_equal_nodes``), and peephole rules for aliases,
+transposes that undo each other and sums that keep dims only to lose them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout."""
+"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout (sharding propagation)."""
 
 from __future__ import annotations
 

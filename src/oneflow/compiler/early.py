@@ -1,7 +1,12 @@
-"""Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
-their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a time.
+"""Overlap of communication and computation, and of the optimizer update with the backward pass (fused update).
+
+Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
+their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a
+time.
 
 What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for each other anyway.
+The slower rank holds up the others wherever they meet, and who is slower changes; so ranks meet once per step. Sums are begun in the
+backward pass (``bucket.py``) and waited for at its end, and so are activations that all ranks gather to make a gradient themselves.
 """
 
 from __future__ import annotations

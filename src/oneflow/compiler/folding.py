@@ -1,4 +1,6 @@
-"""Batch normalisation of a predict job goes into the convolution before it: with fixed statistics it scales and shifts each channel."""
+"""Batch normalisation of a predict job goes into the convolution before it (batch norm folding): with fixed statistics it scales and shifts
+each channel.
+"""
 
 from __future__ import annotations
 

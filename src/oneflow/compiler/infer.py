@@ -1,4 +1,4 @@
-"""SBP inference: a signature for every node, chosen by the cost of the whole step.
+"""SBP inference (sharding propagation, automatic parallelisation): a signature for every node, chosen by the cost of the whole step.
 
 One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial assignments so
 far. Two assignments that agree on every value still in use differ in nothing that follows, so only the cheaper is kept; of the

@@ -1,4 +1,4 @@
-"""Elementwise ops write over an input that nothing reads again: no new memory, one pass over it less.
+"""Elementwise ops write over an input that nothing reads again (buffer reuse): no new memory, one pass over it less.
 
 On a CPU a large fresh tensor costs about as much to get from the system as to fill.
 """

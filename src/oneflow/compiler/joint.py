@@ -1,6 +1,7 @@
-"""The joint graph: forward and backward of a job as one explicit graph of aten ops.
+"""The joint graph: forward and backward of a job as one explicit graph of aten ops, as AOTAutograd makes one.
 
-The only module that uses torch's semi-private tracing (make_fx, FakeTensorMode); torch is pinned.
+Passes can see all of it: there is no autograd engine and no graph of closures at run time. This is the only module that traces with torch's
+semi-private make_fx; torch is pinned for it.
 """
 
 from __future__ import annotations

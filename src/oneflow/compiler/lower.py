@@ -1,4 +1,5 @@
-"""The program of one rank: local nodes for every node of the joint graph that it takes part in, and boxing between them.
+"""SPMD partitioning, the program of one rank: local nodes for every node of the joint graph that it takes part in, and boxing (resharding)
+between them.
 
 Every rank walks the same joint graph in the same order and decides the same; where a value is boxed, each emits its own side.
 So collectives come in one order on all ranks.

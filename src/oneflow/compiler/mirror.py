@@ -1,7 +1,7 @@
-"""The mirrored view: each device runs a copy of the job on inputs of its own.
+"""The mirrored view: each device runs a copy (replica, as in DDP) of the job on inputs of its own.
 
 To the compiler every value of a copy is whole (B), so that nothing is chosen and nothing is boxed. What leaves the copies is marked P, one
-part a device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
+part per device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
 """
 
 from __future__ import annotations

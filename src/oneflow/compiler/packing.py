@@ -1,4 +1,5 @@
-"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them, and add a residual as they go.
+"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them (weight prepacking), and add a residual as
+they go.
 
 Activations stay ops of their own, in place: oneDNN's make 0 of a NaN, which would hide that a net has diverged.
 """

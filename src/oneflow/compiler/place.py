@@ -1,4 +1,6 @@
-"""Which mesh each node of a joint graph runs on: that of the op it came from."""
+"""Which device mesh each node of a joint graph runs on: that of the op it came from. Several in a row are the stages of pipeline
+parallelism.
+"""
 
 from __future__ import annotations
 

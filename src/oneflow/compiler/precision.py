@@ -1,4 +1,4 @@
-"""Automatic mixed precision: which nodes of a logical graph compute in half precision.
+"""Automatic mixed precision (AMP): which nodes of a logical graph compute in half precision.
 
 White ops (matrix products, convolutions) always do; gray ones where they lie between white ops; clear ones follow their
 neighbours; everything else, losses and reductions above all, stays in float32. Variables stay float32 masters.

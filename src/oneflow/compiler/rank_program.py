@@ -1,4 +1,7 @@
-"""From an assignment to the program of one rank: its local graph, cut into the sections that a step runs."""
+"""From an assignment to the program of one rank: its local graph, cut into the sections that a step runs.
+
+Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variables are made whole again by one all-gather.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the devices of a job share its data readers."""
+"""How the devices of a job share its data readers (sharded data loading)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Where variables are kept, and how: known from the job before it is compiled."""
+"""Where variables are kept, and how: known from the job before it is compiled.
+
+With split optimizer state that is ZeRO stage 1; variables that are declared split are ZeRO stage 3, or FSDP.
+"""
 
 from __future__ import annotations
 

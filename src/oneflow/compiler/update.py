@@ -1,4 +1,6 @@
-"""Appends the optimizer update to a joint graph: unscale, regularize, clip, update, in that order."""
+"""Appends the optimizer update to the graph of a rank: unscale, regularize, clip, update, in that order. One call of a fused kernel updates
+all variables of a group.
+"""
 
 from __future__ import annotations
 

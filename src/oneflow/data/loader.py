@@ -2,6 +2,9 @@
 
 What a batch holds is a pure function of the arguments and its number: threads only decide when it is ready. So a run can be
 stopped anywhere and continued from a few numbers, by other threads and on another count of ranks.
+
+Decoders release the interpreter lock, so threads fill the cores without processes and copies between them. A batch's memory is there before
+its first sample; each thread decodes, crops, resizes and normalises a picture straight into its row.
 """
 
 from __future__ import annotations

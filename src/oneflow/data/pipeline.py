@@ -1,4 +1,5 @@
-"""Records inside a job: one loader a reader, which works ahead of the steps; and what stands for its batches while a job is traced.
+"""Records inside a job: one loader per reader, which works ahead of the steps (prefetching); and what stands for its batches while a job is
+traced.
 
 Everything here that has no fixed shape (records, pictures as they are) exists only as a handle that says how to make it. Ops
 on handles add to that; the op that ends in a blob adds a decoder to the reader's loader.

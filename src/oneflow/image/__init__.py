@@ -166,7 +166,7 @@ def crop_mirror_normalize(
 
     Takes pictures of any size, a resized blob, or any uint8 blob of (batch, height, width, channels); 0 for the crop is the
     full size of a blob. The free space above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it.
-    ``mean`` and ``std`` are one number, or one a channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
+    ``mean`` and ``std`` are one number, or one per channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
     """
     trace = require_trace("flow.image.CropMirrorNormalize")
     layout, channels = _layout(output_layout), 1 if color("flow.image.CropMirrorNormalize", color_space) == "GRAY" else 3

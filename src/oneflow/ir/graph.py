@@ -28,7 +28,7 @@ class Reader(Protocol):
 
 
 class Source(Reader, Protocol):
-    """Something that makes input tensors on the host, once a step: a record reader, a random batch.
+    """Something that makes input tensors on the host, once per step: a record reader, a random batch.
 
     ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``share`` makes it give
     the rows of one of several equal shares of each batch, before it starts; ``specs`` stay those of the whole. Sources of one

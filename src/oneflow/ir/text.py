@@ -1,4 +1,4 @@
-"""The text form of a logical graph: one line a node, in order, the same for the same program."""
+"""The text form of a logical graph: one line per node, in order, the same for the same program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph."""
+"""Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph.
+
+``get_variable`` inside a function, names, namespaces and job settings have no place in torch's own tracers. An op row runs on meta tensors
+(without data) when it is called, so a wrong shape is found at the user's line, and shapes are real ints while the body runs.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The backend of several devices: this process compiles for all ranks and commands one worker per device."""
+"""The backend of several devices (single controller): this process compiles for all ranks and commands one worker per device."""
 
 from __future__ import annotations
 

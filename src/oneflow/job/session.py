@@ -16,7 +16,7 @@ from oneflow.job.machines import HANDLER, Machines
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
-_MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state a process
+_MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state per process
 
 
 class Session:

@@ -1,4 +1,4 @@
-"""The driver: variables, readers and programs as the session sees them, spread over workers."""
+"""The driver, the single controller of a run: variables, readers and programs as the session sees them, spread over workers."""
 
 from __future__ import annotations
 

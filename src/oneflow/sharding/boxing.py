@@ -1,4 +1,6 @@
-"""Boxing: what a rank does to change how a value lies. On one mesh axis by axis; from mesh to mesh block by block."""
+"""Boxing (resharding, redistribution): what a rank does to change how a value lies. On one mesh axis by axis; from mesh to mesh block by
+block.
+"""
 
 from __future__ import annotations
 

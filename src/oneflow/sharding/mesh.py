@@ -1,4 +1,4 @@
-"""Mesh: the ranks of a placement, in order, with its axes."""
+"""Mesh (device mesh): the ranks of a placement, in order, with its axes; and how tensors lie on it."""
 
 from __future__ import annotations
 
