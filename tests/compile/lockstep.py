@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from oneflow.core.layout import coordinates, local_shape, region
+from oneflow.core.region import coordinates, local_shape, region
 from oneflow import collective
 from oneflow.sharding.call import Call, with_tensors
 from oneflow.sharding.mesh import Mesh, NdSbp

@@ -16,11 +16,11 @@ from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
 from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
-from oneflow.compiler.program import Key
+from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.storage import Ranks, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
-from oneflow.compiler.update import Group, groups_of
+from oneflow.compiler.append_update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
@@ -70,21 +70,24 @@ class Assigned:
         return [group.rate for group in self.groups if id(group.optimizer) not in self.custom_rates]
 
 
-def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
+def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_after) -> Assigned:
     """Places every node, chooses every layout; of a mirrored job every device gets a copy.
 
     Relies on a graph as a trace leaves it, which is not changed. Leaves a clean joint graph in which every node has a mesh and a layout.
     """
     graph = rewritten(graph)
     joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
+    after("joint", joint.graph)
     is_alone = len(target.ranks) == 1
     if graph.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
     if is_alone:
         free_strides(joint.graph)
+        after("free strides", joint.graph)
     else:
         without_writes(joint.graph)
+        after("without writes", joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
@@ -101,7 +104,9 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
     layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
-    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
+    assigned = Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
+    after("assigned", assigned)
+    return assigned
 
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:

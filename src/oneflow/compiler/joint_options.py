@@ -11,7 +11,7 @@ from oneflow.compiler.joint import JointOptions, Like
 from oneflow.compiler.precision import casting, half_dtype
 from oneflow.ir.notes import op_note
 from oneflow.optimizer.training import Training
-from oneflow.compiler.update import trained_by
+from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt

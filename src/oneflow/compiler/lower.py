@@ -19,7 +19,7 @@ from torch import fx
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.compiler.infer import Value, layout_of, value_of
 from oneflow.compiler.notes import ArgumentNote, BoxingNote, change_local_note, joint_note, LocalNote, set_argument_note, set_local_note, set_val, val
-from oneflow.core.layout import local_shape
+from oneflow.core.region import local_shape
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import nbytes

@@ -22,8 +22,8 @@ from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
 from oneflow.optimizer.training import Training
-from oneflow.compiler.update import Parts, Update
-from oneflow.core.layout import coordinates, peers
+from oneflow.compiler.append_update import OtherRanks, Update
+from oneflow.core.region import coordinates, peers
 from oneflow.ops import update
 from oneflow.sharding.boxing import extents
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
@@ -132,12 +132,12 @@ class _Builder:
         Update(lowering, assigned.logical, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
         self._gather_shared(shared)
 
-    def _parts(self, training: Training, names: list[str]) -> Parts:
+    def _parts(self, training: Training, names: list[str]) -> OtherRanks:
         """What the update must know of the other ranks."""
         rank = self.lowering.rank
         layouts = {name: self._update_layout(training, name) for name in names}
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
-        return Parts(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
+        return OtherRanks(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
 
     def _rates(self) -> list[fx.Node]:
         """The rate of each group: an argument, or the value of a blob, which every rank then needs."""

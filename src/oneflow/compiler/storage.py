@@ -10,7 +10,7 @@ from functools import cache
 
 from torch import fx
 
-from oneflow.compiler.update import owners
+from oneflow.compiler.append_update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph

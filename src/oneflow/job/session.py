@@ -57,6 +57,10 @@ class Session:
         self.jobs[job.name] = job
         self._ready = False
 
+    def current(self, name: str) -> Job:
+        """The job that is known under a name."""
+        return self.jobs[name]
+
     def start(self) -> None:
         """Traces every job that was not traced yet, in the order they were defined, and gives their variables values.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oneflow.compiler.update import trained_by
+from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, JobError, nearest
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ir.notes import op_note

@@ -24,7 +24,7 @@ FOREIGN_DOMAIN = "oneflow"
 
 
 @dataclass
-class Parts:
+class OnnxParts:
     """An ONNX graph as plain values. ``lines`` tells for each op's name which row it was and where the user wrote it."""
 
     inputs: list[Operand] = field(default_factory=list)
@@ -47,9 +47,9 @@ class GraphEmitter:
         self._continue = continue_on_error
         self._values: dict[fx.Node, Operand | tuple[Operand, ...]] = {}
         self._input_names = dict(zip(graph.inputs, names, strict=True))
-        self.parts = Parts()
+        self.parts = OnnxParts()
 
-    def run(self) -> Parts:
+    def run(self) -> OnnxParts:
         """The whole graph. Ops that no result depends on are left out, but for those that would write a variable."""
         results = self._graph.result_nodes()
         wanted = self._graph.reached_by([*results, *_writes(self._graph)])

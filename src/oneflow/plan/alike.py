@@ -14,7 +14,7 @@ from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.notes import joint_note, val
 from oneflow.compiler.storage import update_layout
-from oneflow.core.layout import coordinates
+from oneflow.core.region import coordinates
 from oneflow.sharding.boxing import transfer, without_partial
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 

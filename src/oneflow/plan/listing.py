@@ -15,8 +15,8 @@ from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
 from oneflow.compiler.notes import joint_note, LocalNote, val
 from oneflow.compiler.storage import update_layout
-from oneflow.compiler.update import Group
-from oneflow.core.layout import local_shape
+from oneflow.compiler.append_update import Group
+from oneflow.core.region import local_shape
 from oneflow.ir.nodes import row_of
 from oneflow.ir.notes import op_note
 from oneflow.plan.measure import Measured, Sent

@@ -18,9 +18,9 @@ from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
-from oneflow.compiler.update import state_decls
+from oneflow.compiler.append_update import state_decls
 from oneflow.core.errors import ArgumentError
-from oneflow.core.layout import local_shape
+from oneflow.core.region import local_shape
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ir.notes import change_op_note, op_note

@@ -12,7 +12,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.collective import Piece
-from oneflow.core.layout import Region, coordinates, peers, region
+from oneflow.core.region import Region, coordinates, peers, region
 from oneflow.core.sbp import BROADCAST, Sbp
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 

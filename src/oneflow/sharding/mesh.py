@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oneflow.core.errors import ArgumentError
-from oneflow.core.layout import coordinates, region
+from oneflow.core.region import coordinates, region
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp
 

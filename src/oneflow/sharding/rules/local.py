@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from oneflow.core.layout import local_shape, peers, region
+from oneflow.core.region import local_shape, peers, region
 import oneflow.collective as collective
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.mesh import Mesh, NdSbp

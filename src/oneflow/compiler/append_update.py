@@ -96,7 +96,7 @@ def state_decls(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
 
 
 @dataclass(frozen=True)
-class Parts:
+class OtherRanks:
     """What the update of one rank must know of the others: who is there, which gradients this rank answers for, and which ranks share
     a variable among them (() where it is whole)."""
 
@@ -123,7 +123,7 @@ class Update:
     rates: Sequence[fx.Node]
     unscale: fx.Node | float | None
     coupled: Callable[[VariableDecl], tuple[float, float]]
-    parts: Parts | None = None
+    parts: OtherRanks | None = None
 
     def append(self, groups: list[Group]) -> None:
         """Adds the update of every group: those of its variables that are here."""
