@@ -15,6 +15,7 @@ import oneflow as flow
 import oneflow.typing as tp
 from oneflow.compiler.codegen import generate
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.compiler.notes import joint_note
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts
@@ -56,7 +57,7 @@ def target(node: fx.Node) -> str:
 
 
 def signature(node: fx.Node) -> str:
-    (chosen,) = node.meta["signatures"]
+    (chosen,) = joint_note(node).signatures
     return f"{', '.join(map(str, chosen.inputs))} -> {', '.join(map(str, chosen.outputs))}"
 
 
@@ -67,7 +68,7 @@ def logical(graph: Graph) -> Iterator[str]:
 def joint(graph: Graph) -> Iterator[str]:
     for node in assigned(graph).graph.nodes:
         if node.op == "call_function":
-            yield f"{call(node)} {node.meta['part']} {signature(node)}"
+            yield f"{call(node)} {joint_note(node).part} {signature(node)}"
 
 
 def lowered(graph: Graph) -> Iterator[str]:
