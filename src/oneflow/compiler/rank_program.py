@@ -200,7 +200,7 @@ class _Builder:
             wanted = [*returned, *self.accumulated, *([self.finite] if self.finite is not None else [])]
             sections = {name: _cut(self.lowering.graph, keys, _PARTS.get(name, (name,)), wanted) for name in self._section_names()}
         else:
-            sections = {"step": _cut(self.lowering.graph, keys, None, returned)}
+            sections = {"step": _cut(self.lowering.graph, keys, None, returned, in_order=True)}
         return Program(
             job=self.assigned.logical.job,
             rank=self.lowering.rank,
@@ -254,8 +254,9 @@ _PARTS = {"micro_batch": ("forward", "backward")}
 """Of which parts of a step a section is made, where it is not the one of its own name."""
 
 
-def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node]) -> Section:
-    """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is wanted, are its outputs."""
+def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node], in_order: bool = False) -> Section:
+    """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is wanted, are its outputs;
+    ``in_order`` just that, as often as it is wanted."""
     mine = [node for node in graph.nodes if node.op == "call_function" and (parts is None or local_note(node).section in parts)]
     members, asked = set(mine), set(wanted)
     read = dict.fromkeys(n for user in mine for n in user.all_input_nodes if n not in members)
@@ -269,7 +270,7 @@ def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Se
         copy_notes(new[node], node)
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
-    outputs = [
+    outputs = list(wanted) if in_order else [
         n for n in (*mine, *inputs) if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))
     ]
     body.output(tuple(new[node] for node in outputs))

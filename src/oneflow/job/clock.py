@@ -8,13 +8,13 @@ import torch
 
 from oneflow.job.traced import Traced
 from oneflow.optimizer.loss_scale import LossScale
-from oneflow.runtime.step_clock import Counter, RunningScale, StepClock
+from oneflow.runtime.step_clock import RunningScale, StepClock
 
 
 def step_clock(job: Traced, rates: Sequence[Callable[[int], float]], host: Mapping[str, torch.Tensor]) -> StepClock:
     """The clock of a job whose rates are functions of the step; ``host`` has the session's numbers by name."""
-    counter = Counter(host[job.counter_name] if job.graph.is_train else job.calls)
+    count = host[job.counter_name] if job.graph.is_train else job.calls
     training = job.graph.training
     loss_scale = training.loss_scale if training is not None else LossScale()
     name, good = job.loss_scale_names
-    return StepClock(counter, rates, RunningScale(loss_scale, (host[name], host[good]) if loss_scale.is_dynamic else None))
+    return StepClock(count, rates, RunningScale(loss_scale, (host[name], host[good]) if loss_scale.is_dynamic else None))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from oneflow.core.body import running_body
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.ir.trace import current, require_trace
 from oneflow.job.job import Job
@@ -92,8 +93,8 @@ def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionCo
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        trace = current()
-        if trace is not None:
+        if running_body() is not None:
+            trace = require_trace(job.name)
             raise JobError(f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
         return job.call(args, kwargs)
 

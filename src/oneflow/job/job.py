@@ -66,6 +66,7 @@ class Job:
         self.is_early = is_early  # made by flow.function, whose era had a detail of its own
         self.line = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         self.traced: Traced | None = None
+        self.successor: Job | None = None  # a later definition of the same name
         self.opened: OpenJob | None = None  # on the session's backend, which opens it once it is traced
         self._calls = torch.zeros(1, dtype=torch.int64)
         self._fresh = False  # traced, and not called since
@@ -167,7 +168,8 @@ class Job:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One step; what it gives back depends on the return annotation."""
         self.session.start()
-        self._require_current()
+        if self.successor is not None:
+            raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {self.successor.line}")
         if self.session.eager and not self._fresh:
             with self.session.making:
                 self._trace_again()
@@ -178,11 +180,6 @@ class Job:
         for watch, value in zip(graph.watches, watched):
             watch.handler(_array(value))
         return deliver(self.name, _structured(graph.results, results), self.returns, self.has_return)
-
-    def _require_current(self) -> None:
-        current = self.session.current(self.name)
-        if current is not self:
-            raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
 
     def close(self) -> None:
         """Ends what the job's sources have in work, and lets go of the memory of its programs."""

@@ -19,7 +19,6 @@ from oneflow.ir.graph import Reader, VariableDecl
 from oneflow.job.backend import Values
 from oneflow.job.clock import step_clock
 from oneflow.job.traced import Traced
-from oneflow.runtime.executor import StepResult
 from oneflow.runtime.memory import keep_freed_memory
 from oneflow.runtime.rank import Rank
 from oneflow.runtime.rank_readers import Opened
@@ -123,16 +122,17 @@ class LocalProgram:
         self._job = job
         self._taken = [i for i in program.feeds if i < len(inputs)]
         self._takes_all = self._taken == list(range(len(inputs)))
+        self._is_one = job.settings.micro_batches == 1
         self._clock = step_clock(job, assigned.rates(), store.host)
 
     def step(self, inputs: list[torch.Tensor]) -> tuple[Values, Values]:
         """One call of the job."""
-        feeds = [inputs] if self._job.settings.micro_batches == 1 else self._job.micro_batches(inputs)
+        feeds = [inputs] if self._is_one else self._job.micro_batches(inputs)
         if not self._takes_all:
             feeds = [[own[i] for i in self._taken] for own in feeds]
-        result: StepResult = self._own.step(self._clock.step(), feeds)
-        self._clock.advance(result.is_finite)
-        return _joined(result.results), _joined(result.watched)
+        results, watched, is_finite = self._own.step(self._clock.step(), feeds)
+        self._clock.advance(is_finite)
+        return (tuple(results[0]), tuple(watched[0])) if self._is_one else (_joined(results), _joined(watched))
 
 
 def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> CompileTarget:
@@ -141,6 +141,6 @@ def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> Com
     return CompileTarget({(0, 0): 0}, dict.fromkeys(job.graph.variables, _ALONE), shown, device, job.settings.mixed_precision)
 
 
-def _joined(values: list[list[torch.Tensor] | None]) -> Values:
+def _joined(values: Sequence[Sequence[torch.Tensor]]) -> Values:
     """Each value as one tensor: what the micro-batches gave, put together along the first dim."""
-    return tuple([parts[0] if len(parts) == 1 else torch.cat(parts) for parts in values if parts is not None])
+    return tuple(torch.cat(parts) for parts in zip(*values))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
-from oneflow.collective import Bound
+from oneflow.collective import Bound, exchange
 from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.describe import what_of
 from oneflow.compiler.program import Key, Program, Section
@@ -27,11 +27,10 @@ class StepNumbers(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """This rank's parts of results and watched values, each a list with one entry per micro-batch, or None where other ranks answer; and
-    whether the gradients were finite."""
+    """This rank's parts of results and of watched values, for each micro-batch those that it answers for; and whether the gradients were finite."""
 
-    results: list[list[torch.Tensor] | None]
-    watched: list[list[torch.Tensor] | None]
+    results: Sequence[Sequence[torch.Tensor]]
+    watched: Sequence[Sequence[torch.Tensor]]
     is_finite: bool
 
 
@@ -48,6 +47,7 @@ class Executor:
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
         self._prepared_at = -1
+        self._sends = any(node.target is exchange for section in program.sections.values() for node in section.graph.nodes)
         step = program.sections.get("step")
         self._whole = _Whole(program, step, self.code["step"], self._stored) if step is not None else None
 
@@ -58,19 +58,21 @@ class Executor:
 
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
         """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in order."""
-        with torch.inference_mode():
+        whole = self._whole
+        with torch._C._InferenceMode(True):  # torch.inference_mode() without the classes around it
             try:
-                result = self._run_whole(self._whole, step, feeds[0]) if self._whole is not None else self._run_sections(step, feeds)
+                result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:
                 if self._program.writes:  # a step that failed may have changed variables too
                     self._variables.version += 1
-            self._settle(step)
-            return result
+            if self._sends:
+                self._settle(step)
+        return result
 
     # -------------------------------------------------------------- a step of one section
 
     def _run_whole(self, whole: _Whole, step: StepNumbers, feeds: Sequence[torch.Tensor]) -> StepResult:
-        if self._prepared_at != self._variables.version and "prepare" in self._program.sections:
+        if whole.prepares and self._prepared_at != self._variables.version:
             self._prepare(whole, step)
         arguments: list[Any] = [*whole.held, *feeds]
         if self._uses_step:
@@ -78,7 +80,8 @@ class Executor:
             arguments.append(whole.step.to(self.device))
         for number in whole.rates:
             arguments.append(step.rates[number])
-        return whole.result(self._call(whole.code, arguments, step))
+        outputs = self._call(whole.code, arguments, step)
+        return StepResult((outputs[: whole.results],), (outputs[whole.results :],), True)
 
     def _prepare(self, whole: _Whole, step: StepNumbers) -> None:
         """Makes anew what depends on variables alone."""
@@ -103,7 +106,7 @@ class Executor:
         is_finite = self._program.finite is None or bool(values[self._program.finite])
         if is_finite:
             self._section("update", values, step)
-        return StepResult(_collected(done, self._program.results), _collected(done, self._program.watched), is_finite)
+        return StepResult(_each(done, self._program.results), _each(done, self._program.watched), is_finite)
 
     def _micro_batches(
         self, values: dict[Key, Any], step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]
@@ -158,7 +161,8 @@ class Executor:
 
 
 class _Whole:
-    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place."""
+    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place. Its outputs are so many
+    ``results``, then watched values."""
 
     def __init__(self, program: Program, section: Section, code: Code, stored: dict[Key, torch.Tensor]) -> None:
         self.code = code
@@ -166,22 +170,19 @@ class _Whole:
         self.rates = [key[1] for key in section.inputs if key[0] == "rate"]
         self.step = torch.zeros(1, dtype=torch.int64)
         self.step_number = self.step.numpy()  # the same memory; a numpy number is set in a tenth of the time
+        self.prepares = "prepare" in program.sections
+        self.results = sum(key is not None for key in program.results)
         self._keys = [key for key in section.inputs if key[0] in _HELD]
-        self._results = [None if key is None else section.outputs.index(key) for key in program.results]
-        self._watched = [None if key is None else section.outputs.index(key) for key in program.watched]
         self.hold(stored)
 
     def hold(self, values: dict[Key, Any]) -> None:
         """Takes the values to hold; one that is not there is let go of."""
         self.held = [values.get(key) for key in self._keys]
 
-    def result(self, outputs: Sequence[torch.Tensor]) -> StepResult:
-        results = [None if place is None else [outputs[place]] for place in self._results]
-        return StepResult(results, [None if place is None else [outputs[place]] for place in self._watched], True)
 
-
-def _collected(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor] | None]:
-    return [None if key is None else [values[key] for values in micro] for key in keys]
+def _each(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor]]:
+    """Of each micro-batch the values of these keys, those that this rank has."""
+    return [[values[key] for key in keys if key is not None] for values in micro]
 
 
 def _failing_node(code: Code, error: Exception) -> fx.Node | None:

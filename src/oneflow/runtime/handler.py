@@ -96,13 +96,12 @@ class _LaneJob:
         self.job = job
         self.lane = lane
         self._inputs = [[torch.from_numpy(own[i]) for i in feeds if i in own] for own in lane.feeds]
-        self._given = [[torch.from_numpy(array) for array in arrays] for arrays in (*lane.results, *lane.watched) if arrays is not None]
+        self._places = [[torch.from_numpy(array) for array in own] for own in lane.given_by_micro_batch()]
 
     def step(self, step: StepNumbers) -> bool:
         """One step, from the lane into the lane; whether the gradients were finite."""
         result: StepResult = self.job.step(step, self._inputs)
-        values = [parts for parts in (*result.results, *result.watched) if parts is not None]
-        for places, parts in zip(self._given, values):
-            for place, part in zip(places, parts):
-                place.copy_(part)
+        for places, results, watched in zip(self._places, result.results, result.watched):
+            for place, value in zip(places, (*results, *watched)):
+                place.copy_(value)
         return result.is_finite

@@ -55,6 +55,10 @@ class Lane:
         self.watched = [self._next_of_each(fields) for fields in form.watched]
         self.fed, self.given = memory[:middle], memory[middle : self._end]
 
+    def given_by_micro_batch(self) -> list[list[np.ndarray]]:
+        """For each micro-batch the arrays of the results and watched values that this rank answers for."""
+        return [[arrays[i] for arrays in (*self.results, *self.watched) if arrays is not None] for i in range(len(self.feeds))]
+
     def _next(self, field: Field) -> np.ndarray:
         array = np.ndarray(field.shape, field.dtype, buffer=self._memory, offset=self._end)
         self._end += field.room

@@ -10,19 +10,6 @@ from oneflow.optimizer.loss_scale import LossScale
 from oneflow.runtime.executor import StepNumbers
 
 
-class Counter:
-    """The step count of a job: a tensor of shape (1,) in main memory, which for a train job is a saved variable."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._count = tensor.numpy()  # the same memory; a numpy number is read and raised in a tenth of the time
-
-    def value(self) -> int:
-        return int(self._count[0])
-
-    def advance(self) -> None:
-        self._count[0] += 1
-
-
 class RunningScale:
     """The loss scale of a job as it runs: fixed, or kept in two saved variables of the job, the scale and the good steps since it changed."""
 
@@ -43,19 +30,20 @@ class RunningScale:
 
 
 class StepClock:
-    """The step count of a job, with what follows from it."""
+    """The step count of a job, with what follows from it. ``count`` is a tensor of shape (1,) in main memory, which for a train job is a saved
+    variable."""
 
-    def __init__(self, counter: Counter, rates: Sequence[Callable[[int], float]], scale: RunningScale) -> None:
-        self._counter = counter
+    def __init__(self, count: torch.Tensor, rates: Sequence[Callable[[int], float]], scale: RunningScale) -> None:
+        self._count = count.numpy()  # the same memory; a numpy number is read and raised in a tenth of the time
         self._rates = rates
         self._scale = scale
 
     def step(self) -> StepNumbers:
         """What the ranks are told of the coming step."""
-        number = self._counter.value()
+        number = int(self._count[0])
         return StepNumbers(number, tuple([rate(number) for rate in self._rates]), self._scale.value())
 
     def advance(self, is_finite: bool) -> None:
         """Counts a step that has run, and notes whether its gradients were finite."""
         self._scale.adjust(is_finite)
-        self._counter.advance()
+        self._count[0] += 1
