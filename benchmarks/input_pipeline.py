@@ -114,7 +114,7 @@ def _random_box(width: int, height: int) -> tuple[int, int, int, int]:
 
 
 class Repeated(torch.utils.data.Sampler[int]):
-    """Every picture once an epoch in a random order, several epochs in one go, so that workers need not start anew."""
+    """Every picture once per epoch in a random order, several epochs in one go, so that workers need not start anew."""
 
     def __init__(self, count: int, epochs: int) -> None:
         self._count, self._epochs = count, epochs
@@ -159,7 +159,7 @@ def loaded(loader: Loader, backend: str) -> Callable[[], int]:
 
 
 def rates(contenders: dict[str, Callable[[], int]], rounds: int) -> dict[str, list[float]]:
-    """Pictures a second of every turn; the first round is not counted."""
+    """Pictures per second of every turn; the first round is not counted."""
     found: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, run in contenders.items():

@@ -15,7 +15,7 @@ import torch
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds a call, the median over rounds, and its spread."""
+    """Seconds per call, the median over rounds, and its spread."""
 
     name: str
     median: float

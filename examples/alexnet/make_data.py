@@ -1,7 +1,7 @@
 """Makes the data set that alexnet.py reads: OFRecord parts of JPEG pictures with their labels. Needs no network.
 
     python make_data.py                      drawn shapes in ten classes, to ./dataset/example
-    python make_data.py --folder pictures    your own pictures: one sub-folder a class, in the order of their names
+    python make_data.py --folder pictures    your own pictures: one sub-folder per class, in the order of their names
 
 A record has the picture's file in ``encoded`` and its class in ``class/label``, counted from 1: class 0 is the background.
 """

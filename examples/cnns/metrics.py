@@ -81,7 +81,7 @@ def _read(path: str) -> list[list[str]]:
 class Metric:
     """Counts hits over a window of batches, and prints a line and logs it when the window is full.
 
-    The loss is that of the last batch. Samples a second are those since the line before.
+    The loss is that of the last batch. Samples per second are those since the line before.
     """
 
     def __init__(self, kind: str, epoch: int, window: int, log: RunLog | None = None) -> None:

@@ -18,6 +18,7 @@ import oneflow.typing as tp
 from oneflow.__main__ import main
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.placement import parse_placement
+from oneflow.ir.notes import op_note
 from oneflow.job.function import default_session
 from oneflow.plan.devices import device_axes, placement_of
 from oneflow.plan.report import Plan, Traffic
@@ -180,7 +181,7 @@ def test_a_program_runs_up_to_its_first_job_and_all_its_jobs_are_planned(made, s
         "predict job twice on 8 cpu devices (2 x 4)",
     ]
     assert [line for line in err.splitlines() if line] == ["rows 8", "learn is traced", "the program cleans up"]
-    assert made[0][0].inputs[0].meta["spec"].shape == (8, 3)
+    assert op_note(made[0][0].inputs[0]).spec.shape == (8, 3)
 
 
 def test_one_job_can_be_chosen_and_written_to_a_file(made, script, tmp_path, capsys):

@@ -114,7 +114,7 @@ def boxing(value, from_sbp, to_sbp, collective, size, where="gpu 0-3") -> Boxing
 
 
 def sample_plan(blocks: int = 6) -> Plan:
-    """Eight ops a block: 6 give a plan of about 60, 370 one of about 3,000."""
+    """Eight ops per block: 6 give a plan of about 60, 370 one of about 3,000."""
     maker = Maker()
     layers = [(f"stage{i // 4}-conv{i}", 64 << min(i // 4, 3), 56 >> min(i // 4, 3)) for i in range(blocks)]
     for layer in layers:

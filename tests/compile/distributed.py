@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from typing import Any
 
@@ -13,10 +13,12 @@ from torch import fx
 import oneflow as flow
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
-from oneflow.compiler.program import Program
+from oneflow.compiler.notes import boxing_note, local_note, val
+from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts
 from oneflow.job.function import default_session
+from oneflow.sharding.mesh import Layout
 from oneflow import collective
 
 # Those that only take a part of what a rank has, or add zeros to it, are no exchange.
@@ -25,6 +27,18 @@ _LOCAL = {collective.part_of, collective.as_partial, collective.part_as_partial,
 
 def compiled(body: Callable[..., Any], devices: int, train: bool = True, config: Any = None) -> Assigned:
     """A job for ``devices`` ranks of one machine; ``body`` has its inputs as default values."""
+    return compiled_for(body, devices, train, config)
+
+
+def compiled_for(
+    body: Callable[..., Any],
+    devices: int,
+    train: bool = True,
+    config: Any = None,
+    after: After = nothing_after,
+    layouts: Mapping[str, Layout] | None = None,
+) -> Assigned:
+    """The same, with a look after every stage, or for variables that lie as ``layouts`` says."""
     flow.clear_default_session()
     flow.config.cpu_device_num(devices)
     flow.global_function("train" if train else "predict", config)(body)
@@ -34,8 +48,9 @@ def compiled(body: Callable[..., Any], devices: int, train: bool = True, config:
     cpu = torch.device("cpu")
     ranks = {(0, device): device for device in range(devices)}
     assert job.graph is not None
-    layouts = variable_layouts(job.graph, ranks)
-    return distribute_job(job.graph, CompileTarget(ranks, layouts, declared_feeds(job.graph, cpu), cpu, job.settings.mixed_precision))
+    lie = variable_layouts(job.graph, ranks) if layouts is None else layouts
+    target = CompileTarget(ranks, lie, declared_feeds(job.graph, cpu), cpu, job.settings.mixed_precision)
+    return distribute_job(job.graph, target, after)
 
 
 def calls(program: Program) -> list[fx.Node]:
@@ -53,15 +68,14 @@ def reduced_bytes(program: Program) -> int:
     total = 0
     for node in calls(program):
         if node.target is collective.bucket_start:
-            total += sum(_size(meta["boxed"]) for meta in node.meta["members"])
-        elif node.target in (collective.all_reduce, collective.reduce_parts) and "boxed" in node.meta:
-            total += _size(node.meta["boxed"])
+            total += sum(_size(member.boxing.node) for member in local_note(node).members if member.boxing is not None)
+        elif node.target in (collective.all_reduce, collective.reduce_parts) and local_note(node).boxing is not None:
+            total += _size(boxing_note(node).node)
     return total
 
 
 def _size(node: fx.Node) -> int:
-    value = node.meta["val"]
-    return prod(value.shape) * value.dtype.itemsize
+    return prod(val(node).shape) * val(node).dtype.itemsize
 
 
 def gradient_bytes(assigned: Assigned) -> int:

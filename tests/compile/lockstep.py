@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from oneflow.core.layout import coordinates, local_shape, region
+from oneflow.core.region import coordinates, local_shape, region
 from oneflow import collective
 from oneflow.sharding.call import Call, with_tensors
 from oneflow.sharding.mesh import Mesh, NdSbp
@@ -28,7 +28,7 @@ _Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
 
 
 def check(call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[Signature], axes: tuple[int, ...]) -> None:
-    """Asserts that the call, run on parts as one chosen signature an axis says, gives what it gives on whole tensors."""
+    """Asserts that the call, run on parts as one chosen signature per axis says, gives what it gives on whole tensors."""
     inputs, outputs = layouts(chosen)
     assert len(inputs) == len(call.inputs) and len(outputs) == len(call.outputs), "a layout for each tensor"
     parts = [cut(value, sbp, axes) for value, sbp in zip(values, inputs)]

@@ -40,7 +40,7 @@ def convolution_calls() -> list[Executed]:
 
 
 def grouped_convolution_calls() -> list[Executed]:
-    """As many groups as channels, which ranks may divide unevenly; several outputs a channel; several channels a group."""
+    """As many groups as channels, which ranks may divide unevenly; several outputs per channel; several channels per group."""
     return [
         *_convolution(signed(4, 5, 5, 5), signed(5, 1, 3, 3), signed(5), groups=5),
         *_convolution(signed(4, 6, 5, 5), signed(12, 1, 3, 3), signed(12), groups=6),

@@ -20,6 +20,7 @@ from torch.utils._pytree import tree_leaves
 
 from oneflow.ir.blob import Blob
 from oneflow.ir.interpret import interpret
+from oneflow.sharding.call import tensors_in, with_tensors
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
     "contiguous": lambda rank: list(range(rank)),
@@ -146,20 +147,19 @@ def reading_strides(file: str) -> dict[tuple[Any, str], str]:
     """The ops in the samples of a file that fail, or give other numbers, when one argument lies otherwise; with its name and the first case."""
     found: dict[tuple[Any, str], str] = {}
     for one in map(_uneven, traced.distinct(file)):
-        names = [name for name, value in _named_tensors(one.node)]
-        if "empty" not in str(one.node.target):  # what such a tensor holds is anything
+        names = _tensor_names(one)
+        if "empty" not in str(one.op):  # what such a tensor holds is anything
             for place, value in enumerate(one.values):
                 for order in ORDERS if value.dim() > 1 else ():
                     case = _failure(one, place, in_order(value, order))
                     if case is not None:
-                        found.setdefault((one.node.target, names[place]), f"{one.row}, {tuple(value.shape)} {order}: {case}")
+                        found.setdefault((one.op, names[place]), f"{one.row}, {tuple(value.shape)} {order}: {case}")
     return found
 
 
-def _named_tensors(node: fx.Node) -> list[tuple[str, fx.Node]]:
-    target: Any = node.target
-    named = [*zip((a.name for a in target._schema.arguments), node.args), *node.kwargs.items()]
-    return [(name, leaf) for name, value in named for leaf in tree_leaves(value) if isinstance(leaf, fx.Node)]
+def _tensor_names(one: traced.Executed) -> list[str]:
+    named = [*zip((a.name for a in one.op._schema.arguments), one.args), *one.kwargs.items()]
+    return [name for name, value in named for _ in tensors_in(value)]
 
 
 def _uneven(one: traced.Executed) -> traced.Executed:
@@ -167,20 +167,21 @@ def _uneven(one: traced.Executed) -> traced.Executed:
     flat = [v.dim() > 1 and v.dtype == torch.float32 and bool((v == 1).all()) for v in one.values]
     if not any(flat):
         return one
-    values = tuple(torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat))
-    return replace(one, values=values, result=_called(one.node, values))
+    values = [torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat)]
+    args, kwargs = _given(one, values)
+    return replace(one, args=args, kwargs=kwargs, result=one.op(*args, **kwargs))
 
 
-def _called(node: fx.Node, values: Sequence[Tensor]) -> Any:
-    target: Any = node.target
+def _given(one: traced.Executed, values: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call with other tensors in the place of its own."""
     feeds = iter(values)
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: next(feeds))
-    return target(*args, **kwargs)
+    return with_tensors((one.args, one.kwargs), lambda _: next(feeds))
 
 
 def _failure(one: traced.Executed, place: int, value: Tensor) -> str | None:
     try:
-        result = _called(one.node, [*one.values[:place], value, *one.values[place + 1 :]])
+        args, kwargs = _given(one, [*one.values[:place], value, *one.values[place + 1 :]])
+        result = one.op(*args, **kwargs)
     except RuntimeError as error:
         return str(error).splitlines()[0]
     return None if all(_is_near(r, e) for e, r in _pairs(one.result, result)) else "other numbers"

@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from oneflow.core.layout import local_shape, peers, region
+from oneflow.core.region import local_shape, peers, region
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
 from oneflow.sharding.boxing import Move, moves, split_extents, transfer
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp

@@ -18,9 +18,11 @@ from oneflow.compiler.cleanup import cancel_transposes, clean, drop_unused, fold
 from oneflow.compiler.codegen import generate
 from oneflow.compiler.inplace import memories
 from oneflow.compiler.joint import Joint, JointOptions, build_joint
+from oneflow.compiler.notes import joint_note, update_note, val
 from oneflow.compiler.precision import half_nodes
 from oneflow.compiler.program import Program
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.ir.text import graph_text
 from oneflow.ops import update
 
@@ -171,8 +173,8 @@ def test_filters_are_kept_channels_last():
 def test_every_node_knows_the_op_it_came_from(net):
     job = train_job(net)
     joint, _ = joint_of(job)
-    origins = {node.meta["origin"].meta["name"] for node in calls(joint.graph) if node.meta.get("origin") is not None}
-    ops = {node.meta["name"] for node in traced(job)[0].body.nodes if node.op == "call_function"}
+    origins = {op_note(origin).name for node in calls(joint.graph) if (origin := joint_note(node).origin) is not None}
+    ops = {op_note(node).name for node in traced(job)[0].body.nodes if node.op == "call_function"}
     assert "loss" in origins and origins <= ops
     assert len(origins) > len(ops) / 2
 
@@ -492,7 +494,7 @@ def test_matrix_products_and_convolutions_are_half_and_losses_are_not():
     assert len(by_precision["white"]) >= 3 and by_precision["white"] <= half
     assert not by_precision[None] & half
     assert not set(graph.losses) & half
-    between = [n for n in ops if n.meta["name"] == "bn"]
+    between = [n for n in ops if op_note(n).name == "bn"]
     assert len(between) == 1 and set(between) <= half, "batch normalization between two convolutions"
 
 
@@ -505,7 +507,7 @@ def test_a_gray_op_with_a_white_one_on_one_side_only_stays_float32():
         return flow.reshape(after, (16,))
 
     graph, _ = traced(job)
-    half = {node.meta["name"] for node in half_nodes(graph)}
+    half = {op_note(node).name for node in half_nodes(graph)}
     assert "inside" in half and not half & {"before", "after"}
 
 
@@ -591,18 +593,18 @@ def test_every_variable_is_updated_once_and_read_no_more_then(net, monkeypatch):
     memory = memories(step_graph(program))
     trained = [decl.name for decl in job.job.graph.trained_variables()]
     updates = [node for node in calls(step_graph(program)) if early.is_update(node)]
-    assert sorted(name for node in updates for name in node.meta["updates"]) == sorted(trained)
+    assert sorted(name for node in updates for name in update_note(node).names) == sorted(trained)
     for node in updates:
-        mine = {(stored[name],) for name in node.meta["updates"]}
+        mine = {(stored[name],) for name in update_note(node).names}
         after = [later for later in calls(step_graph(program)) if node < later and not early.is_update(later)]
         assert not mine & {memory[used] for later in after for used in later.all_input_nodes}
 
 
 def test_a_variable_is_updated_before_the_gradients_of_layers_further_down_are_made(monkeypatch):
     monkeypatch.setattr(early, "BYTES", 1)
-    order = [node.meta.get("updates", node.target) for node in calls(step_graph(program_of(train_job(convolutions))))]
+    order = [note.names if (note := update_note(node)) else node.target for node in calls(step_graph(program_of(train_job(convolutions))))]
     last_convolution = max(i for i, what in enumerate(order) if what is aten.convolution_backward.default)
-    assert order.index(["fc-weight"]) < last_convolution
+    assert order.index(("fc-weight",)) < last_convolution
 
 
 def test_a_variable_that_the_job_returns_is_returned_as_it_was():
@@ -625,8 +627,8 @@ def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
     graph = step_graph(program_of(train_job(perceptron, make)))
     (by_rows,) = [node for node in calls(graph) if node.target is update.by_rows]
-    assert by_rows.meta["updates"] == ["fc1-weight"] and by_rows.kwargs["size"] == 4 * 192 * 5
-    assert not [node for node in calls(graph) if node.target is aten.mm.default and node.meta["val"].shape == (16, 192)]
+    assert update_note(by_rows).names == ("fc1-weight",) and by_rows.kwargs["size"] == 4 * 192 * 5
+    assert not [node for node in calls(graph) if node.target is aten.mm.default and val(node).shape == (16, 192)]
 
 
 def test_a_product_of_variables_is_made_before_they_are_updated(monkeypatch):
@@ -661,4 +663,4 @@ def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
         return loss
 
     graph = step_graph(program_of(job))
-    assert ["fc1-weight"] not in [node.meta["updates"] for node in calls(graph) if node.target is update.by_rows]
+    assert ("fc1-weight",) not in [update_note(node).names for node in calls(graph) if node.target is update.by_rows]

@@ -20,7 +20,7 @@ from oneflow.compiler.codegen import generate
 from oneflow.compiler.digest import digest
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
-from oneflow.compiler.wire import pack, unpack
+from oneflow.compiler.serialize import pack, unpack
 from oneflow.core.errors import ArgumentError
 
 PRINTED = """

@@ -27,14 +27,6 @@ LAYERS = (
 )
 ENTRY_POINTS = {"compatible"}  # what may import the root: it gives each of its names another path
 
-# Cycles through imports that only type checkers follow, each with the reason why it is there. Nothing may be added; what is mended goes.
-KNOWN = (
-    (
-        {"job.cluster_runner", "job.job", "job.layouts", "job.mirrored_runner", "job.pace", "job.runner", "job.session", "job.views"},
-        "a job knows its session and its runners, and both are typed by the job they serve",
-    ),
-)
-
 
 @dataclass(frozen=True)
 class Import:
@@ -149,14 +141,8 @@ def test_no_package_imports_itself_in_a_circle():
     assert not told((found for found in every_import() if not found.for_types), layer_of)
 
 
-def test_imports_for_type_checkers_make_no_other_circles_than_the_known_ones():
-    known = [circle for circle, _ in KNOWN]
-    assert not told(
-        found for found in every_import() if not any({short(found.module), short(found.target)} <= circle for circle in known)
-    )
-    for circle in known:  # and those are still there: one that was mended leaves the list
-        inside = [found for found in every_import() if {short(found.module), short(found.target)} <= circle]
-        assert told(inside), f"no circle is left among {sorted(circle)}; take it out of KNOWN"
+def test_imports_for_type_checkers_make_no_circle_either():
+    assert not told(every_import())
 
 
 def test_every_package_stands_in_a_layer():

@@ -11,6 +11,7 @@ from distributed import calls, compiled, exchanges, gradient_bytes, layouts, pro
 from nets import Layout, batch_normed, lenet
 
 import oneflow as flow
+from oneflow.compiler.notes import joint_note
 from oneflow.core.errors import ArgumentError
 from oneflow import collective
 
@@ -40,8 +41,8 @@ def image_job(net: Callable[[Layout, Any], Any], batch: int, how: Layout | None 
 def test_a_network_without_hints_is_data_parallel(devices: int) -> None:
     assigned = compiled(image_job(lenet, 16), devices)
     for op in (aten.convolution.default, aten.relu.default, aten.mm.default, aten.addmm.default):
-        forward = [node for node in assigned.graph.nodes if node.target is op and node.meta["part"] == "forward"]
-        assert {str(node.meta["sbp"][0][0]) for node in forward} <= {"S(0)"}
+        forward = [node for node in assigned.graph.nodes if node.target is op and joint_note(node).part == "forward"]
+        assert {str(joint_note(node).outputs[0][0]) for node in forward} <= {"S(0)"}
     for program in programs(assigned):
         assert exchanges(program) == {"bucket_start": 1}
         assert gradient_bytes(assigned) <= reduced_bytes(program) <= 1.01 * gradient_bytes(assigned)

@@ -13,6 +13,7 @@ from test_infer import image_job, minimize, weight
 import oneflow as flow
 from oneflow.compiler import early
 from oneflow import collective
+from oneflow.compiler.notes import update_note
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
 from oneflow.ops import update
@@ -28,7 +29,7 @@ def zero() -> Any:
 
 
 def updated(program: Program) -> list[str]:
-    return sorted(name for node in calls(program) if early.is_update(node) for name in node.meta["updates"])
+    return sorted(name for node in calls(program) if early.is_update(node) for name in update_note(node).names)
 
 
 @pytest.mark.parametrize("config", [None, zero], ids=["whole", "split state"])

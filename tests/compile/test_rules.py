@@ -197,7 +197,7 @@ def test_a_wrong_signature_is_found_out(case: str) -> None:
 
 
 def pairs(one: Executed, rule: Rule, axes: tuple[int, ...]) -> Iterable[list[Signature]]:
-    """A signature an axis in all ways that the compiler may choose: no two lowerings of different kinds."""
+    """One signature per axis in all ways that the compiler may choose: no two lowerings of different kinds."""
     call = one.call(prod(axes))
     options = [whole(call), *rule.signatures(call)]
     for chosen in product(options, repeat=len(axes)):

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-import traced
+from families import FILES
 from memory_orders import differing, reading_strides
 from torch import fx
 
@@ -21,14 +21,14 @@ SAVED = {(aten.native_group_norm_backward.default, name) for name in ("mean", "r
 }
 
 
-@pytest.mark.parametrize("file", traced.FILES)
+@pytest.mark.parametrize("file", FILES)
 def test_results_lie_as_traced_but_for_those_of_the_table(file: str) -> None:
     others = {str(op): case for op, case in differing(file).items() if op not in OTHER_STRIDES}
     assert not others, f"give these ops a line in OTHER_STRIDES of {TABLES}: {others}"
 
 
 def test_every_op_of_the_table_differs_in_some_sample() -> None:
-    found = {op for file in traced.FILES for op in differing(file)}
+    found = {op for file in FILES for op in differing(file)}
     never = [str(op) for op in OTHER_STRIDES if op not in found]
     assert not never, f"these lie as traced in every sample, take them out of OTHER_STRIDES of {TABLES}: {never}"
     assert all(OTHER_STRIDES.values())
@@ -39,14 +39,14 @@ def known() -> set[tuple[Any, str]]:
     return lined_up | {(op, "self") for op in ANY_STRIDES}
 
 
-@pytest.mark.parametrize("file", traced.FILES)
+@pytest.mark.parametrize("file", FILES)
 def test_ops_read_any_strides_but_for_those_of_the_tables(file: str) -> None:
     others = {f"{op} ({name})": case for (op, name), case in reading_strides(file).items() if (op, name) not in known() | SAVED}
     assert not others, f"give these ops a line in ANY_STRIDES or SIDE_BY_SIDE of {TABLES}: {others}"
 
 
 def test_every_op_of_the_tables_reads_strides_in_some_sample() -> None:
-    found = {call for file in traced.FILES for call in reading_strides(file)}
+    found = {call for file in FILES for call in reading_strides(file)}
     assert known() <= found, f"these take any strides, take them out of the tables of {TABLES}: {known() - found}"
 
 

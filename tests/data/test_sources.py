@@ -14,6 +14,7 @@ from oneflow.core.placement import parse_placement
 from oneflow.core.record import record_pb2 as ofrecord
 from oneflow.data.records import write_records
 from oneflow.initializer import constant_initializer, zeros_initializer
+from oneflow.ir.notes import op_note
 from oneflow.ir.trace import Trace, tracing
 
 
@@ -30,9 +31,9 @@ def step(trace) -> dict[str, np.ndarray]:
     fed = {}
     for source, nodes in trace.graph.sources:
         for node, tensor in zip(nodes, source.next(), strict=True):
-            spec = node.meta["spec"]
+            spec = op_note(node).spec
             assert (tuple(tensor.shape), tensor.dtype) == (spec.shape, spec.dtype.torch)
-            fed[node.meta["name"]] = tensor.numpy()
+            fed[op_note(node).name] = tensor.numpy()
     return fed
 
 

@@ -69,7 +69,7 @@ def test_features_of_a_record(tmp_path):
     assert record.pick(("x",))["x"].values.tolist() == [3, 4]
 
 
-# what is done to the bytes of two records of 5 bytes each (21 a record), and what is said
+# what is done to the bytes of two records of 5 bytes each (21 per record), and what is said
 DAMAGE = [
     (lambda d: d[:25], "record 1 at byte 21: the file ends inside the 12 bytes of the length and its CRC"),
     (lambda d: d[:36], "record 1 at byte 21: the record has 9 bytes, the file only 3 more"),

@@ -80,7 +80,7 @@ class Echo:
         return found
 
     def overlapping_sums(self, steps: int) -> list[float]:
-        """Three sums a step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
+        """Three sums per step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
         buckets = self.buckets(3)
         found = []
         for step in range(steps):

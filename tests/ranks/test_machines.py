@@ -20,11 +20,11 @@ from processes import are_gone, until
 
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.runtime import cluster as cluster_module
-from oneflow.runtime import crew, machines
+from oneflow.runtime import agent, crew
 from oneflow.runtime.addresses import interface_of, local_addresses
 from oneflow.runtime.channel import Kind
 from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.machines import find_here, serve
+from oneflow.runtime.agent import find_here, serve
 from oneflow.runtime.world import World
 
 HANDLER = "cluster_handlers:Echo"
@@ -147,7 +147,7 @@ def test_a_worker_that_is_stopped_on_another_machine_is_named(port):
 def test_a_machine_that_gives_no_sign_of_life_is_named(port, monkeypatch):
     monkeypatch.setattr(crew, "_SILENCE_LIMIT", 1.0)
     with two_machines(port) as (cluster, other):
-        monkeypatch.setattr(machines._Agent, "_is_end", lambda self, message: message.kind is Kind.END)  # it hears pings and is silent
+        monkeypatch.setattr(agent._Agent, "_is_end", lambda self, message: message.kind is Kind.END)  # it hears pings and is silent
         with pytest.raises(WorkerError, match=rf"^step 1: machine 1 \({HOST}\) gave no sign of life for \d s; it is stopped or it hangs"):
             cluster.broadcast("fail_by_hanging", what="step 1")
         other.end()
@@ -159,7 +159,7 @@ def test_an_interrupted_machine_is_named(port, monkeypatch):
         raise KeyboardInterrupt
 
     with two_machines(port) as (cluster, other):
-        monkeypatch.setattr(machines._Agent, "_is_end", interrupt)
+        monkeypatch.setattr(agent._Agent, "_is_end", interrupt)
         with pytest.raises(WorkerError, match=rf"^step 1: machine 1 \({HOST}\) has left: KeyboardInterrupt"):
             cluster.broadcast("fail_by_hanging", what="step 1")
         other.end()
@@ -202,7 +202,7 @@ import torch
 from oneflow.core.errors import OneFlowError
 from oneflow.runtime.channel import Kind
 from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.machines import find_here, serve
+from oneflow.runtime.agent import find_here, serve
 from oneflow.runtime.world import World
 
 folder, port, *machines = sys.argv[1:]

@@ -16,7 +16,7 @@ import pytest
 from networks import Network, needs_namespaces
 from processes import are_gone, children_of, until
 
-from oneflow.checkpoint.layout import read_checkpoint
+from oneflow.checkpoint.folder import read_checkpoint
 
 PROGRAM = '''
 import json, os, sys

@@ -10,6 +10,7 @@ import pytest
 from example_programs import MODELS, Options, used
 
 import oneflow as flow
+from oneflow.ir.notes import op_note
 
 PICTURES = 10
 
@@ -102,7 +103,7 @@ def test_a_network_has_the_regularizer_of_its_paper(name, rate):
 def test_resnet50_is_halved_by_its_3x3_convolutions():
     job = predict_job("resnet50", 64, Options()).job
     job.trace()
-    strides = {node.meta["name"]: node.kwargs["strides"] for node in job.graph.body.nodes if "strides" in node.kwargs}
+    strides = {op_note(node).name: node.kwargs["strides"] for node in job.graph.body.nodes if "strides" in node.kwargs}
     halved = {name.removeprefix("Resnet-") for name, steps in strides.items() if steps == (2, 2)}
     assert halved == {"conv1", "pool1"} | {f"res{stage}_0_{branch}" for stage in (3, 4, 5) for branch in ("branch1", "branch2b")}
 

@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import oneflow as flow
 from oneflow.compiler.precision import half_nodes
+from oneflow.ir.notes import op_note
 
 opt = flow.optimizer
 NORMAL = flow.random_normal_initializer(stddev=0.2)
@@ -51,7 +52,7 @@ def variables() -> dict[str, np.ndarray]:
 def half_names(job: Any) -> set[str]:
     if job.job.graph is None:
         job.job.trace()
-    return {node.meta["name"] for node in half_nodes(job.job.graph)}
+    return {op_note(node).name for node in half_nodes(job.job.graph)}
 
 
 def test_variables_and_optimizer_state_stay_float32_masters():

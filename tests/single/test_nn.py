@@ -25,6 +25,7 @@ from oneflow.core.sbp import split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.blob import Blob
 from oneflow.ir.interpret import interpret
+from oneflow.ir.notes import op_note
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.settings import Settings
 from oneflow.ops import counter_random, padding
@@ -131,7 +132,7 @@ def test_layers_name_their_variables() -> None:
     assert [n for n, d in decls.items() if d.model_name == "bias"] == ["conv1-bias", "b", "Dense-bias"]
     assert [n for n, d in decls.items() if not d.trainable] == ["BatchNorm-moving_mean", "BatchNorm-moving_variance"]
     assert [n for n, d in decls.items() if d.channels_last] == ["conv1-weight"]
-    assert [n.meta["name"] for n in state.graph.body.nodes if n.op == "call_function"][:2] == ["conv1", "conv1_activation"]
+    assert [op_note(n).name for n in state.graph.body.nodes if n.op == "call_function"][:2] == ["conv1", "conv1_activation"]
 
 
 def test_dense_lays_out_both_variables() -> None:

@@ -9,6 +9,7 @@ from oneflow.array._arguments import apply, blob_of
 from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.sbp import AUTO, Sbp
 from oneflow.ir.blob import Blob
+from oneflow.ir.notes import change_op_note
 from oneflow.ir.trace import require_trace
 from oneflow.ir.variable import distribution
 from oneflow.ops import array as rows
@@ -19,7 +20,7 @@ def parallel_cast(x: Blob, distribute: Sbp | None = None, gradient_distribute: S
     """The same value, laid out as ``distribute`` says, its gradient as ``gradient_distribute`` says; None leaves it open."""
     forward, backward = _text("distribute", distribute), _text("gradient_distribute", gradient_distribute)
     blob = apply(layout, x, forward=forward, backward=backward, name=name)
-    blob.node.meta["sbp"] = distribute
+    change_op_note(blob.node, hint=distribute)
     return blob
 
 

@@ -11,6 +11,7 @@ import torch
 from oneflow.core.errors import ArgumentError, CheckpointError, nearest
 from oneflow.core.number import wholes
 from oneflow.core.spec import TensorSpec
+from oneflow.ir.notes import op_note
 from oneflow.job.function import default_session
 from oneflow.job.job import Job
 from oneflow.job.session import Session
@@ -168,7 +169,7 @@ def _channels_last_filters(session: Session) -> frozenset[str]:
     """The variables that convolutions read as filters with the channels last; torch and ONNX have them at dim 1."""
     nodes = [node for job in session.jobs.values() if job.graph is not None for node in job.graph.body.nodes]
     convolutions = [n for n in nodes if n.op == "call_function" and n.target.name in _FILTER_ROWS and n.kwargs.get("channels_last")]
-    return frozenset(node.args[1].meta["name"] for node in convolutions if node.args[1].op == "placeholder")
+    return frozenset(op_note(node.args[1]).name for node in convolutions if node.args[1].op == "placeholder")
 
 
 def _unpaired(missing: list[str], unexpected: list[str]) -> list[str]:

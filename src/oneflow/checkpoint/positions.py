@@ -1,4 +1,4 @@
-"""Where the jobs' readers stand, as part of a checkpoint: one ``System-DataState-<job>`` a job, JSON as uint8 numbers."""
+"""Where the jobs' readers stand, as part of a checkpoint: one ``System-DataState-<job>`` per job, JSON as uint8 numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Buckets: tensors that are summed over ranks together, begun when the last of them is there and waited for when the first is read."""
+"""Buckets (gradient bucketing): tensors that are summed over ranks together, by one all-reduce, begun when the last of them is there and
+waited for when the first is read.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ class Bucket:
 
 
 class RunningBucket:
-    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum a step."""
+    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum per step."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket

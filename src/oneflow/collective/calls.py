@@ -1,4 +1,5 @@
-"""What a rank's program calls to exchange tensors with others. ``ranks`` are the members of a group in order, this rank among them.
+"""What a rank's program calls to exchange tensors with others: all-reduce, all-gather, reduce-scatter, all-to-all. ``ranks`` are the
+members of a group in order, this rank among them.
 
 Parts along a dim may be uneven: ``sizes`` gives the extent of each member's part. Ranks that hold nothing of a dim are possible.
 """

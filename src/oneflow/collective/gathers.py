@@ -1,4 +1,6 @@
-"""Early gathers: S(dim) to B, begun when this rank's part is there and waited for when the whole is read."""
+"""Early gathers (all-gathers that overlap with computation): S(dim) to B, begun when this rank's part is there and waited for when the
+whole is read.
+"""
 
 from __future__ import annotations
 

@@ -1,15 +1,15 @@
-"""Ranks that run on one host: they share memory, and they wait for each other without a byte through a socket.
+"""Ranks that run on one host: they share memory, and they wait for each other (a barrier) without a byte through a socket.
 
 Each has a pipe in which the others say, a byte each, that they have come to the next milestone of the program that all of them run. Who
-waits sleeps in the kernel, so a waiting rank takes no time from the others. It sleeps on the processes of the others too: the end of one is
-seen at once. One that lives and does not come is waited for as long as the process group allows.
+waits sleeps in the kernel, so a waiting rank takes no time from the others; a wait through gloo wakes three threads per rank. It sleeps on
+the processes of the others too: the end of one is seen at once. One that lives and does not come is waited for as long as the process group
+allows silence.
 """
 
 from __future__ import annotations
 
 import os
 import select
-import time
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.collective.groups import Ranks, group_of, patience
-from oneflow.collective.peers import host_number, meeting, missing
+from oneflow.collective.peers import GRACE_SECONDS, host_number, meeting, missing
 from oneflow.core.errors import PeerError
 from oneflow.core.shared_memory import Reference, Segment, path_of
 
@@ -34,12 +34,13 @@ class Neighbour(NamedTuple):
 
 
 class HostGroup:
-    """The ranks of a process group, all on this host. They call ``reach`` and ``memory`` in the same order, and wait ``seconds`` at most."""
+    """The ranks of a process group, all on this host. They call ``reach`` and ``memory`` in the same order, and one that waits
+    bears a silence of ``seconds``."""
 
     def __init__(self, group: Any, inbox: int, neighbours: dict[int, Neighbour], seconds: float) -> None:
         self.size, self.place = dist.get_world_size(group), dist.get_rank(group)
         self._group = group
-        self._seconds = seconds
+        self._seconds, self._milliseconds = seconds, seconds * 1000
         self._inbox = inbox
         self._neighbours = neighbours
         self._outboxes = [(neighbour.outbox, place) for place, neighbour in neighbours.items()]
@@ -63,31 +64,36 @@ class HostGroup:
         return self._reached
 
     def wait(self, milestone: int) -> None:
-        """Returns when every rank has come to a milestone. One that has ended before, or does not come in time, is an error."""
-        until: float | None = None
+        """Returns when every rank has come to a milestone. One that has ended before is an error, and so is silence of all that are missing."""
         while min(self._heard.values()) < milestone:
             try:
                 marks = os.read(self._inbox, _READ_BYTES)
             except BlockingIOError:
-                until = time.monotonic() + self._seconds if until is None else until
-                self._sleep(milestone, until)
+                self._sleep(milestone)
                 continue
             for place in marks:
                 self._heard[place] += 1
 
-    def _sleep(self, milestone: int, until: float) -> None:
+    def _sleep(self, milestone: int) -> None:
         """Returns when there is something to read, or somebody has ended. What one said before its end counts, so it is read first."""
-        absent = [place for place, heard in self._heard.items() if heard < milestone]
-        ended = [place for place in absent if place in self._ended]
-        if ended:
-            raise self._missing(absent, ended)
-        events = self._poll.poll(max(0.0, until - time.monotonic()) * 1000)
+        if self._ended:
+            self._require_alive(milestone)
+        events = self._poll.poll(self._milliseconds)
         if not events:
-            raise self._missing(absent, [])
+            raise self._missing(self._absent(milestone), [])
         for fd, _ in events:
             if fd != self._inbox:
                 self._poll.unregister(fd)
                 self._ended.add(self._lives[fd])
+
+    def _absent(self, milestone: int) -> list[int]:
+        return [place for place, heard in self._heard.items() if heard < milestone]
+
+    def _require_alive(self, milestone: int) -> None:
+        absent = self._absent(milestone)
+        ended = [place for place in absent if place in self._ended]
+        if ended:
+            raise self._missing(absent, ended)
 
     def _missing(self, absent: list[int], ended: list[int]) -> PeerError:
         ranks = dist.get_process_group_ranks(self._group)
@@ -113,7 +119,7 @@ class HostGroup:
         try:
             return torch.from_file(reference.path, shared=True, size=count, dtype=dtype)
         except RuntimeError:
-            if self.place == 0 or not select.select([self._neighbours[0].life], [], [], 0)[0]:
+            if self.place == 0 or not select.select([self._neighbours[0].life], [], [], GRACE_SECONDS)[0]:
                 raise
             raise self._missing([0], [0]) from None
 

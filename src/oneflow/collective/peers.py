@@ -1,7 +1,7 @@
-"""Who the other ranks are, and the error when one of them has ended, is stopped or does not come.
+"""Failure detection without a driver: who the other ranks are, and the error when one of them has ended, is stopped or does not come.
 
-What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the system tells whether
-they have ended or are stopped; of others only that the connection was lost, or that the time is over.
+What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the system tells
+whether they have ended or are stopped; of others only that the connection was lost, or that the time is over.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from oneflow.core.errors import PeerError
 from oneflow.core.shared_memory import host_identity
 
 _LOST = "connection", "broken pipe", "timed out", "timeout", "time out"  # what libraries say, in small letters
-_GRACE_SECONDS = 1.0  # in which a process whose connections are closed already comes to its end
+_NAMES_SHOWN = 8  # of those that were waited for; who is known to be gone is named in any case
+GRACE_SECONDS = 1.0  # in which a process whose files are closed already comes to its end
 
 
 class Member(NamedTuple):
@@ -85,7 +86,7 @@ def lost(ranks: Iterable[int], said: str) -> PeerError:
     """The error of a rank that waited for others of ``ranks`` when a connection broke or the time was over, as the library has ``said``."""
     others = {rank: _name(rank) for rank in ranks if rank != dist.get_rank()}
     near = {rank: pid for rank in others if (pid := _pid_here(rank)) is not None}
-    facts = [f"{others[rank]} has ended" for rank in _ended(near, _GRACE_SECONDS)] + [f"{others[rank]} is stopped" for rank in _stopped(near)]
+    facts = [f"{others[rank]} has ended" for rank in _ended(near, GRACE_SECONDS)] + [f"{others[rank]} is stopped" for rank in _stopped(near)]
     return _in_vain(others.values(), f"{', '.join(facts)} ({said})" if facts else said)
 
 
@@ -99,8 +100,11 @@ def missing(pids: dict[int, int], ended: Sequence[int], seconds: float) -> PeerE
 
 
 def _in_vain(others: Iterable[str], why: str) -> PeerError:
-    me = f"rank {dist.get_rank()} on {socket.gethostname()}"
-    return PeerError(f"{me} waited in vain for {', '.join(others)}: {why}; what they have said last may tell more")
+    names = list(others)
+    listed = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+    return PeerError(
+        f"rank {dist.get_rank()} on {socket.gethostname()} waited in vain for {listed}: {why}; what they have said last may tell more"
+    )
 
 
 def _name(rank: int) -> str:

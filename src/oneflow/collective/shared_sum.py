@@ -1,4 +1,4 @@
-"""Sums over the ranks of one host through memory that they share: no byte of them goes through a socket.
+"""All-reduce among the ranks of one host through memory that they share: no byte of it goes through a socket.
 
     each rank   makes what it has in its row, or copies it there
     all         wait until every row is written

@@ -1,13 +1,18 @@
-"""Buckets: the sums of many gradients become one collective, begun when the last of them is there and waited for when the first is read."""
+"""Buckets (gradient bucketing, as in DDP): the sums of many gradients become one all-reduce, begun when the last of them is there and
+waited for when the first is read, so that communication overlaps with the backward pass.
+"""
 
 from __future__ import annotations
 
 import operator
+from dataclasses import replace
 
 import torch
 from torch import fx
 
 import oneflow.collective as collective
+from oneflow.compiler.notes import boxing_note, copy_notes, local_note, set_local_note, val
+from oneflow.ir.nodes import add_call, argument
 from oneflow.sharding.call import nbytes
 
 BYTES = 16 * 2**20
@@ -23,20 +28,20 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
     open_buckets: dict[object, list[fx.Node]] = {}
     sizes: dict[object, int] = {}
     for node in list(graph.nodes):
-        if node.target is not collective.all_reduce or "gradient" not in node.meta:
+        if node.target is not collective.all_reduce or local_note(node).gradient is None:
             continue
-        key = node.args[2], node.meta["boxed"].meta["val"].dtype
-        size = nbytes(node.meta["boxed"].meta["val"])
+        summed = val(boxing_note(node).node)
+        key, size = (argument(node, 2), summed.dtype), nbytes(summed)
         if key in open_buckets:
             is_full = sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)
-            is_late = order[node.args[0]] > order[open_buckets[key][0]]  # type: ignore[index]  # boxed only behind the first sum
+            is_late = order[argument(node, 0)] > order[open_buckets[key][0]]  # boxed only behind the first sum
             if is_full or is_late:
                 full.append(open_buckets.pop(key))
         open_buckets.setdefault(key, []).append(node)
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None
     for number, members in enumerate([*full, *open_buckets.values()]):
-        bucket = collective.Bucket(number, members[0].args[2], is_common=not in_turn)  # type: ignore[arg-type]
+        bucket = collective.Bucket(number, argument(members[0], 2), is_common=not in_turn)
         begun = _replace(graph, bucket, members, order, before, early)
         before = begun if in_turn else None
 
@@ -50,18 +55,18 @@ def _replace(
     early: bool,
 ) -> fx.Node:
     """Puts a bucket in the place of its members; the node that begins it, behind ``before`` if that is given."""
-    values: list[fx.Node] = [node.args[0] for node in members]  # type: ignore[misc]
+    values: list[fx.Node] = [argument(node, 0) for node in members]
     last = max(values if before is None else [before, *values], key=lambda node: order[node])
     with graph.inserting_after(last) if early else graph.inserting_before(members[0]):
-        begun = graph.call_function(collective.bucket_start, (bucket, values))  # type: ignore[arg-type]
+        begun = add_call(graph, collective.bucket_start, bucket, values)
     order[begun] = order[last]
-    begun.meta = {**members[0].meta, "members": [node.meta for node in members]}
+    set_local_note(begun, replace(local_note(members[0]), members=tuple(local_note(node) for node in members)))
     with graph.inserting_before(members[0]):
-        done = graph.call_function(collective.bucket_wait, (bucket, begun))  # type: ignore[arg-type]
-        done.meta = dict(members[0].meta)
+        done = add_call(graph, collective.bucket_wait, bucket, begun)
+        copy_notes(done, members[0])
         items = [graph.call_function(operator.getitem, (done, i)) for i in range(len(members))]
     for node, item in zip(members, items):
-        item.meta = dict(node.meta)
+        copy_notes(item, node)
         order[item] = order[node]
         node.replace_all_uses_with(item)
         graph.erase_node(node)
@@ -71,7 +76,7 @@ def _replace(
 def multiply_in_place(graph: fx.Graph) -> None:
     """Lets matrix products that only a bucket reads be made where it wants them."""
     for start in [node for node in graph.nodes if node.target is collective.bucket_start]:
-        bucket, values = start.args
-        for place, value in enumerate(values):  # type: ignore[arg-type, union-attr]
-            if value.target is torch.ops.aten.mm.default and list(value.users) == [start] and values.count(value) == 1:  # type: ignore[union-attr]
-                value.target, value.args = collective.product_in, (bucket, place, *value.args)  # type: ignore[union-attr]
+        bucket, values = argument(start, 0), argument(start, 1)
+        for place, made in enumerate(values):
+            if made.target is torch.ops.aten.mm.default and list(made.users) == [start] and values.count(made) == 1:
+                made.target, made.args = collective.product_in, (bucket, place, *made.args)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from torch import fx
 
+from oneflow.compiler.notes import val
 from oneflow.sharding.call import Call
 
 
 def call_of(node: fx.Node, parts: int) -> Call:
     """A node as a call that ``parts`` ranks may share, the values noted on nodes in the place of tensors."""
-    args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda n: n.meta["val"])
-    return Call(node.target, args, kwargs, node.meta["val"], parts)
+    args, kwargs = fx.node.map_arg((node.args, node.kwargs), val)
+    return Call(node.target, args, kwargs, val(node), parts)
 
 
 def tensor_arguments(node: fx.Node) -> tuple[fx.Node, ...]:

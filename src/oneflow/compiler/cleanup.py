@@ -1,4 +1,8 @@
-"""Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was."""
+"""Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was.
+
+Dead code elimination (``drop_unused``), common subexpression elimination (``share_equal_nodes``), and peephole rules for aliases,
+transposes that undo each other and sums that keep dims only to lose them.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.compiler.notes import set_val, tensor, val
 from oneflow.ir.nodes import argument
 from oneflow.ops import structure  # noqa: F401 - registers oneflow::layout
 
@@ -37,7 +42,7 @@ def drop_aliases(graph: fx.Graph) -> None:
 def _keeps_shape(node: fx.Node) -> bool:
     if node.target not in _RESHAPES:
         return False
-    before, after = argument(node, 0).meta["val"], node.meta["val"]
+    before, after = val(argument(node, 0)), val(node)
     return before.shape == after.shape and before.stride() == after.stride()
 
 
@@ -70,7 +75,7 @@ def _order(node: fx.Node) -> list[int] | None:
         return [dim % len(argument(node, 1)) for dim in argument(node, 1)]
     if node.target not in (aten.t.default, aten.transpose.int):
         return None
-    dims = list(range(node.meta["val"].dim()))
+    dims = list(range(val(node).dim()))
     if node.target is aten.t.default:
         return dims[::-1]
     first, second = (argument(node, place) % len(dims) for place in (1, 2))
@@ -86,15 +91,15 @@ def fold_kept_sums(graph: fx.Graph) -> None:
         total = argument(node, 0)
         if len(total.users) == 1 and len(total.args) == 3 and total.args[2] and _drops_dims(total, node):
             total.args = total.args[:2]
-            total.meta["val"] = node.meta["val"]
+            set_val(total, val(node))
             node.replace_all_uses_with(total)
             graph.erase_node(node)
 
 
 def _drops_dims(total: fx.Node, view: fx.Node) -> bool:
-    shape = argument(total, 0).meta["val"].shape
+    shape = val(argument(total, 0)).shape
     dims = {d % len(shape) for d in argument(total, 1)}
-    return tuple(view.meta["val"].shape) == tuple(n for i, n in enumerate(shape) if i not in dims)
+    return tuple(val(view).shape) == tuple(n for i, n in enumerate(shape) if i not in dims)
 
 
 def share_equal_nodes(graph: fx.Graph) -> None:
@@ -117,8 +122,8 @@ def share_equal_nodes(graph: fx.Graph) -> None:
 
 def _storage(node: fx.Node) -> int | None:
     """What memory a node's value lies in; views share it."""
-    value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, torch.Tensor) else None
+    made = tensor(node)
+    return None if made is None else made.untyped_storage()._cdata
 
 
 def _frozen(value: Any) -> Any:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from torch import fx
 
+from oneflow.compiler.notes import joint_note, local_note
+from oneflow.ir.notes import op_note
+
 
 def what_of(node: fx.Node) -> str:
     """How errors name a node of a program."""
-    source = node.meta.get("node", node)
-    origin = source.meta.get("origin")
-    if "what" in node.meta or origin is None:
-        return node.meta.get("what") or (
-            f"the boxing of {node.meta['boxed'].name}" if "boxed" in node.meta else f"the backward pass ({node.target})"
-        )
-    part = "the backward of " if source.meta.get("part") == "backward" else ""
-    return f"{part}op {origin.meta['name']!r} ({origin.target}) from {origin.meta['line']}"
+    note = local_note(node)
+    if note.what is not None:
+        return note.what
+    if note.update is not None:
+        listed = ", ".join(note.update.names[:3]) + (" ..." if len(note.update.names) > 3 else "")
+        return f"the {note.update.optimizer} update of {listed}"
+    joint = None if note.node is None else joint_note(note.node)
+    origin = None if joint is None else joint.origin
+    if joint is None or origin is None:
+        return f"the boxing of {note.boxing.node.name}" if note.boxing is not None else f"the backward pass ({node.target})"
+    part = "the backward of " if joint.part == "backward" else ""
+    return f"{part}op {op_note(origin).name!r} ({origin.target}) from {op_note(origin).line}"

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from oneflow.compiler.program import Program
-from oneflow.compiler.wire import pack
+from oneflow.compiler.serialize import pack
 from oneflow.core.errors import ArgumentError
 
 _LITERALS = (type(None), bool, int, float, complex, str, bytes)

@@ -1,29 +1,30 @@
-"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout."""
+"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout (sharding propagation)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
 
 import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
-from oneflow.compiler.infer import infer, layout_of
+from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
+from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
-from oneflow.compiler.program import Key
+from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.rewrite import rewritten
-from oneflow.compiler.storage import Ranks, update_layout
+from oneflow.compiler.storage import Ranks, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
-from oneflow.compiler.update import Group, groups_of
+from oneflow.compiler.append_update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 
 
@@ -57,7 +58,7 @@ class Assigned:
     @cached_property
     def meshes(self) -> list[Mesh]:
         """Every mesh that a node runs on, in the order of the graph."""
-        return list(dict.fromkeys(node.meta["mesh"] for node in self.graph.nodes))
+        return list(dict.fromkeys(joint_note(node).placed for node in self.graph.nodes))
 
     @cached_property
     def ranks(self) -> tuple[int, ...]:
@@ -69,21 +70,24 @@ class Assigned:
         return [group.rate for group in self.groups if id(group.optimizer) not in self.custom_rates]
 
 
-def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
+def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_after) -> Assigned:
     """Places every node, chooses every layout; of a mirrored job every device gets a copy.
 
     Relies on a graph as a trace leaves it, which is not changed. Leaves a clean joint graph in which every node has a mesh and a layout.
     """
     graph = rewritten(graph)
     joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
+    after("joint", joint.graph)
     is_alone = len(target.ranks) == 1
     if graph.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
     if is_alone:
         free_strides(joint.graph)
+        after("free strides", joint.graph)
     else:
         without_writes(joint.graph)
+        after("without writes", joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     arguments = _arguments(graph, joint)
@@ -96,16 +100,18 @@ def distribute_job(graph: Graph, target: CompileTarget) -> Assigned:
     else:
         _place(graph, joint, arguments, target)
         count = graph.training.micro_batches if graph.training is not None else 1
-        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, outputs, target), count)
+        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, arguments, outputs, target), count)
     layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
-    return Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
+    assigned = Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
+    after("assigned", assigned)
+    return assigned
 
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:
     """What one micro-batch looks like, as declared."""
-    specs = [node.meta["spec"] for node in graph.feeds()]
+    specs = [op_note(node).spec for node in graph.feeds()]
     return [Like(spec.shape, spec.dtype.torch, device) for spec in specs]
 
 
@@ -123,16 +129,14 @@ def _tensors(graph: Graph, target: CompileTarget) -> dict[fx.Node, torch.Tensor 
 def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
     found: dict[Key, fx.Node] = {("variable", name): joint.inputs[node] for name, node in graph.variables.items()}
     for node in found.values():
-        node.meta["stored"] = True
+        change_joint_note(node, is_stored=True)
     for number, node in enumerate(graph.feeds()):
         found["feed", number] = joint.inputs[node]
     everywhere = {("step",): joint.inputs[graph.step] if graph.step is not None else None, ("scale",): joint.loss_seed}
     for key, argument in everywhere.items():
         if argument is not None:
-            argument.meta["everywhere"] = True
+            change_joint_note(argument, everywhere=True)
             found[key] = argument
-    for node in found.values():
-        node.meta["part"] = "forward"
     return found
 
 
@@ -140,32 +144,31 @@ def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: Co
     fixed = {arguments["variable", name]: target.layouts[name] for name in graph.variables}
     assert graph.placement is not None
     meshes = cache(lambda placement: mesh_of(placement, target.ranks))
-    place(joint.graph, lambda origin: meshes(origin.meta["placement"]), fixed, meshes(graph.placement))
+    place(joint.graph, lambda origin: meshes(op_note(origin).placement), fixed, meshes(graph.placement))
 
 
-def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, tuple[Any, ...]]:
+def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, Given]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
-    given: dict[fx.Node, tuple[Any, ...]] = {}
+    given: dict[fx.Node, Given] = {}
     for key, node in arguments.items():
-        axes = node.meta["mesh"].axes
-        given[node] = (BROADCAST,) * len(axes)
+        mesh = joint_note(node).placed
+        axes = mesh.axes
+        given[node] = Given((BROADCAST,) * len(axes))
         if key[0] == "variable":
-            given[node] = target.layouts[key[1]].sbp
+            given[node] = Given(target.layouts[key[1]].sbp, splits_of(graph, key[1]))
         elif key[0] == "feed":
-            batch = graph.feeds()[key[1]].meta.get("batch_axis", 0)
-            if batch is not None and node.meta["val"].shape[batch] >= node.meta["mesh"].size:
-                given[node] = (split(batch),) * len(axes)
+            batch = op_note(graph.feeds()[key[1]]).batch_axis
+            if batch is not None and val(node).shape[batch] >= mesh.size:
+                given[node] = Given((split(batch),) * len(axes))
     return given
 
 
-def _wanted(graph: Graph, outputs: Outputs, target: CompileTarget) -> list[tuple[fx.Node, Layout]]:
+def _wanted(graph: Graph, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> list[Wanted]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
     wanted = []
     for name, node in outputs.gradients.items():
         layout = update_layout(graph.require_training(), graph.decls[name].spec, target.layouts[name])
-        if any(sbp.kind == "auto" for sbp in layout.sbp):
-            continue
         if name in graph.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
             raise UnsupportedError(f"variable {name!r} is updated by rows and cannot lie as {layout}; split it along dim 0")
-        wanted.append((node, layout))
+        wanted.append(Wanted(node, layout, arguments["variable", name]))
     return wanted

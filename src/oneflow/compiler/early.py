@@ -1,12 +1,18 @@
-"""Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
-their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a time.
+"""Overlap of communication and computation, and of the optimizer update with the backward pass (fused update).
+
+Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
+their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a
+time.
 
 What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for each other anyway.
+The slower rank holds up the others wherever they meet, and who is slower changes; so ranks meet once per step. Sums are begun in the
+backward pass (``bucket.py``) and waited for at its end, and so are activations that all ranks gather to make a gradient themselves.
 """
 
 from __future__ import annotations
 
-from typing import Any, cast
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import fx
@@ -14,7 +20,8 @@ from torch import fx
 import oneflow.collective as collective
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.inplace import Memory, may_keep, memories
-from oneflow.compiler.update import updating
+from oneflow.compiler.notes import copy_notes, joint_note, local_note, set_local_note, update_note
+from oneflow.ir.nodes import add_call, argument
 from oneflow.ops import update
 
 BYTES = 8 * 2**20  # of gradients that are updated together
@@ -24,19 +31,19 @@ ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 def update_early(graph: fx.Graph) -> None:
     """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
     cut, or that exchange something with other ranks, stay where they are."""
-    calls = [node for node in graph.nodes if is_update(node) and node.meta["may_be_cut"]]
+    calls = [node for node in graph.nodes if (note := update_note(node)) is not None and note.may_be_cut]
     if calls:
         memory = memories(graph)
         touched = _last_touched(graph, memory, calls)
         place = {node: i for i, node in enumerate(graph.nodes)}
         lasting = _lasting(graph, memory)
         for call in calls:
-            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(call.meta["updates"]))], place, lasting).make()
+            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))], place, lasting).make()
 
 
 def is_update(node: fx.Node) -> bool:
     """Whether a node updates variables, given lists of them, of their gradients and of their state."""
-    return node.op == "call_function" and "updates" in node.meta
+    return update_note(node) is not None
 
 
 def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> dict[Memory, fx.Node]:
@@ -75,7 +82,10 @@ class _Cut:
         self._ready = ready
         self._place = place
         self._lasting = lasting
-        self._gradients = cast(list[fx.Node], call.args[1])
+        self._gradients: list[fx.Node] = argument(call, 1)
+        note = update_note(call)
+        assert note is not None
+        self._note = note
 
     def make(self) -> None:
         order = sorted(range(len(self._ready)), key=lambda i: self._place[self._ready[i]])
@@ -86,7 +96,7 @@ class _Cut:
         size = 0
         for i in [i for i in order if i not in products]:
             piece.append(i)
-            size += self._call.meta["sizes"][i]
+            size += self._note.sizes[i]
             if size >= BYTES:
                 self._insert(piece, self._call.target, self._arguments(piece), self._call.kwargs)
                 piece, size = [], 0
@@ -101,7 +111,7 @@ class _Cut:
         when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
-        is_large = self._call.meta["may_be_by_rows"] and self._call.meta["sizes"][i] >= 2 * ROWS_BYTES
+        is_large = self._note.may_be_by_rows and self._note.sizes[i] >= 2 * ROWS_BYTES
         return is_own and is_large and self._lasting.issuperset(gradient.all_input_nodes)
 
     def _insert_rows(self, i: int) -> None:
@@ -120,8 +130,7 @@ class _Cut:
         is_early = self._place[behind] < self._place[call]
         with self._graph.inserting_after(behind) if is_early else self._graph.inserting_before(call):
             made = self._graph.call_function(target, args, kwargs)
-        names, sizes = ([call.meta[key][i] for i in piece] for key in ("updates", "sizes"))
-        made.meta = {**call.meta, **updating(call.meta["optimizer"], names, sizes)}
+        set_local_note(made, replace(local_note(call), update=self._note.of(piece)))
 
 
 def gather_early(graph: fx.Graph, is_common: bool) -> None:
@@ -129,13 +138,14 @@ def gather_early(graph: fx.Graph, is_common: bool) -> None:
     may exchange it through memory if they are ``is_common``."""
     place = {node: i for i, node in enumerate(graph.nodes)}
     for number, node in enumerate([node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]):
-        value, dim, sizes, ranks = node.args
-        gather = collective.Gather(number, dim, sizes, ranks, is_common)  # type: ignore[arg-type]
+        part, dim, sizes, ranks = (argument(node, place) for place in range(4))
+        gather = collective.Gather(number, dim, sizes, ranks, is_common)
         with graph.inserting_before(node):
-            begun = graph.call_function(collective.gather_start, (gather, value))  # type: ignore[arg-type]
+            begun = add_call(graph, collective.gather_start, gather, part)
         with graph.inserting_before(min(node.users, key=place.__getitem__, default=node)):
-            done = graph.call_function(collective.gather_wait, (gather, begun))  # type: ignore[arg-type]
-        begun.meta, done.meta = dict(node.meta), dict(node.meta)
+            done = add_call(graph, collective.gather_wait, gather, begun)
+        for made in (begun, done):
+            copy_notes(made, node)
         node.replace_all_uses_with(done)
         graph.erase_node(node)
 
@@ -143,5 +153,6 @@ def gather_early(graph: fx.Graph, is_common: bool) -> None:
 def _is_for_gradient(node: fx.Node) -> bool:
     """Whether a value is exchanged for a matrix product of the backward pass that nothing else is made of. That is so on all ranks or on
     none, whichever of them sends or watches what."""
-    consumer: fx.Node | None = node.meta.get("consumer")
-    return consumer is not None and consumer.target is torch.ops.aten.mm.default and consumer.meta["part"] == "backward" and not consumer.users
+    consumer = local_note(node).consumer
+    is_product = consumer is not None and consumer.target is torch.ops.aten.mm.default and not consumer.users
+    return consumer is not None and is_product and joint_note(consumer).part == "backward"

@@ -1,4 +1,6 @@
-"""Batch normalisation of a predict job goes into the convolution before it: with fixed statistics it scales and shifts each channel."""
+"""Batch normalisation of a predict job goes into the convolution before it (batch norm folding): with fixed statistics it scales and shifts
+each channel.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ from torch import fx
 
 from oneflow.compiler.cleanup import argument
 from oneflow.compiler.invariant import Invariants
+from oneflow.compiler.notes import copy_notes, set_val, val
 
 aten = torch.ops.aten
 _TRANSPOSED = 6
@@ -26,12 +29,12 @@ def _can_fold(norm: fx.Node, invariants: Invariants) -> bool:
     conv, training = argument(norm, 0), argument(norm, 5)
     if training or conv.target is not aten.convolution.default or conv.args[_TRANSPOSED] or len(conv.users) > 1:
         return False
-    if any(user.args[1] != 0 or user.meta["val"].stride() != conv.meta["val"].stride() for user in norm.users):
+    if any(user.args[1] != 0 or val(user).stride() != val(conv).stride() for user in norm.users):
         return False
-    numbers = [value for value in (*conv.args[1:3], *norm.args[1:5]) if value is not None]
-    if not all(value in invariants for value in numbers):
+    numbers = [number for number in (*conv.args[1:3], *norm.args[1:5]) if number is not None]
+    if not all(number in invariants for number in numbers):
         return False
-    dtypes = {value.meta["val"].dtype for value in (conv, *numbers)}
+    dtypes = {val(node).dtype for node in (conv, *numbers)}
     return len(dtypes) == 1 and dtypes <= {torch.float32, torch.float64}
 
 
@@ -43,7 +46,8 @@ def _fold(graph: fx.Graph, norm: fx.Node, invariants: Invariants) -> None:
         folded = graph.call_function(folded_weight, (weight, gamma, variance, epsilon))
         shift = graph.call_function(folded_bias, (bias, gamma, beta, mean, variance, epsilon))
     for made, like in ((folded, weight), (shift, mean)):
-        made.meta = {**norm.meta, "val": like.meta["val"]}
+        copy_notes(made, norm)
+        set_val(made, val(like))
         invariants.add(made)
     conv.args = (conv.args[0], folded, shift, *conv.args[3:])
     for user in list(norm.users):

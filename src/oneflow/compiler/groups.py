@@ -9,7 +9,7 @@ import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned
 from oneflow.sharding.mesh import Mesh
 from oneflow.compiler.program import Program
-from oneflow.core.layout import peers
+from oneflow.core.region import peers
 
 Ranks = tuple[int, ...]
 

@@ -1,4 +1,4 @@
-"""SBP inference: a signature for every node, chosen by the cost of the whole step.
+"""SBP inference (sharding propagation, automatic parallelisation): a signature for every node, chosen by the cost of the whole step.
 
 One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial assignments so
 far. Two assignments that agree on every value still in use differ in nothing that follows, so only the cheaper is kept; of the
@@ -14,14 +14,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
+from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
+from oneflow.ir.nodes import argument
+from oneflow.ir.notes import op_note
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
@@ -35,33 +38,48 @@ Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, NdSbp], wanted: Sequence[tuple[fx.Node, Layout]], micro_batches: int = 1) -> None:
-    """Sets each node's ``meta["signatures"]`` (one an axis) and ``meta["sbp"]`` (one NdSbp an output).
+@dataclass(frozen=True)
+class Given:
+    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose to split (None: any)."""
 
-    ``given`` are the layouts of placeholders, with AUTO where the search may choose; ``wanted`` those that values must have in the end, once for all
-    ``micro_batches``.
+    sbp: NdSbp
+    splits: frozenset[int] | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """How the value of a node must lie in the end. Where that is AUTO, it is to lie as the placeholder ``follows`` does."""
+
+    node: fx.Node
+    layout: Layout
+    follows: fx.Node
+
+
+def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1) -> None:
+    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
+
+    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that values
+    must have in the end, once for all ``micro_batches``.
     """
-    calls = {node: call_of(node, node.meta["mesh"].size) for node in _in_order_of_use(graph)}
+    calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     for node in calls:
-        node.meta["signatures"], node.meta["share"] = (), 1.0
-    for axis in range(max(len(node.meta["mesh"].axes) for node in calls)):
+        change_joint_note(node, signatures=(), share=1.0)
+    for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
         _Axis(axis, calls, given, wanted, micro_batches).choose()
-    for node in calls:
-        outputs = range(len(node.meta["signatures"][0].outputs))
-        node.meta["sbp"] = tuple(tuple(s.outputs[i] for s in node.meta["signatures"][: len(node.meta["mesh"].axes)]) for i in outputs)
 
 
 def value_of(node: fx.Node) -> Value:
     """The output that a node's value is: an item of an op with several outputs is that op's."""
     if node.target is operator.getitem:
-        return node.args[0], node.args[1]  # type: ignore[return-value]
+        return argument(node, 0), argument(node, 1)
     return node, 0
 
 
 def layout_of(node: fx.Node) -> Layout:
     """How a node's value lies, once it is inferred."""
     producer, index = value_of(node)
-    return Layout(producer.meta["mesh"], producer.meta["sbp"][index])
+    note = joint_note(producer)
+    return Layout(note.placed, note.outputs[index])
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
@@ -95,8 +113,17 @@ class _State:
             del self.held[value]
 
 
+class _Sink(NamedTuple):
+    """What an output of a node must be in the end: ``sbp``, or where that is AUTO as ``follows`` lies."""
+
+    value: Value
+    mesh: Mesh
+    sbp: Sbp
+    follows: Value
+
+
 @dataclass
-class _Step:
+class _Visit:
     """One node of the walk: its ways to run and what it reads for the last time."""
 
     node: fx.Node
@@ -107,7 +134,7 @@ class _Step:
     counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
     written: list[int]
     dies: list[Value] = field(default_factory=list)
-    sinks: list[tuple[Value, Mesh, Sbp]] = field(default_factory=list)
+    sinks: list[_Sink] = field(default_factory=list)
 
 
 class _Axis:
@@ -117,21 +144,21 @@ class _Axis:
         self,
         axis: int,
         calls: Mapping[fx.Node, Call],
-        given: Mapping[fx.Node, NdSbp],
-        wanted: Sequence[tuple[fx.Node, Layout]],
+        given: Mapping[fx.Node, Given],
+        wanted: Sequence[Wanted],
         repeats: int,
     ) -> None:
         self.axis = axis
         self.repeats = repeats
         self.given = given
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
-        self.steps = [self._step(node, call) for node, call in calls.items()]
+        self.visits = [self._visit(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
 
     def choose(self) -> None:
         states = [_State(0.0, 0)]
-        for step in self.steps:
+        for step in self.visits:
             best: dict[int, _State] = {}
             for state in states:
                 for after in self._expand(state, step):
@@ -145,17 +172,18 @@ class _Axis:
         self._keep(states[0])
 
     def _keep(self, state: _State) -> None:
-        for step in reversed(self.steps):
+        for step in reversed(self.visits):
             assert state.signature is not None and state.before is not None
-            meta = step.node.meta
-            meta["signatures"] = (*meta["signatures"], state.signature)
+            note = joint_note(step.node)
+            share = note.share
             if any(sbp.kind == "S" for sbp in (*state.signature.inputs, *state.signature.outputs)):
-                meta["share"] /= step.parts
+                share /= step.parts
+            change_joint_note(step.node, signatures=(*note.signatures, state.signature), share=share)
             state = state.before
 
     # -------------------------------------------------------------- the walk
 
-    def _expand(self, state: _State, step: _Step) -> Iterable[_State]:
+    def _expand(self, state: _State, step: _Visit) -> Iterable[_State]:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
@@ -167,13 +195,13 @@ class _Axis:
                 continue
             yield self._after(state, step, signature, price)
 
-    def _after(self, state: _State, step: _Step, signature: Signature, price: float) -> _State:
+    def _after(self, state: _State, step: _Visit, signature: Signature, price: float) -> _State:
         changed: dict[Value, Held] = {}
         key, total = state.key, state.cost + price
         wishes = [
-            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not value[0].meta.get("everywhere")
+            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
         ]
-        sinks = [(*sink, True) for sink in step.sinks]
+        sinks = [(sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
             changed[made] = ((step.mesh, sbp),)
@@ -181,7 +209,7 @@ class _Axis:
         for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = changed.get(value) or state.held[value]
             if (mesh, sbp) not in have:
-                once = is_last or value[0].meta.get("stored")  # not again for each micro-batch
+                once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
                 total += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
                 changed[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
                 key ^= hash((value, have)) ^ hash((value, changed[value]))
@@ -193,7 +221,7 @@ class _Axis:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
         found = self.boxing.get((value, have, mesh, sbp, is_last))
         if found is None:
-            size = nbytes(_tensor(value)) * value[0].meta["share"]
+            size = nbytes(_tensor(value)) * joint_note(value[0]).share
             parts = self._parts(mesh)
             found = min(
                 cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts)
@@ -204,16 +232,17 @@ class _Axis:
 
     # -------------------------------------------------------------- what there is to choose
 
-    def _step(self, node: fx.Node, call: Call) -> _Step:
-        mesh = node.meta["mesh"]
+    def _visit(self, node: fx.Node, call: Call) -> _Visit:
+        note = joint_note(node)
+        mesh = note.placed
         parts = self._parts(mesh)
         tensors = tensor_arguments(node)
         inputs = [value_of(n) for n in tensors]
-        counted = [i for i, n in enumerate(tensors) if not n.meta.get("everywhere")]
-        whole_ones = [i for i, n in enumerate(tensors) if n.meta.get("everywhere")]
+        counted = [i for i, n in enumerate(tensors) if not joint_note(n).everywhere]
+        whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
         signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        prices = [price * self.repeats for price in cost.work(call, signatures, parts, node.meta["share"])]
-        return _Step(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
+        prices = [price * self.repeats for price in cost.work(call, signatures, parts, note.share)]
+        return _Visit(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -228,18 +257,21 @@ class _Axis:
         if node.target is torch.ops.aten.copy_.default:
             return [Signature((sbp, sbp), (sbp,)) for sbp in _any_layout(call.out, parts)]
         rule = rule_of(node.target)
-        node.meta["has_rule"] = rule is not None
+        change_joint_note(node, has_rule=rule is not None)
         found = [whole(call), *(rule.signatures(call) if rule is not None else ())]
-        before = {s.lower for s in node.meta["signatures"] if s.lower is not None}
+        before = {s.lower for s in joint_note(node).signatures if s.lower is not None}
         # Two axes may split one call, but not by two lowerings of different kinds.
         return [s for s in found if s.lower is None or not before or s.lower in before]
 
     def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
-        if node.meta.get("everywhere") or parts == 1:
+        if joint_note(node).everywhere or parts == 1:
             return [BROADCAST]
-        sbp = self.given[node][self.axis]
-        shape = node.meta["val"].shape
-        return [s for s in _any_layout(shape, parts) if s is not PARTIAL] if sbp is AUTO else [sbp]
+        given = self.given[node]
+        sbp = given.sbp[self.axis]
+        if sbp is not AUTO:
+            return [sbp]
+        free = [s for s in _any_layout(val(node).shape, parts) if s is not PARTIAL]
+        return [s for s in free if given.splits is None or s.dim is None or s.dim in given.splits]
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
         texts = [text for text in str(node.args[1]).split(",") if text]
@@ -252,21 +284,25 @@ class _Axis:
 
     # -------------------------------------------------------------- lifetimes
 
-    def _note_sinks(self, wanted: Sequence[tuple[fx.Node, Layout]]) -> None:
+    def _note_sinks(self, wanted: Sequence[Wanted]) -> None:
         """What a value must be in the end is paid for where it is made."""
-        steps = {step.node: step for step in self.steps}
-        for node, layout in wanted:
-            value = value_of(node)
+        steps = {step.node: step for step in self.visits}
+        for one in wanted:
+            value, layout = value_of(one.node), one.layout
             sbp = layout.sbp[self.axis] if self.axis < len(layout.sbp) else BROADCAST
-            steps[value[0]].sinks.append((value, layout.mesh, sbp))
+            steps[value[0]].sinks.append(_Sink(value, layout.mesh, sbp, (one.follows, 0)))
 
     def _note_last_uses(self) -> None:
-        last: dict[Value, _Step] = {}
-        for step in self.steps:
+        last: dict[Value, _Visit] = {}
+        for step in self.visits:
             last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0][0].outputs))], step))
-            last.update(dict.fromkeys(step.inputs, step))
+            last.update(dict.fromkeys([*step.inputs, *(sink.follows for sink in step.sinks if sink.sbp is AUTO)], step))
         for value, step in last.items():
             step.dies.append(value)
+
+
+def _wish(sink: _Sink, state: _State) -> Sbp:
+    return state.held[sink.follows][0][1] if sink.sbp is AUTO else sink.sbp
 
 
 def _order(held: tuple[Mesh, Sbp]) -> tuple[Any, ...]:
@@ -279,7 +315,7 @@ def _any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:
 
 
 def _tensor(value: Value) -> Any:
-    made = value[0].meta["val"]
+    made = val(value[0])
     return made[value[1]] if isinstance(made, (tuple, list)) else made
 
 
@@ -295,8 +331,8 @@ def _written(call: Call) -> list[int]:
 
 
 def _where(node: fx.Node) -> str:
-    origin = node.meta.get("origin")
-    return f"{origin.meta['line']}: op {origin.meta['name']!r}: " if origin is not None else ""
+    origin = joint_note(node).origin
+    return f"{op_note(origin).line}: op {op_note(origin).name!r}: " if origin is not None else ""
 
 
 def _no_way(node: fx.Node) -> str:

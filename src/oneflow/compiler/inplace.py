@@ -1,4 +1,4 @@
-"""Elementwise ops write over an input that nothing reads again: no new memory, one pass over it less.
+"""Elementwise ops write over an input that nothing reads again (buffer reuse): no new memory, one pass over it less.
 
 On a CPU a large fresh tensor costs about as much to get from the system as to fill.
 """
@@ -12,6 +12,9 @@ from typing import Any
 
 import torch
 from torch import fx
+
+from oneflow.compiler.notes import tensor, val
+from oneflow.ir.nodes import argument
 
 aten = torch.ops.aten
 Memory = tuple[Any, ...]
@@ -55,7 +58,7 @@ def write_over(graph: fx.Graph) -> None:
     uses = _Uses(graph)
     for node in list(graph.nodes):
         over = _OVER.get(node.target)
-        if over is None or not isinstance(node.meta.get("val"), torch.Tensor):
+        if over is None or tensor(node) is None:
             continue
         places = [i for i in over.takes if i < len(node.args) and (i == 0 or not node.kwargs)]
         taken = next((i for i in places if uses.can_take(node, node.args[i])), None)
@@ -78,7 +81,7 @@ def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
         if isinstance(source, fx.Node) and _is_view(source.target):
             return found[source]
         return (node,) if source is None else (source, node.args[1])
-    return found[node.args[0]] if _is_view(node.target) else (node,)  # type: ignore[index]
+    return found[argument(node, 0)] if _is_view(node.target) else (node,)
 
 
 def may_keep(node: fx.Node) -> bool:
@@ -104,9 +107,9 @@ class _Uses:
 
     def can_take(self, node: fx.Node, taken: Any) -> bool:
         """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last time."""
-        if not isinstance(taken, fx.Node) or taken.op != "call_function" or not isinstance(taken.meta.get("val"), torch.Tensor):
+        if not isinstance(taken, fx.Node) or taken.op != "call_function" or tensor(taken) is None:
             return False
-        mine, its = node.meta["val"], taken.meta["val"]
+        mine, its = val(node), val(taken)
         if (mine.shape, mine.stride(), mine.dtype) != (its.shape, its.stride(), its.dtype):
             return False
         memory = self._memory[taken]

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cleanup import is_random, writes
+from oneflow.compiler.notes import tensors
 
 SMALL = 2**16
 """Bytes that a value may take whatever it is made of."""
@@ -60,21 +61,16 @@ def _barred(graph: fx.Graph) -> set[int]:
 
 def _memory(node: fx.Node) -> set[int]:
     """What memory a node's value, or its values, lie in; views share it."""
-    return {t.untyped_storage()._cdata for t in _tensors(node)}
+    return {t.untyped_storage()._cdata for t in tensors(node)}
 
 
 def _is_pure(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return True
-    return isinstance(node.target, torch._ops.OpOverload) and not writes(node) and not is_random(node) and bool(_tensors(node))
+    return isinstance(node.target, torch._ops.OpOverload) and not writes(node) and not is_random(node) and bool(tensors(node))
 
 
 def _bytes(node: fx.Node) -> int:
     """The memory that a node's value takes: none for a view."""
     given = set().union(*map(_memory, node.all_input_nodes))
-    return 0 if _memory(node) <= given else sum(prod(t.shape) * t.element_size() for t in _tensors(node))
-
-
-def _tensors(node: fx.Node) -> list[torch.Tensor]:
-    value = node.meta.get("val")
-    return [t for t in (value if isinstance(value, (tuple, list)) else [value]) if isinstance(t, torch.Tensor)]
+    return 0 if _memory(node) <= given else sum(prod(t.shape) * t.element_size() for t in tensors(node))

@@ -1,6 +1,7 @@
-"""The joint graph: forward and backward of a job as one explicit graph of aten ops.
+"""The joint graph: forward and backward of a job as one explicit graph of aten ops, as AOTAutograd makes one.
 
-The only module that uses torch's semi-private tracing (make_fx, FakeTensorMode); torch is pinned.
+Passes can see all of it: there is no autograd engine and no graph of closures at run time. This is the only module that traces with torch's
+semi-private make_fx; torch is pinned for it.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
+from oneflow.compiler.notes import JointNote, set_joint_note
 from oneflow.core.errors import JobError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_leaves
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt, interpret
+from oneflow.ir.nodes import argument
+from oneflow.ir.notes import op_note
 from oneflow.ops.array import assign
 
 
@@ -45,7 +49,7 @@ class Joint:
 
     def outputs(self) -> Outputs:
         """Read from the graph itself, since passes replace nodes."""
-        nodes: list[fx.Node] = list(self.output_node().args[0])  # type: ignore[arg-type]
+        nodes: list[fx.Node] = list(argument(self.output_node(), 0))
         results, watched, rates = self.counts
         first, second, third = results, results + watched, results + watched + rates
         return Outputs(nodes[:first], nodes[first:second], nodes[second:third], dict(zip(self.trained, nodes[third:])))
@@ -129,8 +133,8 @@ class _TracedStep:
         env = interpret(graph, values, self.options.device, self._enter, self.options.adapt)
         self._enter(None)
         self._follow_backward(env)
-        results = [_in_spec(env[node], node.meta["spec"]) for node in graph.result_nodes()]
-        watched = [_in_spec(env[w.node], w.node.meta["spec"]) for w in graph.watches if not w.diff]
+        results = [_in_spec(env[node], op_note(node).spec) for node in graph.result_nodes()]
+        watched = [_in_spec(env[w.node], op_note(w.node).spec) for w in graph.watches if not w.diff]
         rates = [env[node] for node in self.options.rates]
         diffs, gradients = self._backward(env, tensors[len(self.placeholders) :])
         self._enter(None, "backward" if graph.losses else "forward")
@@ -157,7 +161,7 @@ class _TracedStep:
             return [], []
         losses = [env[node] for node in graph.losses if env[node].requires_grad]
         if not losses:
-            line, names = graph.losses[0].meta["line"], [node.meta["name"] for node in graph.losses]
+            line, names = op_note(graph.losses[0]).line, [op_note(node).name for node in graph.losses]
             raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
         elements = _elements(graph, losses[0]) * options.micro_batches
         if seed:
@@ -200,10 +204,12 @@ class _TracedStep:
     def _name_origins(self, graph: fx.Graph) -> None:
         """Notes on each aten node which op of the job it came from, and in which part of the step it runs."""
         nodes = list(graph.nodes)
+        for node in nodes:
+            set_joint_note(node, JointNote())
         bounds = [*self.origins, (len(nodes), None, "backward")]
         for (start, origin, part), (end, _, _) in zip(bounds, bounds[1:]):
             for node in nodes[start:end]:
-                node.meta["origin"], node.meta["part"] = origin, part
+                set_joint_note(node, JointNote(origin, part))
 
 
 def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
@@ -213,7 +219,7 @@ def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 def _elements(graph: Graph, loss: torch.Tensor) -> int:
     """By how much gradients are divided: the elements of a loss; for a loss of dynamic shape its batch size."""
-    return loss.shape[0] if graph.losses[0].meta["dynamic"] else prod(loss.shape)
+    return loss.shape[0] if op_note(graph.losses[0]).is_dynamic else prod(loss.shape)
 
 
 def _weave(graph: Graph, watched: list[torch.Tensor], diffs: list[torch.Tensor]) -> list[torch.Tensor]:

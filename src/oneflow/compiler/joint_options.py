@@ -9,8 +9,9 @@ from torch import fx
 
 from oneflow.compiler.joint import JointOptions, Like
 from oneflow.compiler.precision import casting, half_dtype
+from oneflow.ir.notes import op_note
 from oneflow.optimizer.training import Training
-from oneflow.compiler.update import trained_by
+from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
@@ -33,7 +34,7 @@ def custom_rates(graph: Graph) -> dict[int, fx.Node]:
     """For each optimizer whose rate is a blob of the job, that blob's node."""
     if graph.training is None:
         return {}
-    by_name = {f"{node.meta['name']}/out": node for node in graph.body.nodes}
+    by_name = {f"{op_note(node).name}/out": node for node in graph.body.nodes}
     found = {}
     for member in graph.training.optimizer.members():
         if isinstance(member.lr_scheduler, CustomScheduler):

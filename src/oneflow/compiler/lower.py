@@ -1,4 +1,5 @@
-"""The program of one rank: local nodes for every node of the joint graph that it takes part in, and boxing between them.
+"""SPMD partitioning, the program of one rank: local nodes for every node of the joint graph that it takes part in, and boxing (resharding)
+between them.
 
 Every rank walks the same joint graph in the same order and decides the same; where a value is boxed, each emits its own side.
 So collectives come in one order on all ranks.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,7 +18,8 @@ from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.compiler.infer import Value, layout_of, value_of
-from oneflow.core.layout import local_shape
+from oneflow.compiler.notes import ArgumentNote, BoxingNote, change_local_note, joint_note, LocalNote, set_argument_note, set_local_note, set_val, val
+from oneflow.core.region import local_shape
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import nbytes
@@ -27,16 +30,14 @@ _LAYOUT = torch.ops.oneflow.layout.default
 
 
 class Lowering:
-    """Builds the graph of ``rank``. ``section`` says which part of a step the nodes made now belong to. In a world of one rank every call is
-    local as it stands."""
+    """Builds the graph of ``rank``. In a world of one rank every call is local as it stands."""
 
     def __init__(self, rank: int, device: torch.device, is_alone: bool = False) -> None:
         self.rank = rank
         self.device = device
         self.is_alone = is_alone
         self.graph: fx.Graph = fx.Graph()
-        self.section = "forward"
-        self.reason: dict[str, Any] = {}
+        self._note = LocalNote()
         self._values: dict[Value, dict[Layout, fx.Node | None]] = {}
         self._made: dict[fx.Node, Any] = {}
         self._tags = 0
@@ -47,34 +48,34 @@ class Lowering:
         """An argument of the program, on the ranks that have it."""
         layout = layout_of(node)
         local = None
-        if node.meta.get("everywhere") or layout.mesh.position(self.rank) is not None:
-            local = self.argument(key)
-            local.meta["val"] = node.meta["val"]
-            local.meta["shape"], local.meta["dtype"] = self._shape_here(node, layout), node.meta["val"].dtype
+        if joint_note(node).everywhere or layout.mesh.position(self.rank) is not None:
+            local = self.argument(ArgumentNote(key, self._shape_here(node, layout), val(node).dtype))
+            set_val(local, val(node))
         self._values[node, 0] = {layout: local}
 
     def _shape_here(self, node: fx.Node, layout: Layout) -> tuple[int, ...]:
-        shape, position = tuple(node.meta["val"].shape), layout.mesh.position(self.rank)
+        shape, position = tuple(val(node).shape), layout.mesh.position(self.rank)
         return shape if position is None else local_shape(shape, layout.sbp, layout.mesh.axes, position)
 
-    def argument(self, key: tuple[Any, ...]) -> fx.Node:
-        """A new argument of the program, known by its key."""
+    def argument(self, note: ArgumentNote) -> fx.Node:
+        """A new argument of the program."""
         local = self.graph.placeholder("argument")
-        local.meta["key"] = key
+        set_argument_note(local, note)
         return local
 
     def run(self, node: fx.Node) -> None:
         """The local nodes of one node of the joint graph."""
         if node.target is operator.getitem:
             return
-        self.section = node.meta["part"]
-        mesh, tensors = node.meta["mesh"], tensor_arguments(node)
-        inputs, outputs = layouts(node.meta["signatures"][: len(mesh.axes)])
-        with self.because(consumer=node):
+        note = joint_note(node)
+        mesh, tensors = note.placed, tensor_arguments(node)
+        inputs, outputs = layouts(note.chosen)
+        self._note = LocalNote(section=note.part)
+        with self.noting(consumer=node):
             boxed = [self.boxed(n, Layout(mesh, sbp)) for n, sbp in zip(tensors, inputs)]
         position = mesh.position(self.rank)
         if position is not None:
-            with self.because(node=node):
+            with self.noting(node=node):
                 self._made[node] = self._emit(node, boxed, mesh, position)
         for index, sbp in enumerate(outputs):
             self._values[node, index] = {Layout(mesh, sbp): self._output(node, index) if position is not None else None}
@@ -86,45 +87,38 @@ class Lowering:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), lambda _: next(remaining))
         if self.is_alone:
             made = self.call_function(node.target, args, kwargs)
-            made.meta["val"] = node.meta["val"]
+            set_val(made, val(node))
             return made
-        local = RankLocal(self, call_of(node, mesh.size), node.meta["signatures"][: len(mesh.axes)], mesh, position)
+        local = RankLocal(self, call_of(node, mesh.size), joint_note(node).chosen, mesh, position)
         made = local.emit(args, kwargs)
         if not local.along:
-            made.meta["local"] = local
-            made.meta["val"] = node.meta["val"]  # of the whole: what has its size and strides has those of this rank's part here
+            change_local_note(made, local=local)
+            set_val(made, val(node))
         return made
 
     def _output(self, node: fx.Node, index: int) -> fx.Node | None:
         made = self._made[node]
         if isinstance(made, tuple):
             return made[index]
-        if not isinstance(node.meta["val"], (tuple, list)):
+        if not isinstance(val(node), (tuple, list)):
             return made
         if not any(user.args[1] == index for user in node.users):
             return None
         item = self.call_function(operator.getitem, (made, index))
-        item.meta["val"] = node.meta["val"][index]
+        set_val(item, val(node)[index])
         return item
 
     def call_function(self, target: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> fx.Node:
         local = self.graph.call_function(target, args, kwargs or {})
-        local.meta.update(self.reason, section=self.section)
+        set_local_note(local, self._note)
         return local
 
     @contextmanager
-    def because(self, **reason: Any) -> Iterator[None]:
-        """Notes on the nodes made inside why they are there."""
-        before, self.reason = self.reason, {**self.reason, **reason}
+    def noting(self, **changes: Any) -> Iterator[None]:
+        """Notes on the nodes made inside why they are there, and to which section of the step they belong."""
+        before, self._note = self._note, replace(self._note, **changes)
         yield
-        self.reason = before
-
-    @contextmanager
-    def within(self, section: str) -> Iterator[None]:
-        """Makes nodes of another part of the step."""
-        before, self.section = self.section, section
-        yield
-        self.section = before
+        self._note = before
 
     # -------------------------------------------------------------- boxing
 
@@ -132,14 +126,15 @@ class Lowering:
         """The value of a joint node in another layout; None on ranks that hold nothing of it."""
         value = value_of(node)
         have = self._values[value]
-        if value[0].meta.get("everywhere"):
+        if joint_note(value[0]).everywhere:
             return next(iter(have.values()))
         if target not in have:
-            with self.because(boxed=node, target=target, source=layout_of(node)), self.within(self._section_of(value[0], target)):
+            boxing = BoxingNote(node, layout_of(node), target)
+            with self.noting(boxing=boxing, section=self._section_of(value[0], target)):
                 have[target] = self._boxed(node, have, target)
         return have[target]
 
-    def unbox(self, node: fx.Node) -> None:
+    def forget_boxed(self, node: fx.Node) -> None:
         """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them, and what was boxed is not."""
         value, layout = value_of(node), layout_of(node)
         self._values[value] = {layout: self._values[value][layout]}
@@ -147,12 +142,13 @@ class Lowering:
     def _section_of(self, producer: fx.Node, target: Layout) -> str:
         """What is stored is boxed once a step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
         made: a stage that is ahead must not wait for one behind it."""
-        if producer.meta.get("stored"):
+        note = joint_note(producer)
+        if note.is_stored:
             return "prologue"
-        return self.section if producer.meta["mesh"] == target.mesh else producer.meta["part"]
+        return self._note.section if note.placed == target.mesh else note.part
 
     def _boxed(self, node: fx.Node, have: dict[Layout, fx.Node | None], target: Layout) -> fx.Node | None:
-        tensor = node.meta["val"]
+        tensor = val(node)
         near = [layout for layout in have if layout.mesh == target.mesh]
         source, crossing = next(iter(have)), None
         if near:
@@ -160,9 +156,11 @@ class Lowering:
             source = min(near, key=lambda layout: cost.change(layout.sbp, target.sbp, size, target.mesh.axes))
         else:
             self._tags += 1
-            crossing = Crossing(self._tags, str(self.device), written=bool(node.meta.get("stored")))
+            crossing = Crossing(self._tags, str(self.device), written=joint_note(node).is_stored)
         return box(self._boxing_call, self.rank, have[source], tuple(tensor.shape), tensor.dtype, source, target, crossing)
 
     def _boxing_call(self, function: Any, args: tuple[Any, ...], source: Layout, target: Layout) -> fx.Node:
-        with self.because(source=source, target=target):
+        before = self._note.boxing
+        assert before is not None
+        with self.noting(boxing=replace(before, source=source, target=target)):
             return self.call_function(function, args)

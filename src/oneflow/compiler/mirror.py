@@ -1,7 +1,7 @@
-"""The mirrored view: each device runs a copy of the job on inputs of its own.
+"""The mirrored view: each device runs a copy (replica, as in DDP) of the job on inputs of its own.
 
 To the compiler every value of a copy is whole (B), so that nothing is chosen and nothing is boxed. What leaves the copies is marked P, one
-part a device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
+part per device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from torch import fx
 
 from oneflow.compiler.calls import call_of
 from oneflow.compiler.joint import Outputs
+from oneflow.compiler.notes import change_joint_note, copy_notes, joint_note, JointNote, set_joint_note, set_val, val
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.sharding.call import Call
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 from oneflow.sharding.rules.rule import Local, Signature, Value, whole
@@ -28,7 +30,7 @@ _LAYOUT = torch.ops.oneflow.layout.default
 
 def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
     """The devices of a mirrored job, each of which runs all of it."""
-    lines = {node.meta["placement"]: node.meta["line"] for node in graph.body.nodes if node.op == "call_function"}
+    lines = {op_note(node).placement: op_note(node).line for node in graph.body.nodes if node.op == "call_function"}
     if len(lines) > 1:
         *_, (placement, line) = lines.items()
         others = ", ".join(str(other) for other in lines if other != placement)
@@ -36,9 +38,9 @@ def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
             f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they are placed on "
             f"{placement} and on {others}; use one placement, or the consistent view"
         )
-    placement = next(iter(lines), graph.placement)
-    assert placement is not None
-    return mesh_of(placement, ranks)
+    where = next(iter(lines), graph.placement)
+    assert where is not None
+    return mesh_of(where, ranks)
 
 
 def require_whole(graph: Graph, layouts: Mapping[str, Layout], mesh: Mesh) -> None:
@@ -63,7 +65,7 @@ def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) 
             "CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use another schedule"
         )
     for node in joint.nodes:
-        node.meta["mesh"], node.meta["share"] = mesh, 1.0
+        change_joint_note(node, mesh=mesh)
         if node.target is not operator.getitem:
             _sign(node, Signature((), (BROADCAST,)) if node.op == "placeholder" else whole(call_of(node, mesh.size)))
     if step is not None and step.users:
@@ -75,14 +77,13 @@ def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) 
 
 
 def _sign(node: fx.Node, signature: Signature) -> None:
-    axes = len(node.meta["mesh"].axes)
-    node.meta["signatures"] = (signature,) * axes
-    node.meta["sbp"] = tuple((sbp,) * axes for sbp in signature.outputs)
+    change_joint_note(node, signatures=(signature,) * len(joint_note(node).placed.axes))
 
 
 def _leaving(joint: fx.Graph, node: fx.Node) -> fx.Node:
     marked = joint.call_function(_LAYOUT, (node, str(PARTIAL), ""))
-    marked.meta = {key: value for key, value in node.meta.items() if key not in ("stored", "everywhere")}
+    copy_notes(marked, node)
+    change_joint_note(marked, is_stored=False, everywhere=False)
     _sign(marked, Signature((BROADCAST,), (PARTIAL,)))
     return marked
 
@@ -93,7 +94,9 @@ def _draw_apart(joint: fx.Graph, step: fx.Node) -> None:
     with joint.inserting_before(first):
         own = joint.call_function(aten.clone.default, (step,))
     step.replace_all_uses_with(own, delete_user_cb=lambda user: user is not own)
-    own.meta = {"origin": next(iter(own.users)).meta["origin"], **{key: step.meta[key] for key in ("val", "part", "mesh", "share")}}
+    note = joint_note(step)
+    set_joint_note(own, JointNote(joint_note(next(iter(own.users))).origin, note.part, mesh=note.mesh))
+    set_val(own, val(step))
     _sign(own, Signature((BROADCAST,), (BROADCAST,), _own_step))
 
 

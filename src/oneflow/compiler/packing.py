@@ -1,4 +1,5 @@
-"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them, and add a residual as they go.
+"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them (weight prepacking), and add a residual as
+they go.
 
 Activations stay ops of their own, in place: oneDNN's make 0 of a NaN, which would hide that a net has diverged.
 """
@@ -12,6 +13,7 @@ from torch import fx
 
 from oneflow.compiler.cleanup import argument
 from oneflow.compiler.invariant import Invariants
+from oneflow.compiler.notes import copy_notes, forget_val, local_note, set_val, tensor, val
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
@@ -32,15 +34,15 @@ def _can_pack(conv: fx.Node, invariants: Invariants) -> bool:
     images, weight, bias, *_, transposed, _, _ = conv.args
     if transposed or weight not in invariants or not (bias is None or bias in invariants):
         return False
-    tensors = [value.meta["val"] for value in (conv, weight)]  # type: ignore[union-attr]
+    tensors = [val(conv), val(argument(conv, 1))]
     plain = all(t.dtype is torch.float32 and t.device.type == "cpu" and t.dim() == 4 and t.numel() for t in tensors)
     return plain and all(_images_here(conv)) and _lies_as_onednn_gives(tensors[0])
 
 
 def _images_here(conv: fx.Node) -> tuple[int, ...]:
     """The shape of the images that a convolution is given on this rank, where its part may be empty."""
-    local = conv.meta.get("local")
-    return local.input_shape(0) if local is not None else tuple(argument(conv, 0).meta["val"].shape)
+    local = local_note(conv).local
+    return local.input_shape(0) if local is not None else tuple(val(argument(conv, 0)).shape)
 
 
 def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
@@ -53,7 +55,8 @@ def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
     with graph.inserting_before(conv):
         shape = list(_images_here(conv))
         packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
-    packed.meta = {key: value for key, value in conv.meta.items() if key != "val"}  # its layout is oneDNN's secret
+    copy_notes(packed, conv)
+    forget_val(packed)  # its layout is oneDNN's secret
     invariants.add(packed)
     conv.target = mkldnn._convolution_pointwise.default
     conv.args = (images, packed, bias, padding, stride, dilation, groups, "none", [], "")
@@ -61,13 +64,16 @@ def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
 
 def _add_as_it_goes(graph: fx.Graph, total: fx.Node, invariants: Invariants) -> None:
     """conv(x) + y becomes one op in the place of the sum, by then both x and y are there."""
-    for conv, other in (total.args, total.args[::-1]):
-        if not total.kwargs and _can_add(conv, other) and invariants.may_move(argument(conv, 0)):  # type: ignore[arg-type]
-            images, weight, bias, *numbers = conv.args[:7]  # type: ignore[union-attr]
+    first, second = argument(total, 0), argument(total, 1)
+    for conv, other in ((first, second), (second, first)):
+        if not total.kwargs and _can_add(conv, other) and invariants.may_move(argument(conv, 0)):
+            images, weight, bias, *numbers = conv.args[:7]
             total.target = mkldnn._convolution_pointwise.binary
             total.args = (images, other, weight, bias, *numbers, "add", 1.0, None, [], "")
-            total.meta = {**conv.meta, "val": total.meta["val"]}  # type: ignore[union-attr]
-            graph.erase_node(conv)  # type: ignore[arg-type]
+            made = val(total)
+            copy_notes(total, conv)
+            set_val(total, made)
+            graph.erase_node(conv)
             return
 
 
@@ -76,5 +82,5 @@ def _can_add(conv: Any, other: Any) -> bool:
         return False
     if conv.target is not mkldnn._convolution_pointwise.default or len(conv.users) > 1:
         return False
-    mine, its = conv.meta["val"], other.meta.get("val")
-    return isinstance(its, torch.Tensor) and (mine.shape, mine.stride(), mine.dtype) == (its.shape, its.stride(), its.dtype)
+    mine, its = val(conv), tensor(other)
+    return its is not None and (mine.shape, mine.stride(), mine.dtype) == (its.shape, its.stride(), its.dtype)

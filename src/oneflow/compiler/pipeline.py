@@ -27,20 +27,24 @@ from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.prepare import prepare
-from oneflow.compiler.program import Program
+from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 
 
-def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True) -> Program:
+def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
-    return optimized(lower_job(assigned, rank), is_predict=assigned.logical.training is None, keeps_values=keeps_values)
+    program = lower_job(assigned, rank)
+    after("lowered", program)
+    program = optimized(program, folds=keeps_values and assigned.logical.training is None)
+    after("optimized", program)
+    return program
 
 
-def optimized(program: Program, is_predict: bool = False, keeps_values: bool = True) -> Program:
+def optimized(program: Program, folds: bool = False) -> Program:
     """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a plan
-    shows."""
+    shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
-    if is_predict and keeps_values:
+    if folds:
         sections = prepare(sections)
     for name, section in sections.items():
         if name == "step":

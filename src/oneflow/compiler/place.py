@@ -1,4 +1,6 @@
-"""Which mesh each node of a joint graph runs on: that of the op it came from."""
+"""Which device mesh each node of a joint graph runs on: that of the op it came from. Several in a row are the stages of pipeline
+parallelism.
+"""
 
 from __future__ import annotations
 
@@ -8,24 +10,25 @@ from collections.abc import Callable, Mapping
 from torch import fx
 
 from oneflow.compiler.calls import tensor_arguments
+from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.core.sbp import BROADCAST
 from oneflow.sharding.mesh import Layout, Mesh
 from oneflow.sharding.rules.rule import Signature
 
 
 def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
-    """Sets ``meta["mesh"]`` of every node. A backward node runs where its forward op does; what is fed to the graph lies where it
+    """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where it
     is first used, unless ``fixed`` says where it is stored."""
     nodes = [node for node in graph.nodes if node.op != "output"]
     for node in nodes:
-        origin = node.meta.get("origin")
+        origin = joint_note(node).origin
         if node.op == "call_function" and origin is not None:
-            node.meta["mesh"] = mesh_of(origin)
+            change_joint_note(node, mesh=mesh_of(origin))
     for node in nodes:
         if node.op == "placeholder":
-            node.meta["mesh"] = fixed[node].mesh if node in fixed else _first_user(node, default)
-        elif "mesh" not in node.meta:
-            node.meta["mesh"] = _first_input(node) or _first_user(node, default)
+            change_joint_note(node, mesh=fixed[node].mesh if node in fixed else _first_user(node, default))
+        elif joint_note(node).mesh is None:
+            change_joint_note(node, mesh=_first_input(node) or _first_user(node, default))
 
 
 def _first_user(node: fx.Node, default: Mesh) -> Mesh:
@@ -34,33 +37,33 @@ def _first_user(node: fx.Node, default: Mesh) -> Mesh:
 
 
 def _reader(node: fx.Node) -> Mesh | None:
-    found: Mesh | None = node.meta.get("mesh")
-    return found or next((mesh for mesh in map(_reader, node.users) if mesh is not None), None)
+    return joint_note(node).mesh or next((mesh for mesh in map(_reader, node.users) if mesh is not None), None)
 
 
 def _first_input(node: fx.Node) -> Mesh | None:
-    placed = [n.meta["mesh"] for n in node.all_input_nodes if "mesh" in n.meta and not n.meta.get("everywhere")]
-    return placed[0] if placed else None
+    notes = [joint_note(n) for n in node.all_input_nodes]
+    return next((note.mesh for note in notes if note.mesh is not None and not note.everywhere), None)
 
 
 def whole_on_one_rank(graph: fx.Graph, mesh: Mesh) -> None:
     """Where there is one rank, every value is whole on it and no layout is to be chosen."""
     for node in graph.nodes:
-        node.meta["mesh"], node.meta["share"] = mesh, 1.0
-        if node.target is not operator.getitem:
-            value = node.meta["val"]
-            outputs = len(value) if isinstance(value, (tuple, list)) else 1
-            node.meta["signatures"] = (Signature((BROADCAST,) * len(tensor_arguments(node)), (BROADCAST,) * outputs),)
-            node.meta["sbp"] = ((BROADCAST,),) * outputs
+        change_joint_note(node, mesh=mesh, signatures=() if node.target is operator.getitem else (_whole(node),))
+
+
+def _whole(node: fx.Node) -> Signature:
+    made = val(node)
+    outputs = len(made) if isinstance(made, (tuple, list)) else 1
+    return Signature((BROADCAST,) * len(tensor_arguments(node)), (BROADCAST,) * outputs)
 
 
 def stages_of(graph: fx.Graph) -> list[Mesh] | None:
     """The meshes of a pipeline from first to last: disjoint, values of the forward part flowing only ahead. None for any other graph."""
     found: list[Mesh] = []
     for node in graph.nodes:
-        mesh = node.meta.get("mesh")
-        if node.op == "call_function" and node.meta.get("part") == "forward" and mesh not in found:
-            found.append(mesh)
+        note = joint_note(node)
+        if node.op == "call_function" and note.part == "forward" and note.placed not in found:
+            found.append(note.placed)
     members = [rank for mesh in found for rank in mesh.ranks]
     if len(found) < 2 or len(set(members)) != len(members) or not _flows_ahead(graph, found):
         return None
@@ -70,9 +73,9 @@ def stages_of(graph: fx.Graph) -> list[Mesh] | None:
 def _flows_ahead(graph: fx.Graph, stages: list[Mesh]) -> bool:
     number = {mesh: i for i, mesh in enumerate(stages)}
     for node in graph.nodes:
-        if node.op != "call_function" or node.meta.get("part") != "forward":
+        if node.op != "call_function" or joint_note(node).part != "forward":
             continue
-        here = number[node.meta["mesh"]]
-        if any(number.get(n.meta["mesh"], here) > here for n in node.all_input_nodes if n.op == "call_function"):
+        here = number[joint_note(node).placed]
+        if any(number.get(joint_note(n).placed, here) > here for n in node.all_input_nodes if n.op == "call_function"):
             return False
     return True

@@ -1,4 +1,4 @@
-"""Automatic mixed precision: which nodes of a logical graph compute in half precision.
+"""Automatic mixed precision (AMP): which nodes of a logical graph compute in half precision.
 
 White ops (matrix products, convolutions) always do; gray ones where they lie between white ops; clear ones follow their
 neighbours; everything else, losses and reductions above all, stays in float32. Variables stay float32 masters.
@@ -14,13 +14,14 @@ from torch import fx
 from oneflow.core.tree import tree_map
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
+from oneflow.ir.nodes import row_of
 
 
 def half_nodes(graph: Graph) -> set[fx.Node]:
     """The nodes that compute in half precision."""
     ops = [node for node in graph.body.nodes if node.op == "call_function"]
-    white = {node for node in ops if node.target.precision == "white"}
-    passing = {node for node in ops if node.target.precision in ("gray", "clear")}
+    white = {node for node in ops if row_of(node).precision == "white"}
+    passing = {node for node in ops if row_of(node).precision in ("gray", "clear")}
     after = _spread(white, passing, lambda node: node.users)
     before = _spread(white, passing, lambda node: node.all_input_nodes)
     half = white | (passing & after & before)
@@ -44,7 +45,7 @@ def _followers(ops: list[fx.Node], half: set[fx.Node]) -> set[fx.Node]:
     followers: set[fx.Node] = set()
     for node in ops:
         inputs = [n for n in node.all_input_nodes if n.op == "call_function"]
-        if node.target.precision == "clear" and inputs and all(n in half or n in followers for n in inputs):  # type: ignore[union-attr]
+        if row_of(node).precision == "clear" and inputs and all(n in half or n in followers for n in inputs):
             followers.add(node)
     return followers
 
@@ -62,7 +63,7 @@ def casting(graph: Graph, half: torch.dtype) -> Adapt:
     def adapt(node: fx.Node, inputs: Any) -> Any:
         if node not in chosen:
             return tree_map(lambda v: v.float() if _is(v, half) else v, inputs)
-        if node.target.precision == "white":  # type: ignore[union-attr]
+        if row_of(node).precision == "white":
             return tree_map(lambda v: v.to(half) if _is(v, torch.float32) else v, inputs)
         kept = {i for i, arg in enumerate(node.args) if arg in variables}
         args = [v if i in kept else tree_map(lambda a: a.to(half) if _is(a, torch.float32) else a, v) for i, v in enumerate(inputs[0])]

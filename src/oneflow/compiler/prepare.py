@@ -11,6 +11,7 @@ from torch import fx
 from oneflow.compiler.cleanup import drop_unused
 from oneflow.compiler.folding import fold_batch_norms
 from oneflow.compiler.invariant import Invariants
+from oneflow.compiler.notes import set_val, tensor
 from oneflow.compiler.packing import pack_convolutions
 from oneflow.compiler.program import Key, Section, key_order
 
@@ -52,7 +53,9 @@ def _placeholder_for(graph: fx.Graph, node: fx.Node, invariants: Invariants) -> 
     """A new argument in the place of a kept value, for the nodes that stay."""
     with graph.inserting_before(next(iter(graph.nodes))):
         argument: fx.Node = graph.placeholder("prepared")
-    argument.meta = {key: value for key, value in node.meta.items() if key == "val"}
+    made = tensor(node)
+    if made is not None:
+        set_val(argument, made)
     node.replace_all_uses_with(argument, delete_user_cb=lambda user: user not in invariants)
     return argument
 

@@ -1,4 +1,4 @@
-"""Program: one step of one job on one rank, as plain data. It can be compared, hashed, cached, sent, and run twice.
+"""Program: one step of one job on one rank of an SPMD run, as plain data. It can be compared, hashed, cached, sent, and run twice.
 
 What a program is fed, what it keeps and what it gives are known by keys:
 
@@ -15,6 +15,7 @@ What a program is fed, what it keeps and what it gives are known by keys:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,14 @@ from torch import fx
 from oneflow.compiler.schedule import Slot
 
 Key = tuple[Any, ...]
+
+After = Callable[[str, Any], None]
+"""Is called with the name of a stage of the compiler and what it has left: a graph, an assignment, a program."""
+
+
+def nothing_after(stage: str, left: Any) -> None:
+    """What is done after a stage outside tests."""
+
 
 _ORDER = ("variable", "prepared", "feed", "step", "scale", "unscale", "rate", "value")
 

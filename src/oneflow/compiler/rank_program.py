@@ -1,4 +1,7 @@
-"""From an assignment to the program of one rank: its local graph, cut into the sections that a step runs."""
+"""From an assignment to the program of one rank: its local graph, cut into the sections that a step runs.
+
+Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variables are made whole again by one all-gather.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +17,13 @@ from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
+from oneflow.compiler.notes import argument_note, ArgumentNote, copy_notes, local_note
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
 from oneflow.optimizer.training import Training
-from oneflow.compiler.update import Parts, Update
-from oneflow.core.layout import coordinates, peers
+from oneflow.compiler.append_update import OtherRanks, Update
+from oneflow.core.region import coordinates, peers
 from oneflow.ops import update
 from oneflow.sharding.boxing import extents
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
@@ -84,29 +88,29 @@ class _Builder:
     # -------------------------------------------------------------- the end of a train step
 
     def _reduce_and_update(self, training: Training) -> None:
-        gradients = self._reduced(training)
+        with self.lowering.noting(section="reduce"):
+            gradients = self._reduced(training)
         if training.loss_scale.is_dynamic:
-            with self.lowering.within("reduce"):
+            with self.lowering.noting(section="reduce"):
                 self.finite = self.lowering.call_function(update.all_finite, (list(gradients.values()),))
                 if len(self.assigned.ranks) > 1:
                     args = self.finite, self.assigned.ranks, str(self.assigned.device)
                     self.finite = self.lowering.call_function(collective.finite_over, args)
-        with self.lowering.within("update"):
+        with self.lowering.noting(section="update"):
             self._update(training, gradients)
 
     def _reduced(self, training: Training) -> dict[str, fx.Node]:
         """The gradients this rank updates with, each boxed to the layout of its variable's update, in the order they are made."""
         order = {node: i for i, node in enumerate(self.assigned.graph.nodes)}
         found: dict[str, fx.Node] = {}
-        self.lowering.section = "reduce"
         if self.in_sections:
             for node in set(self.assigned.outputs.gradients.values()):
-                self.lowering.unbox(node)
+                self.lowering.forget_boxed(node)
         for name, node in sorted(self.assigned.outputs.gradients.items(), key=lambda item: order[item[1]]):
             made = self.lowering.boxed(node, layout_of(node))
             if made is not None and made not in self.accumulated:
                 self.accumulated.append(made)
-            with self.lowering.because(gradient=name):
+            with self.lowering.noting(gradient=name):
                 local = self.lowering.boxed(node, self._update_layout(training, name))
             if local is not None:
                 found[name] = local
@@ -121,19 +125,19 @@ class _Builder:
         rates = self._rates()
         unscale: Any = None
         if training.in_two_parts:
-            unscale = lowering.argument(("unscale",))
+            unscale = lowering.argument(ArgumentNote(("unscale",)))
         elif training.loss_scale.initial != 1.0:
             unscale = 1.0 / training.loss_scale.initial
         parts = self._parts(training, list(gradients)) if len(assigned.ranks) > 1 else None
         Update(lowering, assigned.logical, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
         self._gather_shared(shared)
 
-    def _parts(self, training: Training, names: list[str]) -> Parts:
+    def _parts(self, training: Training, names: list[str]) -> OtherRanks:
         """What the update must know of the other ranks."""
         rank = self.lowering.rank
         layouts = {name: self._update_layout(training, name) for name in names}
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
-        return Parts(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
+        return OtherRanks(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
 
     def _rates(self) -> list[fx.Node]:
         """The rate of each group: an argument, or the value of a blob, which every rank then needs."""
@@ -142,7 +146,7 @@ class _Builder:
         for group in self.assigned.groups:
             blob = self.assigned.custom_rates.get(id(group.optimizer))
             if blob is None:
-                found.append(self.lowering.argument(("rate", number)))
+                found.append(self.lowering.argument(ArgumentNote(("rate", number))))
                 number += 1
             else:
                 found.append(self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),)))
@@ -156,7 +160,7 @@ class _Builder:
             if self._update_layout(training, name) != self.assigned.layouts[name]:
                 shared.append(self._shared(training, name, found[name]))
                 found[name] = shared[-1].part
-        found.update({state: self.lowering.argument(("variable", state)) for name in names for state in self._states(name)})
+        found.update({state: self.lowering.argument(ArgumentNote(("variable", state))) for name in names for state in self._states(name)})
         return found, shared
 
     def _shared(self, training: Training, name: str, whole: fx.Node) -> _Shared:
@@ -235,10 +239,15 @@ class _Keys:
     """Keys of the nodes of a graph: those of its arguments, and a number for any other."""
 
     def __init__(self, graph: fx.Graph) -> None:
-        self._of: dict[fx.Node, Key] = {node: node.meta.get("key", ("value", i)) for i, node in enumerate(graph.nodes)}
+        self._of: dict[fx.Node, Key] = {node: _own_key(node) or ("value", i) for i, node in enumerate(graph.nodes)}
 
     def of(self, node: fx.Node) -> Key:
         return self._of[node]
+
+
+def _own_key(node: fx.Node) -> Key | None:
+    note = argument_note(node)
+    return None if note is None else note.key
 
 
 _PARTS = {"micro_batch": ("forward", "backward")}
@@ -247,7 +256,7 @@ _PARTS = {"micro_batch": ("forward", "backward")}
 
 def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node]) -> Section:
     """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is wanted, are its outputs."""
-    mine = [node for node in graph.nodes if node.op == "call_function" and (parts is None or node.meta["section"] in parts)]
+    mine = [node for node in graph.nodes if node.op == "call_function" and (parts is None or local_note(node).section in parts)]
     members, asked = set(mine), set(wanted)
     read = dict.fromkeys(n for user in mine for n in user.all_input_nodes if n not in members)
     if parts is None or "forward" in parts:  # an argument that is a result too
@@ -257,10 +266,9 @@ def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Se
     new: dict[fx.Node, fx.Node] = {}
     for node in inputs:
         new[node] = body.placeholder("argument")
-        new[node].meta = dict(node.meta)
+        copy_notes(new[node], node)
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
-        new[node].meta = dict(node.meta)
     outputs = [
         n for n in (*mine, *inputs) if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))
     ]

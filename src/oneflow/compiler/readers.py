@@ -1,4 +1,4 @@
-"""How the devices of a job share its data readers."""
+"""How the devices of a job share its data readers (sharded data loading)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from torch import fx
 from oneflow.compiler.storage import Ranks
 from oneflow.core.errors import ArgumentError
 from oneflow.ir.graph import Graph, Source
+from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Mesh, mesh_of
 
 
@@ -14,12 +15,12 @@ def shares_of(graph: Graph, source: Source, nodes: tuple[fx.Node, ...], ranks: R
     """The devices where a reader's values are first used, and in how many shares it is read: one each, or one for all of them if its batch
     is smaller than they are many."""
     user = next((n for n in graph.body.nodes if any(node in n.all_input_nodes for node in nodes)), nodes[0])
-    mesh = mesh_of(user.meta["placement"], ranks)
+    mesh = mesh_of(op_note(user).placement, ranks)
     rows = source.specs[0].shape[0]
     count = mesh.size if rows >= mesh.size or graph.is_mirrored else 1
     if rows % count:
         raise ArgumentError(
-            f"{nodes[0].meta['line']}: reader {source.name!r} gives batches of {rows}, which {count} devices cannot share evenly; "
+            f"{op_note(nodes[0]).line}: reader {source.name!r} gives batches of {rows}, which {count} devices cannot share evenly; "
             f"choose a batch size that {count} divides"
         )
     return mesh, count

@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import fx
 
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ops import pool, unary
 
 _MAX_POOLS = (pool.max_pool1d, pool.max_pool2d, pool.max_pool3d)
@@ -36,5 +37,5 @@ def _swap(body: fx.Graph, relu: fx.Node, pooled: fx.Node) -> None:
     pooled.args = (relu.args[0], *pooled.args[1:])
     pooled.replace_all_uses_with(relu)
     relu.args = (pooled,)
-    relu.meta = {**relu.meta, "spec": pooled.meta["spec"]}
+    change_op_note(relu, spec=op_note(pooled).spec)
     pooled.append(relu)

@@ -1,4 +1,4 @@
-"""In which order a rank runs the forward and backward passes of its micro-batches."""
+"""Pipeline schedules: in which order a rank runs the forward and backward passes of its micro-batches (1F1B)."""
 
 from __future__ import annotations
 

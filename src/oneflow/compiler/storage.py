@@ -1,4 +1,7 @@
-"""Where variables are kept, and how: known from the job before it is compiled."""
+"""Where variables are kept, and how: known from the job before it is compiled.
+
+With split optimizer state that is ZeRO stage 1; variables that are declared split are ZeRO stage 3, or FSDP.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,11 @@ from functools import cache
 
 from torch import fx
 
-from oneflow.compiler.update import owners
+from oneflow.compiler.append_update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
@@ -23,7 +27,7 @@ def variable_layouts(graph: Graph, ranks: Ranks) -> dict[str, Layout]:
     meshes = cache(lambda placement: mesh_of(placement, ranks))
     users = _first_users(graph)
     return {
-        name: _declared(graph.decls[name].distribute, meshes(users.get(node, node).meta["placement"])) for name, node in graph.variables.items()
+        name: _declared(graph.decls[name].distribute, meshes(op_note(users.get(node, node)).placement)) for name, node in graph.variables.items()
     }
 
 
@@ -49,6 +53,16 @@ def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layou
     if threshold is None or first is None or is_split or spec.elements < threshold or spec.shape[0] < layout.mesh.axes[first]:
         return layout
     return Layout(layout.mesh, tuple(split(0) if axis == first else sbp for axis, sbp in enumerate(layout.sbp)))
+
+
+def splits_of(graph: Graph, name: str) -> frozenset[int] | None:
+    """The dims along which the compiler may choose to split a variable (None: any): as its update allows."""
+    training = graph.training
+    if training is None or not training.optimizer.selects(name):
+        return None
+    if not training.optimizer.owner(name).row.may_be_split:
+        return frozenset()
+    return frozenset([0]) if name in training.row_wise else None
 
 
 def state_layouts(graph: Graph, optimizer: Optimizer, layouts: Mapping[str, Layout]) -> dict[str, Layout]:

@@ -13,6 +13,7 @@ from torch import fx
 
 from oneflow.compiler.cleanup import argument, writes
 from oneflow.compiler.inplace import memories
+from oneflow.compiler.notes import copy_notes, set_val, val
 
 aten = torch.ops.aten
 
@@ -60,10 +61,11 @@ def free_strides(graph: fx.Graph) -> None:
 
 def _line_up(graph: fx.Graph, node: fx.Node, place: int) -> None:
     """Brings an argument into the memory format it was traced in; where it is in it already, that copies nothing."""
-    value = argument(node, place)
+    read = argument(node, place)
     with graph.inserting_before(node):
-        lined_up = graph.call_function(aten.contiguous.default, (value,), {"memory_format": _memory_format(value.meta["val"])})
-    lined_up.meta = dict(node.meta) | {"val": value.meta["val"]}
+        lined_up = graph.call_function(aten.contiguous.default, (read,), {"memory_format": _memory_format(val(read))})
+    copy_notes(lined_up, node)
+    set_val(lined_up, val(read))
     node.update_arg(place, lined_up)
 
 

@@ -1,4 +1,4 @@
-"""Placement: a device type and the devices, in order, that a part of a graph runs on."""
+"""Placement (device mesh): a device type and the devices, in order, that a part of a graph runs on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The declaration of a variable: what a job asks for, and what optimizers, programs and stores go by."""
+"""The declaration of a variable: what a job asks for, and what optimizers, programs and stores go by.
+
+Convolution filters lie in channels-last memory. Shapes, names and checkpoints stay those of the program; only the strides differ, and
+gradients come out in the same layout as the weights.
+"""
 
 from __future__ import annotations
 

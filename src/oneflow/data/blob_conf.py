@@ -12,13 +12,13 @@ from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
-from oneflow.data.decode import BytesDecoder, Cropped, Decoder, Normalised, RawDecoder, Resized, Step, SteppedDecoder, mirrored, swapped
+from oneflow.data.decode import BytesDecoder, Cropped, Decoder, Normalised, RawDecoder, Resized, PictureStep, SteppedDecoder, mirrored, swapped
 from oneflow.data.pipeline import Reading, RecordSource
 from oneflow.data.reader_ops import open_pipeline
 from oneflow.ir.blob import Blob
 from oneflow.ir.trace import require_trace
 
-_NAMED_STEPS: dict[str, Step] = {"bgr2rgb": swapped, "mirror": mirrored}
+_NAMED_STEPS: dict[str, PictureStep] = {"bgr2rgb": swapped, "mirror": mirrored}
 _CHANNEL_AXES = {"channels_last": -1, "channels_first": 0, "no_channel": None}
 
 
@@ -42,7 +42,7 @@ class ImagePreprocessor:
             raise ArgumentError(f"ImagePreprocessor takes {' or '.join(map(repr, _NAMED_STEPS))}, got {preprocessor!r}")
         self.preprocessor = preprocessor
 
-    def step(self) -> Step:
+    def step(self) -> PictureStep:
         return _NAMED_STEPS[self.preprocessor]
 
 
@@ -56,7 +56,7 @@ class ImageResizePreprocessor:
     def __post_init__(self) -> None:
         positive("ImageResizePreprocessor", width=self.width, height=self.height)
 
-    def step(self) -> Step:
+    def step(self) -> PictureStep:
         return Resized(self.width, self.height)
 
 
@@ -75,7 +75,7 @@ class ImageCropPreprocessor:
         if self.x < 0 or self.y < 0:
             raise ArgumentError(f"ImageCropPreprocessor: x and y are at least 0, got {self.x} and {self.y}")
 
-    def step(self) -> Step:
+    def step(self) -> PictureStep:
         return Cropped(self.width, self.height, self.x, self.y, self.random_xy)
 
 

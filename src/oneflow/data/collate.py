@@ -125,7 +125,7 @@ class StackedBatch:
         return tree_unflatten(self.tensors, self._structure)
 
 
-class Layout:
+class Collation:
     """How samples become batches: by decoders (a mapping, a sequence, or one), or by a function of a sample and its draws."""
 
     def __init__(self, decoders: Any, pinned: bool, most_batches: int) -> None:

@@ -269,7 +269,7 @@ class SizeDecoder:
 # ------------------------------------------------------------------ pictures step by step, as decode_ofrecord has them
 
 
-class Step(Protocol):
+class PictureStep(Protocol):
     """One change of a uint8 picture (height, width, channels)."""
 
     def __call__(self, image: np.ndarray, draws: Draws, salt: int) -> np.ndarray: ...
@@ -320,7 +320,7 @@ def swapped(image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
 class SteppedDecoder:
     """A picture through ``steps``, in blue-green-red, or grey where the row has one channel; then it must be of ``shape`` exactly."""
 
-    def __init__(self, key: str, shape: Sequence[int], dtype: Any, steps: Sequence[Step]) -> None:
+    def __init__(self, key: str, shape: Sequence[int], dtype: Any, steps: Sequence[PictureStep]) -> None:
         self.keys = (key,)
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
         self._key, self._steps = key, tuple(steps)

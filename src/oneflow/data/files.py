@@ -1,7 +1,8 @@
 """Files by address: a local path, or anything fsspec opens (``memory://``, ``s3://``, ``https://`` ...).
 
-Reading is by position, so that many threads can share a source. Writing happens beside the target under another name;
-the target appears by a rename when all of it is there.
+Reading is by position (``pread``), so that many threads can share a source. Files are not mapped: one that is cut short while it is read is
+an error with its name, where a map would be a signal; and its pages do not count as ours. Writing happens beside the target under another
+name; the target appears by a rename when all of it is there.
 """
 
 from __future__ import annotations

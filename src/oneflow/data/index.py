@@ -5,7 +5,7 @@ Where each record begins is found once, by hopping over the lengths, and kept be
     magic   size of the data file   its stamp   number of records   head + tail of the framing   crc32 of the offsets
     8s      uint64                  uint64      uint64              uint32                       uint32
 
-and then one uint64 a record: the byte where its frame begins. An index that does not fit its file is made anew.
+and then one uint64 per record: the byte where its frame begins. An index that does not fit its file is made anew.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 What a batch holds is a pure function of the arguments and its number: threads only decide when it is ready. So a run can be
 stopped anywhere and continued from a few numbers, by other threads and on another count of ranks.
+
+Decoders release the interpreter lock, so threads fill the cores without processes and copies between them. A batch's memory is there before
+its first sample; each thread decodes, crops, resizes and normalises a picture straight into its row.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import torch
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import order as orders
-from oneflow.data.collate import DecodedBatch, Layout, StackedBatch
+from oneflow.data.collate import DecodedBatch, Collation, StackedBatch
 from oneflow.data.dataset import Parts, expand
 from oneflow.data.workers import Workers
 
@@ -116,7 +119,7 @@ class Loader:
         self._kind: dict[str, Any] = {"order": order, "shard": f"parts {rank}/{world}" if self._by_parts else "samples"}
         if order == "oneflow":
             self._kind |= {"shuffle_buffer_size": shuffle_buffer_size, "shuffle_after_epoch": shuffle_after_epoch}
-        self._layout = Layout(decoders, _pinned(pin_memory), prefetch + 1)
+        self._layout = Collation(decoders, _pinned(pin_memory), prefetch + 1)
         self._threads, self._prefetch = threads, prefetch
         self._chunk = max(1, batch_size // (4 * threads))
         self._workers: Workers | None = None

@@ -231,7 +231,7 @@ class Draws:
 
 
 class Stream:
-    """Uniform numbers in [0, 1), one a call. SplitMix64: written out, because an order must not change with a library's version."""
+    """Uniform numbers in [0, 1), one per call. SplitMix64: written out, because an order must not change with a library's version."""
 
     __slots__ = ("_bits",)
 

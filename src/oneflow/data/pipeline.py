@@ -1,4 +1,5 @@
-"""Records inside a job: one loader a reader, which works ahead of the steps; and what stands for its batches while a job is traced.
+"""Records inside a job: one loader per reader, which works ahead of the steps (prefetching); and what stands for its batches while a job is
+traced.
 
 Everything here that has no fixed shape (records, pictures as they are) exists only as a handle that says how to make it. Ops
 on handles add to that; the op that ends in a blob adds a decoder to the reader's loader.
@@ -20,6 +21,7 @@ from oneflow.data.loader import Loader
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph
 from oneflow.ir.nodes import attribute
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import sample as rows
 
@@ -220,7 +222,7 @@ def coin_of(trace: Trace, pipeline: RecordPipeline, mirror: Blob) -> Coin | None
     reads the blob sees the same flips. Any other blob is computed by the job, so the job must mirror by it.
     """
     node = mirror.node
-    known: tuple[RecordPipeline, Coin] | None = node.meta.get("coin")
+    known: tuple[RecordPipeline, Coin] | None = op_note(node).coin
     if known is not None:
         return known[1] if known[0] is pipeline else None
     if node.op != "call_function" or node.target is not rows.coin_flip or any(watch.node is node for watch in trace.graph.watches):
@@ -228,8 +230,8 @@ def coin_of(trace: Trace, pipeline: RecordPipeline, mirror: Blob) -> Coin | None
     if mirror.shape != (pipeline.batch_size,):
         return None
     coin = Coin(float(attribute(node, "probability")), int(attribute(node, "seed")))
-    moved = decoded(trace, pipeline, CoinDecoder(coin), node.meta["name"]).node
-    moved.meta["coin"] = (pipeline, coin)
+    moved = decoded(trace, pipeline, CoinDecoder(coin), op_note(node).name).node
+    change_op_note(moved, coin=(pipeline, coin))
     node.replace_all_uses_with(moved)
     trace.graph.body.erase_node(node)
     mirror.node = moved

@@ -20,6 +20,7 @@ from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.reader_ops import color
 from oneflow.ir.blob import Blob, emit
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import image as rows
 
@@ -137,7 +138,7 @@ def _pixels(trace: Trace, images: Images) -> Blob:
     assert isinstance(images.size, tuple)
     decoder = PixelDecoder(images.key, images.size, images.crop, images.color, images.method)
     blob = decoded(trace, images.pipeline, decoder, images.op_name)
-    blob.node.meta["images"] = images
+    change_op_note(blob.node, pictures=images)
     return blob
 
 
@@ -165,7 +166,7 @@ def crop_mirror_normalize(
 
     Takes pictures of any size, a resized blob, or any uint8 blob of (batch, height, width, channels); 0 for the crop is the
     full size of a blob. The free space above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it.
-    ``mean`` and ``std`` are one number, or one a channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
+    ``mean`` and ``std`` are one number, or one per channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
     """
     trace = require_trace("flow.image.CropMirrorNormalize")
     layout, channels = _layout(output_layout), 1 if color("flow.image.CropMirrorNormalize", color_space) == "GRAY" else 3
@@ -203,7 +204,7 @@ def _pictures(trace: Trace, value: Any) -> Images | None:
     if isinstance(value, Blob):
         if value.node.graph is not trace.graph.body:
             raise JobError(f"flow.image.CropMirrorNormalize was given {value!r}, which belongs to another job")
-        return value.node.meta.get("images")
+        return op_note(value.node).pictures
     take("flow.image.CropMirrorNormalize", value, Images, f"{_IMAGES}, or a uint8 blob")
     return value
 

@@ -14,6 +14,7 @@ from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_map
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import record, require_trace
 from oneflow.ops import elementwise
 from oneflow.ops.row import Op
@@ -29,7 +30,7 @@ class Blob(Symbol):
 
     @property
     def spec(self) -> TensorSpec:
-        return self.node.meta["spec"]
+        return op_note(self.node).spec
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -44,11 +45,11 @@ class Blob(Symbol):
 
     @property
     def batch_axis(self) -> int | None:
-        return self.node.meta.get("batch_axis", 0 if self.shape else None)
+        return op_note(self.node).batch_axis
 
     @property
     def is_dynamic(self) -> bool:
-        return bool(self.node.meta.get("dynamic", False))
+        return op_note(self.node).is_dynamic
 
     @property
     def is_tensor_list(self) -> bool:
@@ -56,7 +57,7 @@ class Blob(Symbol):
 
     @property
     def op_name(self) -> str:
-        return self.node.meta["name"]
+        return op_note(self.node).name
 
     @property
     def blob_name(self) -> str:
@@ -72,11 +73,11 @@ class Blob(Symbol):
 
     @property
     def distribute(self) -> Sbp:
-        return self.node.meta["sbp"] or AUTO
+        return op_note(self.node).hint or AUTO
 
     @property
     def placement(self) -> Placement:
-        return self.node.meta["placement"]
+        return op_note(self.node).placement
 
     parallel_conf = placement
 
@@ -87,14 +88,14 @@ class Blob(Symbol):
     @property
     def location(self) -> str:
         """The user's file:line that made this blob."""
-        return self.node.meta["line"]
+        return op_note(self.node).line
 
     def with_distribute(self, distribute: Sbp) -> Blob:
         """The same value, to be laid out as ``distribute`` says where it is used."""
         if not isinstance(distribute, Sbp):
             raise DTypeError(f"with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
         blob = emit(layout, self, forward="" if distribute is AUTO else str(distribute))
-        blob.node.meta["sbp"] = distribute
+        change_op_note(blob.node, hint=distribute)
         return blob
 
     def with_split_distribute(self, axis: int) -> Blob:
@@ -194,8 +195,8 @@ def emit(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> Blob
 def emit_many(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> tuple[Blob, ...]:
     """Records an op of several results and gives them all."""
     node = _record(op, args, attributes, name)
-    base = node.meta["name"]
-    count = len(node.meta["spec"])
+    base = op_note(node).name
+    count = len(op_note(node).spec)
     names = [base.rsplit("-", 1)[-1] + f"_out{i}" for i in range(count)]
     return tuple(Blob(record(item, (node, i), {}, names[i])) for i in range(count))
 

@@ -1,7 +1,6 @@
 """The logical graph of one job: torch.fx nodes whose targets are op rows, and what the job declared around them.
 
-A node's ``meta`` holds ``spec`` (TensorSpec, or a tuple of them), ``name`` (the op's name as users see it), ``line`` (the
-user's file:line), ``placement`` and ``sbp`` (a hint or None).
+Each node has an ``OpNote`` (``notes.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ class Reader(Protocol):
 
 
 class Source(Reader, Protocol):
-    """Something that makes input tensors on the host, once a step: a record reader, a random batch.
+    """Something that makes input tensors on the host, once per step: a record reader, a random batch.
 
     ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``share`` makes it give
     the rows of one of several equal shares of each batch, before it starts; ``specs`` stay those of the whole. Sources of one

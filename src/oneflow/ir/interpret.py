@@ -11,6 +11,7 @@ from torch import fx
 from oneflow.core.errors import ArgumentError, OneFlowError
 from oneflow.ir.graph import Graph
 from oneflow.ir.nodes import row_of
+from oneflow.ir.notes import op_note
 
 Adapt = Callable[[fx.Node, Any], Any]
 
@@ -42,6 +43,6 @@ def _run(node: fx.Node, env: Mapping[fx.Node, Any], device: torch.device | str, 
     try:
         return row(*args, **attributes, **extra)
     except OneFlowError as error:
-        raise type(error)(f"{node.meta['line']}: {row} ({node.meta['name']!r}): {error.reason}") from None
+        raise type(error)(f"{op_note(node).line}: {row} ({op_note(node).name!r}): {error.reason}") from None
     except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        raise ArgumentError(f"{node.meta['line']}: {row} ({node.meta['name']!r}): {error}") from error
+        raise ArgumentError(f"{op_note(node).line}: {row} ({op_note(node).name!r}): {error}") from error

@@ -14,6 +14,11 @@ def argument(node: fx.Node, index: int) -> Any:
     return node.args[index]
 
 
+def add_call(graph: fx.Graph, function: Any, *args: Any, **kwargs: Any) -> fx.Node:
+    """A new call in a graph, at the place where nodes are being inserted."""
+    return graph.call_function(function, args, kwargs)
+
+
 def attribute(node: fx.Node, name: str) -> Any:
     """A node's argument by its name."""
     return node.kwargs[name]

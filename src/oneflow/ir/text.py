@@ -1,4 +1,4 @@
-"""The text form of a logical graph: one line a node, in order, the same for the same program."""
+"""The text form of a logical graph: one line per node, in order, the same for the same program."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from torch import fx
 
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 
 
 def graph_text(graph: Graph, lines: bool = True) -> str:
@@ -14,22 +15,22 @@ def graph_text(graph: Graph, lines: bool = True) -> str:
     kind = "train" if graph.is_train else "predict"
     rows = [f"{kind} job {graph.job}"]
     rows += [_row(node, graph, lines) for node in graph.body.nodes]
-    rows += [f"loss %{node.meta['name']}" for node in graph.losses]
-    rows += [f"watch {'gradient of ' if watch.diff else ''}%{watch.node.meta['name']}" for watch in graph.watches]
+    rows += [f"loss %{op_note(node).name}" for node in graph.losses]
+    rows += [f"watch {'gradient of ' if watch.diff else ''}%{op_note(watch.node).name}" for watch in graph.watches]
     rows.append(f"return {_shown(graph.results)}")
     return "\n".join(rows)
 
 
 def _row(node: fx.Node, graph: Graph, lines: bool) -> str:
-    left = f"%{node.meta['name']}: {node.meta['spec']}"
+    left = f"%{op_note(node).name}: {op_note(node).spec}"
     right = _placeholder(node, graph) if node.op == "placeholder" else f"{node.target}({_arguments(node)})"
-    return f"  {left} = {right}" + (f"  # {node.meta['line']}" if lines else "")
+    return f"  {left} = {right}" + (f"  # {op_note(node).line}" if lines else "")
 
 
 def _placeholder(node: fx.Node, graph: Graph) -> str:
     if node in graph.inputs:
         return "input"
-    return "variable" if graph.variables.get(node.meta["name"]) is node else "source"
+    return "variable" if graph.variables.get(op_note(node).name) is node else "source"
 
 
 def _arguments(node: fx.Node) -> str:
@@ -39,7 +40,7 @@ def _arguments(node: fx.Node) -> str:
 
 def _shown(value: Any) -> str:
     if isinstance(value, fx.Node):
-        return f"%{value.meta['name']}"
+        return f"%{op_note(value).name}"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k!r}: {_shown(v)}" for k, v in value.items()) + "}"
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,8 @@
-"""Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph."""
+"""Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph.
+
+``get_variable`` inside a function, names, namespaces and job settings have no place in torch's own tracers. An op row runs on meta tensors
+(without data) when it is called, so a wrong shape is found at the user's line, and shapes are real ints while the body runs.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.core.tree import tree_map
 from oneflow.core.variable import VariableDecl
 from oneflow.ir.graph import Graph, Source, Watch
+from oneflow.ir.notes import op_note, OpNote, set_op_note
 from oneflow.ops.row import Op
 
 
@@ -71,8 +76,9 @@ class Trace:
         return node
 
     def _describe(self, node: fx.Node, name: str, spec: Any, sbp: Sbp | None = None) -> None:
-        node.meta = {"name": name, "spec": spec, "line": user_line(), "placement": self.placements[-1], "sbp": sbp}
-        node.meta["dynamic"] = any(n.meta["dynamic"] for n in node.all_input_nodes)
+        is_dynamic = any(op_note(n).is_dynamic for n in node.all_input_nodes)
+        batch_axis = 0 if isinstance(spec, TensorSpec) and spec.shape else None
+        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, sbp))
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
         node = self.placeholder(name, spec)
@@ -101,7 +107,7 @@ class Trace:
 
     def mark_channels_last(self, node: fx.Node) -> None:
         """Notes that a variable is a convolution's filter, so that it is kept in the layout convolutions run fastest in."""
-        name = node.meta["name"]
+        name = op_note(node).name
         if self.graph.variables.get(name) is node:
             self.graph.decls[name] = replace(self.graph.decls[name], channels_last=True)
 
@@ -118,39 +124,39 @@ class Trace:
     def add_loss(self, node: fx.Node) -> None:
         if not self.is_train:
             raise JobError(
-                f"job {self.graph.job!r} has no TrainConf when adding loss logical blob name {node.meta['name']!r}: "
+                f"job {self.graph.job!r} has no TrainConf when adding loss logical blob name {op_note(node).name!r}: "
                 "it is a predict job. Make it a train job with type='train' or a config that sets train.*"
             )
         if node in self.graph.losses:
-            raise JobError(f"the loss {node.meta['name']!r} was added to job {self.graph.job!r} before")
+            raise JobError(f"the loss {op_note(node).name!r} was added to job {self.graph.job!r} before")
         self._check_own(node)
         self._check_loss(node)
         self.graph.losses.append(node)
 
     def _check_loss(self, node: fx.Node) -> None:
-        spec: TensorSpec = node.meta["spec"]
+        spec: TensorSpec = op_note(node).spec
         if not spec.dtype.is_floating_point:
-            raise DTypeError(f"a loss is a float blob, {node.meta['name']!r} is {spec}")
+            raise DTypeError(f"a loss is a float blob, {op_note(node).name!r} is {spec}")
         for other in self.graph.losses:
-            if other.meta["spec"] != spec:
+            if op_note(other).spec != spec:
                 raise JobError(
                     f"losses of one job have one shape and dtype: "
-                    f"{other.meta['name']!r} is {other.meta['spec']}, {node.meta['name']!r} is {spec}"
+                    f"{op_note(other).name!r} is {op_note(other).spec}, {op_note(node).name!r} is {spec}"
                 )
             if other in self.graph.reached_by([node]) or node in self.graph.reached_by([other]):
                 raise JobError(
-                    f"of the losses {other.meta['name']!r} and {node.meta['name']!r} one is computed "
+                    f"of the losses {op_note(other).name!r} and {op_note(node).name!r} one is computed "
                     "from the other; add only one of them"
                 )
 
     def _check_own(self, node: fx.Node) -> None:
         if node.graph is not self.graph.body:
-            raise JobError(f"blob {node.meta['name']!r} belongs to another job or another trace of {self.graph.job!r}")
+            raise JobError(f"blob {op_note(node).name!r} belongs to another job or another trace of {self.graph.job!r}")
 
     def watch(self, node: fx.Node, handler: Any, diff: bool) -> None:
         self._check_own(node)
-        if node.meta["spec"].dtype.numpy is None:
-            name, spec = node.meta["name"], node.meta["spec"]
+        if op_note(node).spec.dtype.numpy is None:
+            name, spec = op_note(node).name, op_note(node).spec
             raise ArgumentError(f"blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
         self.graph.watches.append(Watch(node, handler, diff, user_line()))
 
@@ -202,11 +208,11 @@ def _infer(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str)
 def _meta(value: Any) -> Any:
     if not isinstance(value, fx.Node):
         return value
-    spec = value.meta["spec"]
+    spec = op_note(value).spec
     return tuple(s.meta() for s in spec) if isinstance(spec, tuple) else spec.meta()
 
 
 def _inputs(args: Any) -> str:
     found: list[str] = []
-    tree_map(lambda a: found.append(f"{a.meta['name']} {a.meta['spec']}") if isinstance(a, fx.Node) else None, args)
+    tree_map(lambda a: found.append(f"{op_note(a).name} {op_note(a).spec}") if isinstance(a, fx.Node) else None, args)
     return f" [inputs: {', '.join(found)}]" if found else ""

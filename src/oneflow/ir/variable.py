@@ -85,7 +85,7 @@ def _regularizer(name: str, regularizer: Any) -> Regularizer | None:
 
 
 def _distribute(trace: Trace, name: str, distribute: Any, per_axis: Any, rank: int) -> tuple[Sbp, ...]:
-    """One layout an axis of the placement in force; () for a variable that is whole on every device."""
+    """One layout per axis of the placement in force; () for a variable that is whole on every device."""
     if distribute is not None and not isinstance(distribute, Sbp):
         raise DTypeError(f"distribute is flow.distribute.split/broadcast/auto, got {distribute!r} (variable {name!r})")
     if distribute is not None and per_axis is not None:

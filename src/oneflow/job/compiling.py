@@ -13,11 +13,13 @@ from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds,
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
+from oneflow.compiler.notes import val
+from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.readers import shares_of
+from oneflow.compiler.serialize import pack
 from oneflow.compiler.storage import stored_layouts, variable_layouts
-from oneflow.compiler.wire import pack
 from oneflow.core import dtype as dtypes
 from oneflow.ir.graph import Reader
 from oneflow.job.clock import step_clock
@@ -59,7 +61,7 @@ class Compiling:
         """The job for one micro-batch of these inputs. Readers give each device one of ``rows`` shares of a batch."""
         feeds = [Like(tuple(tensor.shape), tensor.dtype, self.device) for tensor in inputs]
         for node in self.job.graph.feeds()[len(feeds) :]:
-            spec = node.meta["spec"]
+            spec = op_note(node).spec
             feeds.append(Like((spec.shape[0] // rows, *spec.shape[1:]), spec.dtype.torch, self.device))
         layouts = {name: self._variables.layouts[name] for name in self.job.graph.variables}
         target = self._target(feeds, layouts)
@@ -102,8 +104,8 @@ def _form(assigned: Assigned, rank: int, inputs: int, micro: int) -> Form:
 
 def _field(node: fx.Node, rank: int) -> Field | None:
     """A rank's part of a value; None where it has none."""
-    value = node.meta["val"]
-    block = layout_of(node).block(value.shape, rank)
-    dtype = dtypes.from_torch(value.dtype).numpy
+    made = val(node)
+    block = layout_of(node).block(made.shape, rank)
+    dtype = dtypes.from_torch(made.dtype).numpy
     assert dtype is not None
     return None if block is None else Field(tuple(part.stop - part.start for part in block), dtype)

@@ -1,4 +1,4 @@
-"""The backend of several devices: this process compiles for all ranks and commands one worker per device."""
+"""The backend of several devices (single controller): this process compiles for all ranks and commands one worker per device."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from torch import fx
 
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.mirror import mirrored_mesh
+from oneflow.compiler.notes import val
 from oneflow.compiler.readers import shares_of
 from oneflow.core.collector import paused
 from oneflow.ir.graph import Graph, Reader
@@ -130,7 +131,7 @@ class _DrivenProgram:
     def _targets_of(self, node: fx.Node, number: int) -> list[list[_Target]]:
         """For each micro-batch, which blocks of an input go where."""
         lanes = self._loaded[0].lanes
-        blocks = {rank: layout_of(node).block(node.meta["val"].shape, rank) for rank in range(len(lanes))}
+        blocks = {rank: layout_of(node).block(val(node).shape, rank) for rank in range(len(lanes))}
         return [
             [_Target(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
             for micro in range(self._job.settings.micro_batches)
@@ -141,7 +142,7 @@ class _DrivenProgram:
         for i, node in enumerate(nodes):
             of_ranks = {rank: arrays for rank, lane in enumerate(sent) if (arrays := lane[i]) is not None}
             parts = [{rank: arrays[micro] for rank, arrays in of_ranks.items()} for micro in range(self._job.settings.micro_batches)]
-            results.append(_Result(Whole(layout_of(node), node.meta["val"].shape), parts))
+            results.append(_Result(Whole(layout_of(node), val(node).shape), parts))
         return results
 
     def step(self, inputs: list[torch.Tensor]) -> tuple[Values, Values]:

@@ -5,19 +5,22 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from threading import RLock
+from typing import Any, Protocol
 
 import torch
 from torch import fx
 
-from oneflow.compiler.update import state_decls
+from oneflow.compiler.append_update import state_decls
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import JobError, UnsupportedError
+from oneflow.core.placement import Placement
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph, Reader, VariableDecl
+from oneflow.ir.notes import change_op_note
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.backend import OpenJob, Value, Values
@@ -28,16 +31,33 @@ from oneflow.job.traced import Traced
 from oneflow.job.training import training_of
 from oneflow.optimizer.optimizers import Optimizer, WeightDecay, state_variable
 from oneflow.optimizer.schedule import LrScheduler, WarmUp
+from oneflow.runtime.variables import VariableStore
 
-if TYPE_CHECKING:
-    from oneflow.job.session import Session
+
+class JobSession(Protocol):
+    """What a job asks of the session that it belongs to."""
+
+    store: VariableStore
+    defaults: dict[str, Any]
+    eager: bool
+    making: RLock
+
+    def default_placement(self) -> Placement: ...
+
+    def current(self, name: str) -> Job: ...
+
+    def trace(self) -> None: ...
+
+    def start(self) -> None: ...
+
+    def settle(self) -> None: ...
 
 
 class Job:
     """A decorated function: its signature, settings, and once traced its graph. Decorating does nothing else."""
 
     def __init__(
-        self, session: Session, function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool = False
+        self, session: JobSession, function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool = False
     ) -> None:
         self.session = session
         self.function = function
@@ -160,7 +180,7 @@ class Job:
         return deliver(self.name, _structured(graph.results, results), self.returns, self.has_return)
 
     def _require_current(self) -> None:
-        current = self.session.jobs[self.name]
+        current = self.session.current(self.name)
         if current is not self:
             raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {current.line}")
 
@@ -209,7 +229,7 @@ def _scalar(name: str, dtype: Any, value: float, line: str) -> VariableDecl:
 
 def _input(trace: Trace, definition: TensorDef) -> Blob:
     node = trace.add_input(definition.name or trace.auto_name("Input"), definition.spec)
-    node.meta["batch_axis"], node.meta["dynamic"] = definition.batch_axis, definition.dynamic
+    change_op_note(node, batch_axis=definition.batch_axis, is_dynamic=definition.dynamic)
     return Blob(node)
 
 

@@ -11,6 +11,7 @@ import torch
 
 from oneflow.compiler.distribute import CompileTarget, distribute_job
 from oneflow.compiler.joint import Like
+from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Mesh, whole_on
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.core.collector import paused
@@ -135,7 +136,7 @@ class LocalProgram:
 
 
 def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> CompileTarget:
-    specs = [node.meta["spec"] for node in job.graph.feeds()[len(feeds) :]]
+    specs = [op_note(node).spec for node in job.graph.feeds()[len(feeds) :]]
     shown = [Like(tuple(t.shape), t.dtype, device) for t in feeds] + [Like(s.shape, s.dtype.torch, device) for s in specs]
     return CompileTarget({(0, 0): 0}, dict.fromkeys(job.graph.variables, _ALONE), shown, device, job.settings.mixed_precision)
 

@@ -48,7 +48,7 @@ class Machines:
             return self.launched.machine
         if self.count == 1:
             return 0
-        from oneflow.runtime.machines import find_here
+        from oneflow.runtime.agent import find_here
 
         return find_here(self.addresses)
 
@@ -81,7 +81,7 @@ class Machines:
             return True
         if self.count == 1:
             return False
-        from oneflow.runtime.machines import serve
+        from oneflow.runtime.agent import serve
 
         here = self.here
         if here:

@@ -1,4 +1,4 @@
-"""A job in the mirrored view on workers: every device has inputs, a program and results of its own."""
+"""A job in the mirrored view on workers: every device (a data parallel replica) has inputs, a program and results of its own."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class ResultArray(np.ndarray):
 
 
 class MirroredResult:
-    """A result of a job in the mirrored view on several devices: one array a device, and no whole of them."""
+    """A result of a job in the mirrored view on several devices: one array per device, and no whole of them."""
 
     __slots__ = ("_pieces",)
 

@@ -16,7 +16,7 @@ from oneflow.job.machines import HANDLER, Machines
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
-_MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state a process
+_MAKING = threading.RLock()  # one for all sessions: torch's tracing has one state per process
 
 
 class Session:
@@ -56,6 +56,10 @@ class Session:
             before.close()
         self.jobs[job.name] = job
         self._ready = False
+
+    def current(self, name: str) -> Job:
+        """The job that is known under a name."""
+        return self.jobs[name]
 
     def start(self) -> None:
         """Traces every job that was not traced yet, in the order they were defined, and gives their variables values.

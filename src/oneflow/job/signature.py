@@ -27,7 +27,7 @@ def annotations_of(function: Callable[..., Any], line: str) -> dict[str, Any]:
 
 
 class Signature:
-    """The declared inputs of a job function, as a tree of definitions, one entry a parameter."""
+    """The declared inputs of a job function, as a tree of definitions, one entry per parameter."""
 
     def __init__(self, function: Callable[..., Any], line: str) -> None:
         self.job = function.__name__

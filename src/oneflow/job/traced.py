@@ -11,6 +11,7 @@ import torch
 from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.job.settings import Settings
 from oneflow.job.signature import Signature
 
@@ -30,7 +31,7 @@ class Traced:
     def placements(self) -> list[tuple[Placement, str]]:
         """Where the job's ops run, each with the user's line that placed it; a job without ops runs on its default placement."""
         assert self.graph.placement is not None
-        found = {node.meta["placement"]: node.meta["line"] for node in reversed(self.graph.body.nodes) if node.op == "call_function"}
+        found = {op_note(node).placement: op_note(node).line for node in reversed(self.graph.body.nodes) if node.op == "call_function"}
         return list(found.items()) or [(self.graph.placement, self.line)]
 
     @property
@@ -47,7 +48,7 @@ class Traced:
     def micro_batches(self, tensors: list[torch.Tensor]) -> list[list[torch.Tensor]]:
         """The inputs of one call, cut for each micro-batch."""
         count = self.settings.micro_batches
-        cuts = [_cut(tensor, node.meta["batch_axis"], count) for tensor, node in zip(tensors, self.graph.inputs)]
+        cuts = [_cut(tensor, op_note(node).batch_axis, count) for tensor, node in zip(tensors, self.graph.inputs)]
         return [[parts[i] for parts in cuts] for i in range(count)]
 
     def tell_precision(self, device: torch.device) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oneflow.compiler.update import trained_by
+from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, JobError, nearest
 from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.ir.notes import op_note
 from oneflow.job.settings import Settings
 from oneflow.optimizer.conf import optimizer_from_conf
 from oneflow.optimizer.loss_scale import static_loss_scale
@@ -49,7 +50,7 @@ def _check_watched_gradients(graph: Graph) -> None:
     reached = graph.reached_by(graph.losses)
     for watch in graph.watches:
         if watch.diff and watch.node not in reached:
-            raise JobError(f"{watch.line}: flow.watch_diff: no loss of job {graph.job!r} depends on {watch.node.meta['name']!r}, it has no gradient")
+            raise JobError(f"{watch.line}: flow.watch_diff: no loss of job {graph.job!r} depends on {op_note(watch.node).name!r}, it has no gradient")
 
 
 def _coupled(settings: Settings) -> Callable[[VariableDecl], tuple[float, float]]:

@@ -82,7 +82,7 @@ def _require_no_sources(job: Job) -> None:
 
 
 def _arrays(job: Job, inputs: Any) -> list[np.ndarray]:
-    """One array an input, in order. Their shapes and dtypes are checked by the call of the job."""
+    """One array per input, in order. Their shapes and dtypes are checked by the call of the job."""
     names = input_names(job)
     if inputs is None:
         random = np.random.default_rng(0)

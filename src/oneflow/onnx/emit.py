@@ -14,6 +14,7 @@ from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.core.tree import tree_map
 from oneflow.ir.graph import Graph
 from oneflow.ir.nodes import row_of
+from oneflow.ir.notes import op_note
 from oneflow.onnx.builder import Builder, Node, Operand
 from oneflow.onnx.record import BatchDims
 from oneflow.onnx.rows.table import EMITTERS, REASONS
@@ -23,7 +24,7 @@ FOREIGN_DOMAIN = "oneflow"
 
 
 @dataclass
-class Parts:
+class OnnxParts:
     """An ONNX graph as plain values. ``lines`` tells for each op's name which row it was and where the user wrote it."""
 
     inputs: list[Operand] = field(default_factory=list)
@@ -46,9 +47,9 @@ class GraphEmitter:
         self._continue = continue_on_error
         self._values: dict[fx.Node, Operand | tuple[Operand, ...]] = {}
         self._input_names = dict(zip(graph.inputs, names, strict=True))
-        self.parts = Parts()
+        self.parts = OnnxParts()
 
-    def run(self) -> Parts:
+    def run(self) -> OnnxParts:
         """The whole graph. Ops that no result depends on are left out, but for those that would write a variable."""
         results = self._graph.result_nodes()
         wanted = self._graph.reached_by([*results, *_writes(self._graph)])
@@ -68,7 +69,7 @@ class GraphEmitter:
 
     def _placeholder(self, node: fx.Node, is_wanted: bool) -> None:
         """Variables become initializers, all else inputs: those of the job whether or not a result depends on them."""
-        name = node.meta["name"]
+        name = op_note(node).name
         if self._graph.variables.get(name) is node:
             self._values[node] = self._operand(node, name)
             if is_wanted:
@@ -78,16 +79,16 @@ class GraphEmitter:
             self.parts.inputs.append(value)
 
     def _operand(self, node: fx.Node, name: str, index: int = 0) -> Operand:
-        spec = node.meta["spec"][index] if isinstance(node.meta["spec"], tuple) else node.meta["spec"]
+        spec = op_note(node).spec[index] if isinstance(op_note(node).spec, tuple) else op_note(node).spec
         follows = self._dims[node][index] if node in self._dims else frozenset()
         return Operand(name, spec.dtype.torch, spec.shape, follows)
 
     def _op(self, node: fx.Node) -> None:
-        name, spec = node.meta["name"], node.meta["spec"]
+        name, spec = op_note(node).name, op_note(node).spec
         count = len(spec) if isinstance(spec, tuple) else 1
         results = tuple(self._operand(node, f"{name}/out_{i}", i) for i in range(count))
         builder = Builder(name, self._opset, results)
-        self.parts.lines[name] = f"{node.meta['line']}: {node.target} ({name!r})"
+        self.parts.lines[name] = f"{op_note(node).line}: {node.target} ({name!r})"
         self._emit(node, builder)
         self.parts.nodes += builder.nodes
         self.parts.constants |= builder.constants

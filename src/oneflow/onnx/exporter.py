@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from oneflow.checkpoint.layout import read_checkpoint
+from oneflow.checkpoint.folder import read_checkpoint
 from oneflow.core.errors import ArgumentError, CheckpointError, JobError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.job.job import Job

@@ -15,7 +15,7 @@ import torch
 
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.onnx.builder import TENSOR_TYPES, Node, Operand
-from oneflow.onnx.emit import FOREIGN_DOMAIN, Parts
+from oneflow.onnx.emit import FOREIGN_DOMAIN, OnnxParts
 
 PRODUCER = "oneflow-torch"
 
@@ -30,7 +30,7 @@ Fill = Callable[[Any, torch.Tensor], None]
 """Gives a TensorProto its data."""
 
 
-def make_model(onnx: Any, parts: Parts, weights: Weights, fill: Fill, job: str, doc: str, opset: int) -> Any:
+def make_model(onnx: Any, parts: OnnxParts, weights: Weights, fill: Fill, job: str, doc: str, opset: int) -> Any:
     """The ModelProto of a job."""
     helper = onnx.helper
     tensors = {**weights, **parts.constants}
@@ -59,7 +59,7 @@ def _attribute(onnx: Any, value: Any) -> Any:
     return _tensor(onnx, "", value, inline) if isinstance(value, torch.Tensor) else value
 
 
-def _value(onnx: Any, value: Operand, parts: Parts) -> Any:
+def _value(onnx: Any, value: Operand, parts: OnnxParts) -> Any:
     unit = next((v.shape[dim] for v in parts.inputs for dim in sorted(v.batch_dims)), 1)
     shape = [_batch_name(n, unit) if dim in value.batch_dims else n for dim, n in enumerate(value.shape)]
     return onnx.helper.make_tensor_value_info(value.name, TENSOR_TYPES[value.dtype], shape)
@@ -107,7 +107,7 @@ class ExternalData:
             proto.external_data.add(key=key, value=value)
 
 
-def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill], Any], parts: Parts, opset: int) -> None:
+def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill], Any], parts: OnnxParts, opset: int) -> None:
     """Writes the model that ``make`` gives, and its external data, into a folder beside ``path``, has them checked and renames them.
 
     The data comes first: a model that is there has its data.

@@ -15,6 +15,7 @@ from oneflow.core.tree import tree_map
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph
 from oneflow.ir.nodes import row_of
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.job import Job
 from oneflow.onnx.lookup import input_names
@@ -45,7 +46,7 @@ def record(job: Job, defs: Sequence[Any]) -> Graph:
 
 def _input(trace: Trace, definition: TensorDef) -> Blob:
     node = trace.add_input(definition.name or trace.auto_name("Input"), definition.spec)
-    node.meta["batch_axis"], node.meta["dynamic"] = definition.batch_axis, definition.dynamic
+    change_op_note(node, batch_axis=definition.batch_axis, is_dynamic=definition.dynamic)
     return Blob(node)
 
 
@@ -111,7 +112,7 @@ def _paired(job: Job, graph: Graph, doubled: Graph) -> dict[fx.Node, fx.Node]:
     """The nodes of both graphs side by side."""
     nodes, others = list(graph.body.nodes), list(doubled.body.nodes)
     alike = len(nodes) == len(others) and all(
-        a.target is b.target and a.meta["name"] == b.meta["name"] for a, b in zip(nodes, others) if a.op == "call_function"
+        a.target is b.target and op_note(a).name == op_note(b).name for a, b in zip(nodes, others) if a.op == "call_function"
     )
     if not alike:
         raise UnsupportedError(f"dynamic_batch: the body of job {job.name!r} records other ops with {_FACTOR} times the batch")
@@ -126,20 +127,20 @@ def _require_same_arguments(node: fx.Node, other: fx.Node, pairs: dict[fx.Node, 
     mine = fx.node.map_arg((node.args, node.kwargs), lambda n: pairs[n])
     if mine != (other.args, other.kwargs):
         raise UnsupportedError(
-            f"{node.meta['line']}: dynamic_batch: an argument of {node.target} ({node.meta['name']!r}) is computed from the batch size; "
+            f"{op_note(node).line}: dynamic_batch: an argument of {node.target} ({op_note(node).name!r}) is computed from the batch size; "
             "write it without (such as -1, None or *_like), or export with dynamic_batch=False"
         )
 
 
 def _follows(node: fx.Node, other: fx.Node) -> tuple[frozenset[int], ...]:
-    specs, others = ((s if isinstance(s, tuple) else (s,)) for s in (node.meta["spec"], other.meta["spec"]))
+    specs, others = ((s if isinstance(s, tuple) else (s,)) for s in (op_note(node).spec, op_note(other).spec))
     return tuple(_dims(node, a.shape, b.shape) for a, b in zip(specs, others, strict=True))
 
 
 def _dims(node: fx.Node, shape: tuple[int, ...], doubled: tuple[int, ...]) -> frozenset[int]:
     if len(shape) != len(doubled) or any(b not in (a, a * _FACTOR) for a, b in zip(shape, doubled)):
         raise UnsupportedError(
-            f"{node.meta['line']}: dynamic_batch: with {_FACTOR} times the batch the shape of {node.meta['name']!r} goes from "
+            f"{op_note(node).line}: dynamic_batch: with {_FACTOR} times the batch the shape of {op_note(node).name!r} goes from "
             f"{shape} to {doubled}; a dim can follow the batch only in proportion. Export with dynamic_batch=False"
         )
     return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)

@@ -1,6 +1,6 @@
 """Batch norm of a batch that lies in parts on several ranks, with the statistics of all of it.
 
-Going forward ranks add up two numbers a channel, and two going back, whatever their number. Dim 1 holds the channels.
+Going forward ranks add up two numbers per channel, and two going back, whatever their number. Dim 1 holds the channels.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def normalise(
     momentum: float,
     epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``native_batch_norm`` gives in training mode, from the mean and variance of all ``count`` values a channel.
+    """What ``native_batch_norm`` gives in training mode, from the mean and variance of all ``count`` values per channel.
 
     Moves the running statistics in place, as the op does, the variance by the unbiased one.
     """
@@ -81,7 +81,7 @@ def gradients(
     count: int,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of x, scale and offset from the sums over all ``count`` values a channel; None where the mask says so."""
+    """The gradients of x, scale and offset from the sums over all ``count`` values per channel; None where the mask says so."""
     scale, offset = (s.to(mean.dtype if weight is None else weight.dtype) if wanted else None for s, wanted in zip(sums, mask[1:]))
     return _input_gradient(gradient, x, weight, mean, inverse_deviation, sums / count) if mask[0] else None, scale, offset
 

@@ -133,7 +133,7 @@ _LIBRARY.impl("random_bits_part", _fake_random_bits_part, "Meta")
 
 
 def random_bits(shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
-    """Int32 tensor of 32 independent fair bits an element; the same for the same (seed, step, index)."""
+    """Int32 tensor of 32 independent fair bits per element; the same for the same (seed, step, index)."""
     require(prod(shape) < 2**31, f"one random tensor has fewer than 2**31 elements, the shape {tuple(shape)} has more")
     return torch.ops.oneflow.random_bits(list(shape), seed, step)
 

@@ -38,7 +38,7 @@ def plan(job: Callable[..., Any], devices: int | tuple[int, ...] | str | None = 
 def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement | None = None) -> Plan:
     """The plan of a job on its own devices, on devices of its own type with these axes, or on a placement."""
     job.session.trace()
-    if job.session.jobs[job.name] is not job:
+    if job.session.current(job.name) is not job:
         raise JobError(f"job {job.name!r} of {job.line} was replaced by another definition of that name; plan that one")
     assert job.graph is not None and job.graph.placement is not None
     if axes is not None:

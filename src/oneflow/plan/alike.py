@@ -12,8 +12,9 @@ from torch import fx
 from oneflow.compiler.calls import tensor_arguments
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
+from oneflow.compiler.notes import joint_note, val
 from oneflow.compiler.storage import update_layout
-from oneflow.core.layout import coordinates
+from oneflow.core.region import coordinates
 from oneflow.sharding.boxing import transfer, without_partial
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 
@@ -34,7 +35,7 @@ def alike(assigned: Assigned) -> list[list[int]]:
 
 
 def _meshes(assigned: Assigned) -> list[Mesh]:
-    return list(dict.fromkeys(node.meta["mesh"] for node in assigned.graph.nodes))
+    return assigned.meshes
 
 
 def _place(mesh: Mesh, cuts: list[list[int]], rank: int) -> Shape | None:
@@ -68,20 +69,22 @@ def _uses(assigned: Assigned) -> set[Use]:
     """Every shape with every layout that a value is made in or read in."""
     found: set[Use] = set()
     for node in assigned.graph.nodes:
-        mesh, value = node.meta["mesh"], node.meta["val"]
-        if "sbp" in node.meta:
+        note, value = joint_note(node), val(node)
+        mesh = note.placed
+        if note.signatures:
             values = value if isinstance(value, (tuple, list)) else [value]
-            found.update((tuple(v.shape), Layout(mesh, sbp)) for v, sbp in zip(values, node.meta["sbp"]) if v is not None)
-            found.update((tuple(read.meta["val"].shape), layout) for read, layout in _reads(node))
-    found.update((tuple(node.meta["val"].shape), layout) for node, layout in _gradients(assigned))
+            found.update((tuple(v.shape), Layout(mesh, sbp)) for v, sbp in zip(values, note.outputs) if v is not None)
+            found.update((tuple(val(read).shape), layout) for read, layout in _reads(node))
+    found.update((tuple(val(node).shape), layout) for node, layout in _gradients(assigned))
     return found
 
 
 def _reads(node: fx.Node) -> Iterator[tuple[fx.Node, Layout]]:
     """What a node reads, in the layouts it wants."""
-    mesh = node.meta["mesh"]
+    note = joint_note(node)
+    mesh = note.placed
     for i, read in enumerate(tensor_arguments(node)):
-        yield read, Layout(mesh, tuple(s.inputs[i] for s in node.meta["signatures"][: len(mesh.axes)]))
+        yield read, Layout(mesh, tuple(s.inputs[i] for s in note.chosen))
 
 
 def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
@@ -92,11 +95,11 @@ def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
 
 def _sends(assigned: Assigned) -> Any:
     """Gives for a rank what it sends to other meshes and is sent from there."""
-    wishes = [*(read for node in assigned.graph.nodes if "signatures" in node.meta for read in _reads(node)), *_gradients(assigned)]
+    wishes = [*(read for node in assigned.graph.nodes if joint_note(node).signatures for read in _reads(node)), *_gradients(assigned)]
     across = {
-        (tuple(node.meta["val"].shape), without_partial(layout_of(node)), without_partial(target))
+        (tuple(val(node).shape), without_partial(layout_of(node)), without_partial(target))
         for node, target in wishes
-        if not node.meta.get("everywhere") and layout_of(node).mesh != target.mesh
+        if not joint_note(node).everywhere and layout_of(node).mesh != target.mesh
     }
     uneven = [move for move in across if not _is_one_to_one(*move)]
 

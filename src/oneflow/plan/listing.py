@@ -13,13 +13,17 @@ from torch import fx
 import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
+from oneflow.compiler.notes import joint_note, LocalNote, val
 from oneflow.compiler.storage import update_layout
-from oneflow.compiler.update import Group
-from oneflow.core.layout import local_shape
+from oneflow.compiler.append_update import Group
+from oneflow.core.region import local_shape
+from oneflow.ir.nodes import row_of
+from oneflow.ir.notes import op_note
 from oneflow.plan.measure import Measured, Sent
 from oneflow.plan.report import ranks_text
 from oneflow.plan.values import Boxing, PlanOp
-from oneflow.sharding.mesh import Layout, Mesh
+from oneflow.sharding.call import nbytes
+from oneflow.sharding.mesh import Mesh
 
 _OF_ALL_RANKS = {collective.norm_over: "the norm of all gradients", collective.finite_over: "whether all gradients are finite"}
 
@@ -59,7 +63,7 @@ class Listing:
 
     def ops(self) -> tuple[PlanOp, ...]:
         """Forward and backward in the order they run, then the update."""
-        nodes = [node for node in self.assigned.graph.nodes if node.op == "call_function" and "sbp" in node.meta]
+        nodes = [node for node in self.assigned.graph.nodes if node.op == "call_function" and joint_note(node).signatures]
         found = [self._op(node) for node in nodes]
         found += [self._number_op(mesh, sent) for mesh, sent in self._late if sent.exchange.kind == "all_reduce"]
         found += [op for group in self.assigned.groups for op in self._updates(group)]
@@ -71,23 +75,24 @@ class Listing:
     # -------------------------------------------------------------- ops
 
     def _op(self, node: fx.Node) -> dict[str, Any]:
-        origin, mesh, value = node.meta["origin"], node.meta["mesh"], node.meta["val"]
+        note, value = joint_note(node), val(node)
+        origin, mesh = note.origin, note.placed
         outputs = value if isinstance(value, (tuple, list)) else [value]
-        first, sbp = next((v, sbp) for v, sbp in zip(outputs, node.meta["sbp"]) if v is not None)
+        first, sbp = next((v, sbp) for v, sbp in zip(outputs, note.outputs) if v is not None)
         shape = tuple(first.shape)
         return {
-            "name": origin.meta["name"] if origin is not None else self.assigned.logical.job,
-            "op": origin.target.name if origin is not None else "",
+            "name": op_note(origin).name if origin is not None else self.assigned.logical.job,
+            "op": row_of(origin).name if origin is not None else "",
             "aten": str(node.target),
-            "part": node.meta["part"],
-            "line": origin.meta["line"] if origin is not None else self._loss_line(),
+            "part": note.part,
+            "line": op_note(origin).line if origin is not None else self._loss_line(),
             "shape": shape,
             "dtype": str(first.dtype).removeprefix("torch."),
             "sbp": tuple(map(str, sbp)),
             "placement": self.where(mesh),
             "local_shape": local_shape(shape, sbp, mesh.axes, 0),
             "flops": self._measured[mesh.ranks[0]].flops_of[node],
-            "has_rule": node.meta.get("has_rule", True),
+            "has_rule": note.has_rule,
             "boxing": tuple(self._of_node[node]),
         }
 
@@ -133,7 +138,7 @@ class Listing:
 
     def _loss_line(self) -> str:
         losses = self.assigned.logical.losses
-        return losses[0].meta["line"] if losses else ""
+        return op_note(losses[0]).line if losses else ""
 
     # -------------------------------------------------------------- boxing
 
@@ -141,51 +146,54 @@ class Listing:
         """Each boxing is told once: by the first rank of the mesh it happens on."""
         first: dict[int, Mesh] = {}
         for node in self.assigned.graph.nodes:
-            first.setdefault(node.meta["mesh"].ranks[0], node.meta["mesh"])
+            first.setdefault(joint_note(node).placed.ranks[0], joint_note(node).placed)
         for rank, mesh in sorted(first.items()):
             for sent in self._measured[rank].sent:
                 self._note(mesh, sent)
 
     def _note(self, mesh: Mesh, sent: Sent) -> None:
-        meta = sent.meta
-        if "members" in meta:
-            for member in meta["members"]:
-                size = prod(member["boxed"].meta["val"].shape) * member["boxed"].meta["val"].dtype.itemsize
-                self._of_gradient[member["gradient"]].append(self._boxing(member, "all_reduce", size, self._buckets))
+        note = sent.note
+        if note.members:
+            for member in note.members:
+                assert member.boxing is not None and member.gradient is not None
+                size = nbytes(val(member.boxing.node))
+                self._of_gradient[member.gradient].append(self._boxing(member, "all_reduce", size, self._buckets))
             self._buckets += 1
         elif sent.target is collective.bucket_wait:
             return
-        elif "boxed" in meta:
+        elif note.boxing is not None:
             self._note_boxed(mesh, sent)
-        elif "node" in meta and sent.exchange.calls:
-            self._of_node[meta["node"]].append(self._inside(meta["node"], sent))
+        elif note.node is not None and sent.exchange.calls:
+            self._of_node[note.node].append(self._inside(note.node, sent))
         elif sent.exchange.calls and (sent.target not in _OF_ALL_RANKS or mesh.ranks[0] == self.assigned.ranks[0]):
             self._late.append((mesh, sent))
 
     def _note_boxed(self, mesh: Mesh, sent: Sent) -> None:
-        meta = sent.meta
+        note = sent.note
+        assert note.boxing is not None
         is_send = sent.exchange.kind == "send"
-        happens = meta["target" if is_send else "source"].mesh
+        happens = (note.boxing.target if is_send else note.boxing.source).mesh
         if happens.ranks[0] != mesh.ranks[0]:
             return
         size = sent.exchange.received if is_send else sent.exchange.bytes
-        step = self._boxing(meta, sent.exchange.kind, size * sent.times)
-        if "gradient" in meta:
-            self._of_gradient[meta["gradient"]].append(step)
-        elif "consumer" in meta:
-            self._of_node[meta["consumer"]].append(step)
+        step = self._boxing(note, sent.exchange.kind, size * sent.times)
+        if note.gradient is not None:
+            self._of_gradient[note.gradient].append(step)
+        elif note.consumer is not None:
+            self._of_node[note.consumer].append(step)
 
-    def _boxing(self, meta: Mapping[str, Any], kind: str, size: int, bucket: int | None = None) -> Boxing:
-        source: Layout = meta["source"]
-        target: Layout = meta["target"]
-        value = meta.get("gradient") or self._name(meta["boxed"])
+    def _boxing(self, note: LocalNote, kind: str, size: int, bucket: int | None = None) -> Boxing:
+        assert note.boxing is not None
+        source, target = note.boxing.source, note.boxing.target
+        value = note.gradient or self._name(note.boxing.node)
         ends = tuple(map(str, source.sbp)), tuple(map(str, target.sbp)), self.where(source.mesh), self.where(target.mesh)
         return Boxing(value, *ends, kind, size, bucket)
 
     def _inside(self, node: fx.Node, sent: Sent) -> Boxing:
         """A collective that an op makes itself, because it was split in a way that its parts must be put together."""
-        mesh = node.meta["mesh"]
-        split = tuple("P" if s.lower is not None else "B" for s in node.meta["signatures"][: len(mesh.axes)])
+        note = joint_note(node)
+        mesh = note.placed
+        split = tuple("P" if s.lower is not None else "B" for s in note.chosen)
         value, where = f"{self._name(node)} (inside)", self.where(mesh)
         return Boxing(value, split, ("B",) * len(mesh.axes), where, where, sent.exchange.kind, sent.exchange.bytes * sent.times)
 
@@ -194,14 +202,14 @@ class Listing:
         if node in self._names:
             return self._names[node]
         producer, index = value_of(node)
-        origin = producer.meta.get("origin")
-        name = origin.meta["name"] if origin is not None else self._fed(producer)
+        origin = joint_note(producer).origin
+        name = op_note(origin).name if origin is not None else self._fed(producer)
         return f"{name}:{index}" if index else name
 
     def _fed(self, node: fx.Node) -> str:
         key = next((key for key, argument in self.assigned.arguments.items() if argument is node), None)
         if key is not None and key[0] == "feed":
-            return self.assigned.logical.feeds()[key[1]].meta["name"]
+            return op_note(self.assigned.logical.feeds()[key[1]]).name
         return self.assigned.logical.job
 
 

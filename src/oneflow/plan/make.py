@@ -13,15 +13,17 @@ import torch
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
+from oneflow.compiler.notes import joint_note, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
-from oneflow.compiler.update import state_decls
+from oneflow.compiler.append_update import state_decls
 from oneflow.core.errors import ArgumentError
-from oneflow.core.layout import local_shape
+from oneflow.core.region import local_shape
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.job.settings import Settings
 from oneflow.plan.alike import alike
 from oneflow.plan.held import Held, Memory
@@ -69,18 +71,18 @@ def _placed(graph: Graph, placement: Placement) -> Graph:
     """The graph with ``placement`` as its default one."""
     copy = graph.copy()
     for node in copy.body.nodes:
-        if node.meta["placement"] is graph.placement:  # one and the same object where no scope was open
-            node.meta["placement"] = placement
+        if op_note(node).placement is graph.placement:  # one and the same object where no scope was open
+            change_op_note(node, placement=placement)
     return replace(copy, placement=placement)
 
 
 def _ranks(graph: Graph, placed: Graph, placement: Placement) -> Ranks:
     """A rank for every device, in their order. Scopes may name more devices than the job's own placement has, not than were asked for."""
-    devices = {device for node in placed.body.nodes for device in node.meta["placement"].devices}
+    devices = {device for node in placed.body.nodes for device in op_note(node).placement.devices}
     asked = set(placement.devices)
     outside = devices - asked
     if outside and placement != graph.placement:
-        line, where = next((n.meta["line"], n.meta["placement"]) for n in placed.body.nodes if outside & set(n.meta["placement"].devices))
+        line, where = next((op_note(n).line, op_note(n).placement) for n in placed.body.nodes if outside & set(op_note(n).placement.devices))
         raise ArgumentError(
             f"{line}: job {graph.job!r} is to be planned for {devices_text(placement.device_type, placement.devices)}, and this op is placed "
             f"on {devices_text(where.device_type, where.devices)} by a flow.scope.placement; plan for more devices, or without devices="
@@ -90,7 +92,7 @@ def _ranks(graph: Graph, placed: Graph, placement: Placement) -> Ranks:
 
 def _device_type(graph: Graph, placement: Placement) -> str:
     """As workers are started: all of them for GPUs if an op asks for one."""
-    asked = {node.meta["placement"].device_type for node in graph.body.nodes if node.op == "call_function"} or {placement.device_type}
+    asked = {op_note(node).placement.device_type for node in graph.body.nodes if node.op == "call_function"} or {placement.device_type}
     return "gpu" if "gpu" in asked else "cpu"
 
 
@@ -115,9 +117,6 @@ def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assign
     layouts = variable_layouts(graph, ranks)
     target = CompileTarget(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
     assigned = distribute_job(graph, target)
-    if any(sbp.kind == "auto" for layout in layouts.values() for sbp in layout.sbp):
-        # As when the job is run: layouts are chosen first, and the job is compiled for what was chosen.
-        assigned = distribute_job(graph, replace(target, layouts=assigned.layouts))
     stored = {name: _Stored(graph.decls[name], assigned.layouts[name]) for name in graph.variables}
     if graph.training is not None:
         of_states = state_layouts(graph, graph.training.optimizer, assigned.layouts)
@@ -127,7 +126,7 @@ def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assign
 
 def _axes(assigned: Assigned, placement: Placement, count: int) -> tuple[int, ...]:
     """Of the placement; where scopes name more devices, of the one that names them all."""
-    axes = [placement.axes, *(node.meta["mesh"].axes for node in assigned.graph.nodes)]
+    axes = [placement.axes, *(mesh.axes for mesh in assigned.meshes)]
     return next((found for found in axes if prod(found) == count), (count,))
 
 
@@ -151,9 +150,9 @@ def _arguments(assigned: Assigned, stored: Mapping[str, _Stored], rank: int) -> 
         if shape is not None:
             found["variable", name] = _held(Like(shape, variable.decl.spec.dtype.torch, torch.device("meta"), variable.decl.channels_last))
     for key, node in assigned.arguments.items():
-        layout, value = layout_of(node), node.meta["val"]
+        layout, value = layout_of(node), val(node)
         position = layout.mesh.position(rank)
-        if key[0] != "variable" and (position is not None or node.meta.get("everywhere")):
+        if key[0] != "variable" and (position is not None or joint_note(node).everywhere):
             shape = tuple(value.shape) if position is None else local_shape(value.shape, layout.sbp, layout.mesh.axes, position)
             found[key] = _held(Like(shape, value.dtype, torch.device("meta")))
     return found

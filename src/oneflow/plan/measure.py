@@ -13,6 +13,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import flop_registry
 
+from oneflow.compiler.notes import local_note, LocalNote
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.ir.nodes import argument
@@ -23,9 +24,9 @@ _EACH_MICRO_BATCH = ("micro_batch", "forward", "backward")
 
 @dataclass(frozen=True)
 class Sent:
-    """A collective of a rank's program: why it is there (the meta of its node), what it calls, and how often a step makes it."""
+    """A collective of a rank's program: why it is there, what it calls, and how often a step makes it."""
 
-    meta: Mapping[str, Any]
+    note: LocalNote
     target: Any
     exchange: Exchange
     times: int
@@ -155,11 +156,12 @@ class _Rank:
         if made is None:
             value, flops = self.calls.call(node.target, args, kwargs)
             self.found.flops += flops * times
-            if flops and "node" in node.meta:
-                self.found.flops_of[node.meta["node"]] += flops * times
+            source = local_note(node).node
+            if flops and source is not None:
+                self.found.flops_of[source] += flops * times
             run.make(node, value)
             return
-        self.found.sent.append(Sent(node.meta, node.target, made, times))
+        self.found.sent.append(Sent(local_note(node), node.target, made, times))
         self.lasting += made.lasting
         run.make(node, made.value, made.workspace, made.kept)
 

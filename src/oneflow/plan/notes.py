@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from torch import fx
 
 from oneflow.compiler.distribute import Assigned
+from oneflow.compiler.notes import joint_note, val
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph
+from oneflow.ir.notes import op_note
 from oneflow.plan.listing import devices_text
 
 
@@ -24,11 +26,11 @@ def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:
         return
     scoped: dict[Placement, list[fx.Node]] = defaultdict(list)
     for node in graph.body.nodes:
-        if node.op == "call_function" and node.meta["placement"] is not graph.placement:
-            scoped[node.meta["placement"]].append(node)
+        if node.op == "call_function" and op_note(node).placement is not graph.placement:
+            scoped[op_note(node).placement].append(node)
     for where, nodes in scoped.items():
         yield (
-            f"{_count(nodes)} from {nodes[0].meta['line']} on are placed on {devices_text(where.device_type, where.devices)} by flow.scope.placement and "
+            f"{_count(nodes)} from {op_note(nodes[0]).line} on are placed on {devices_text(where.device_type, where.devices)} by flow.scope.placement and "
             f"stay there; take the scope out to plan them for {devices_text(placement.device_type, placement.devices)}"
         )
 
@@ -50,10 +52,10 @@ def _batches(assigned: Assigned) -> Iterator[str]:
         return
     small: dict[tuple[int, int], list[str]] = defaultdict(list)
     for number, feed in enumerate(assigned.logical.feeds()):
-        node, axis = assigned.arguments["feed", number], feed.meta.get("batch_axis", 0)
-        devices = node.meta["mesh"].size
-        if node.users and axis is not None and len(node.meta["val"].shape) > axis and node.meta["val"].shape[axis] < devices:
-            small[node.meta["val"].shape[axis], devices].append(feed.meta["name"])
+        node, axis = assigned.arguments["feed", number], op_note(feed).batch_axis
+        devices = joint_note(node).placed.size
+        if node.users and axis is not None and len(val(node).shape) > axis and val(node).shape[axis] < devices:
+            small[val(node).shape[axis], devices].append(op_note(feed).name)
     for (batch, devices), names in small.items():
         yield (
             f"the batch of {batch} ({', '.join(names)}) is smaller than its {devices} devices: it is not split, and every device computes all of it; "
@@ -65,11 +67,11 @@ def _without_rule(assigned: Assigned) -> Iterator[str]:
     """Ops that every device computes whole because nobody said how to split them."""
     whole: dict[str, list[fx.Node]] = defaultdict(list)
     for node in assigned.graph.nodes:
-        if node.op == "call_function" and not node.meta.get("has_rule", True):
+        if node.op == "call_function" and not joint_note(node).has_rule:
             whole[str(node.target)].append(node)
     for op, nodes in whole.items():
-        origins = [node.meta["origin"] for node in nodes if node.meta["origin"] is not None]
-        first = f", first {origins[0].meta['name']!r} at {origins[0].meta['line']}" if origins else ""
+        origins = [origin for node in nodes if (origin := joint_note(node).origin) is not None]
+        first = f", first {op_note(origins[0]).name!r} at {op_note(origins[0]).line}" if origins else ""
         yield f"{op} has no SBP rule: its inputs are made whole and every device computes all of it ({_count(nodes)}{first})"
 
 

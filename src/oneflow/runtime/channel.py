@@ -1,4 +1,4 @@
-"""The control channel between the driver and the other processes of a run.
+"""The control channel (remote procedure calls) between the driver and the other processes of a run.
 
 How two processes come to speak (``handshake.py``):
 
@@ -19,13 +19,13 @@ What they say then is frames:
     tree     pickled: plain Python values, with a number where an array stands
     arrays   the bytes of arrays that are small or go to another host, each aligned
 
-Arrays of 64 KB or more between processes of one host stand in one segment of shared memory a frame instead (``shared_memory.py``), unless
+Arrays of 64 KB or more between processes of one host stand in one segment of shared memory per frame instead (``shared_memory.py``), unless
 the receiver keeps too many of them already. The receiver's arrays lie over the received memory: nothing is copied a second time. When the
 last of them is gone, the next frame to the sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
 
-A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, so
-that one that is stopped is noticed. PING is answered by PULSE at once. EVENT tells the driver of a change in a worker of another machine.
-END says that the run is over, with a reason if it failed; a connection that ends without it is a failure.
+A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, a
+heartbeat, so that one that is stopped is told from one that is slow. PING is answered by PULSE at once. EVENT tells the driver of a change
+in a worker of another machine. END says that the run is over, with a reason if it failed; a connection that ends without it is a failure.
 """
 
 from __future__ import annotations

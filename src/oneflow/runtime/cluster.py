@@ -32,7 +32,7 @@ _PATIENCE = 3.0  # seconds before the driver says whom it waits for
 
 
 class Cluster:
-    """Workers, one a device of ``world``, each with an instance of ``handler`` (``"package.module:Class"``, made as ``Class(context)``).
+    """Workers, one per device of ``world``, each with an instance of ``handler`` (``"package.module:Class"``, made as ``Class(context)``).
 
     Those of this machine it starts, those of the others come; with ``launched``, all but rank 0 come, started by a launcher.
     The workers have joined torch's default process group. A call that fails, in whichever way, ends every process; later calls say so.

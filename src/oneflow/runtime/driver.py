@@ -1,4 +1,4 @@
-"""The driver: variables, readers and programs as the session sees them, spread over workers."""
+"""The driver, the single controller of a run: variables, readers and programs as the session sees them, spread over workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from oneflow.compiler.program import Program
+from oneflow.compiler.serialize import PackedProgram
 from oneflow.core.shared_memory import Reference
 from oneflow.ir.graph import Source, VariableDecl
 from oneflow.runtime.cluster import Cluster
@@ -58,8 +58,8 @@ class Driver:
         with self._turn, self.cluster.interrupts:
             yield
 
-    def load(self, job: str, programs: Sequence[Program], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]) -> Loaded:
-        """Sends each rank its packed program of a job and the form of its lane."""
+    def load(self, job: str, programs: Sequence[PackedProgram], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]) -> Loaded:
+        """Sends each rank its program of a job and the form of its lane."""
         self._programs += 1
         ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
         arguments = [(self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)]

@@ -1,4 +1,4 @@
-"""Runs the program of one rank: no driver, no copy, no thread."""
+"""Runs the SPMD program of one rank: no driver, no copy, no thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The process that workers are forked from: it has loaded torch once, so a worker is there in milliseconds; and it watches over them.
 
 It is started fresh, not forked from the user's process, whose threads and GPU contexts would not survive a fork, and it runs none of the
-user's script. It has one thread and never computes. Workers belong to groups, one a cluster; each group has a connection to its owner:
+user's script. It has one thread and never computes. Workers belong to groups, one per cluster; each group has a connection to its owner:
 
     owner -> server   (seat, environment, folder, search path) and the file number of stderr: fork a worker
     server -> owner   Event: a worker has ended, was stopped, goes on

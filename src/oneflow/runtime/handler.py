@@ -10,8 +10,7 @@ import numpy as np
 import torch
 
 import oneflow.collective as collective
-from oneflow.compiler.program import Program
-from oneflow.compiler.wire import unpack
+from oneflow.compiler.serialize import PackedProgram, unpack
 from oneflow.core.shared_memory import Reference, attach_for_good
 from oneflow.ir.graph import VariableDecl
 from oneflow.runtime.executor import StepNumbers, StepResult
@@ -57,11 +56,12 @@ class RankHandler:
 
     # -------------------------------------------------------------- programs
 
-    def load(self, number: int, program: Program, groups: Sequence[tuple[int, ...]], form: Form, shared: Reference | None) -> None:
+    def load(self, number: int, packed: PackedProgram, groups: Sequence[tuple[int, ...]], form: Form, shared: Reference | None) -> None:
         """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's program uses; the
         memory of its lane is shared with the driver if that is on this host."""
         collective.make_groups(groups)
-        job = self._rank.load(unpack(program))
+        program = unpack(packed)
+        job = self._rank.load(program)
         self._programs[number] = _LaneJob(job, program.feeds, Lane(form, self._memory(form.size, shared)))
 
     def _memory(self, size: int, shared: Reference | None) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""The memory through which the inputs of a step reach a rank and its results come back.
+"""Lanes (shared-memory channels): the memory through which the inputs of a step reach a rank and its results come back.
 
 What a program is fed and what it gives have fixed shapes, so both sides lay them out once, when it is loaded. Processes of one host share
 the memory, and the message of a step carries a few numbers; between hosts the bytes go with the message. Steps run one at a time and
@@ -29,7 +29,7 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array a micro-batch, or None
+    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array per micro-batch, or None
     where other ranks answer."""
 
     feeds: tuple[dict[int, Field], ...]

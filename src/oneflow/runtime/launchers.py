@@ -1,4 +1,4 @@
-"""Runs whose processes somebody else starts, one a rank: torchrun, SLURM, or a script that sets RANK and WORLD_SIZE.
+"""Runs whose processes somebody else starts, one per rank: torchrun, SLURM, or a script that sets RANK and WORLD_SIZE.
 
 Rank 0's process drives, and starts a worker for its own device. The process of every other rank is the worker of that rank.
 """

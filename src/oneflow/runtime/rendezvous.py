@@ -1,4 +1,4 @@
-"""How the processes of a run find each other: the driver's reception, and the call that workers and agents make there."""
+"""Rendezvous, how the processes of a run find each other: the driver's reception, and the call that workers and agents make there."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A worker: joins the driver and the other workers, then does what it is called to do, one call at a time."""
+"""A worker: joins the driver and the other workers, then does what it is called to do, one call at a time. A thread
+of it sends heartbeats.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who takes part in a run: machines, their devices, and the rank of each device."""
+"""The topology of a run, who takes part in it: machines, their devices, and the rank of each device."""
 
 from __future__ import annotations
 

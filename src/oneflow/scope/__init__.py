@@ -57,7 +57,7 @@ def namespace(name: str) -> Iterator[None]:
 
 @dataclass
 class View:
-    """Consistent (one logical tensor) or mirrored (a list with one tensor a device); the same on one device."""
+    """Consistent (one logical tensor) or mirrored (a list with one tensor per device); the same on one device."""
 
     mirrored: bool
 

@@ -1,4 +1,6 @@
-"""Boxing: what a rank does to change how a value lies. On one mesh axis by axis; from mesh to mesh block by block."""
+"""Boxing (resharding, redistribution): what a rank does to change how a value lies. On one mesh axis by axis; from mesh to mesh block by
+block.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.collective import Piece
-from oneflow.core.layout import Region, coordinates, peers, region
+from oneflow.core.region import Region, coordinates, peers, region
 from oneflow.core.sbp import BROADCAST, Sbp
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 

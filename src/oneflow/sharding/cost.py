@@ -1,9 +1,9 @@
-"""What layouts cost: bytes moved between ranks, and work done more than once.
+"""The cost model, what layouts cost: bytes moved between ranks, and work done more than once.
 
 Costs are in bytes sent by each rank. Work counts too, so that a batch is not gathered only to spare a reduction: sixteen floating-point
-operations weigh as much as a byte, or eight bytes read or written. That is little against what processors do in the time they send a byte, on purpose:
-devices were asked for to share the work. Still, the gradient of a large matrix over a small batch costs less to compute everywhere than to add up.
-Memory only decides between layouts that cost the same.
+operations weigh as much as a byte, or eight bytes read or written. That is little against what processors do in the time they send a byte,
+on purpose: devices were asked for to share the work. Still, the gradient of a large matrix over a small batch costs less to compute
+everywhere than to add up. Memory only decides between layouts that cost the same.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def transfer(source: Sbp, target: Sbp, size: float, parts: int) -> float:
 
 
 def operations(call: Call) -> int:
-    """The floating-point operations of a call on its whole tensors, of those ops that have many an element."""
+    """The floating-point operations of a call on its whole tensors, of those ops that have many per element."""
     count = flop_registry.get(getattr(call.op, "overloadpacket", None))
     if count is None:
         return 0

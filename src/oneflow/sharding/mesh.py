@@ -1,4 +1,4 @@
-"""Mesh: the ranks of a placement, in order, with its axes."""
+"""Mesh (device mesh): the ranks of a placement, in order, with its axes; and how tensors lie on it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oneflow.core.errors import ArgumentError
-from oneflow.core.layout import coordinates, region
+from oneflow.core.region import coordinates, region
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp
 

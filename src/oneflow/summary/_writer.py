@@ -1,4 +1,4 @@
-"""The event file behind ``flow.summary``: one writer a process, opened on request, closed at exit."""
+"""The event file behind ``flow.summary``: one writer per process, opened on request, closed at exit."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from oneflow import checkpoint
-from oneflow.checkpoint.layout import DONE, read_checkpoint
+from oneflow.checkpoint.folder import DONE, read_checkpoint
 from oneflow.core.errors import CheckpointError
 from oneflow.job.function import default_session
 

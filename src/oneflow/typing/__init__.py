@@ -18,13 +18,13 @@ class Numpy:
 
 
 class ListNumpy:
-    """A list of numpy arrays, one a device."""
+    """A list of numpy arrays, one per device."""
 
     Placeholder = MirroredTensorDef
 
 
 class ListListNumpy:
-    """A list, one entry a device, of lists of numpy arrays."""
+    """A list, one entry per device, of lists of numpy arrays."""
 
     Placeholder = MirroredTensorListDef
 

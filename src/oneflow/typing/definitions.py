@@ -13,7 +13,7 @@ from oneflow.core.spec import TensorSpec
 
 
 class TensorDef:
-    """A declared input. ``kind`` says what a call gives: one array, a list with one array a device, or lists of lists."""
+    """A declared input. ``kind`` says what a call gives: one array, a list with one array per device, or lists of lists."""
 
     kind = "array"
 
@@ -51,13 +51,13 @@ class FixedTensorDef(TensorDef):
 
 
 class MirroredTensorDef(TensorDef):
-    """An input of at most this shape: a list with one array a device."""
+    """An input of at most this shape: a list with one array per device."""
 
     kind = "list"
 
 
 class MirroredTensorListDef(TensorDef):
-    """An input that is a list, one entry a device, of lists of arrays; the arrays are put together along the first dim."""
+    """An input that is a list, one entry per device, of lists of arrays; the arrays are put together along the first dim."""
 
     kind = "list of lists"
 

@@ -1,4 +1,4 @@
-"""The samples of all op rows, a file a family, and what is missing, each with the file to add it in.
+"""The samples of all op rows, one file per family, and what is missing, each with the file to add it in.
 
 The families are those of ``oneflow.ops.table``; a new one there is found to lack its files here and in ``onnx/rows``.
 """

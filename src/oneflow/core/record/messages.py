@@ -39,7 +39,7 @@ _FEATURES = _FEATURE = _KEY = _LIST_VALUE = 1
 _VALUE = 2
 
 
-@dataclass(eq=False, slots=True)  # not frozen: that would triple the time to make one, and a reader makes two a record
+@dataclass(eq=False, slots=True)  # not frozen: that would triple the time to make one, and a reader makes two per record
 class FeatureValue:
     """One decoded feature: a name of ``KINDS`` (None: no list was set) and its values. It is not changed once made.
 

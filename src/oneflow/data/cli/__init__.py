@@ -1,4 +1,4 @@
-"""The command line of the data package. One verb a file; each adds its arguments and gives back an exit code.
+"""The command line of the data package. One file per verb; each adds its arguments and gives back an exit code.
 
 0: done. 1: it could not be done, or ``verify`` found problems. 2: the command line itself is wrong. 130: interrupted.
 """

@@ -1,4 +1,4 @@
-"""``make``: an image folder, one sub-folder a class, to record files."""
+"""``make``: an image folder, one sub-folder per class, to record files."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def decode_crop_resize_normalize(
     ``window`` is the part of the picture to take (or a function of the picture's width and height; None: all of it), ``size`` the
     (width, height) it is resized to by ``method`` (or a function of the window's width and height; None: that of ``out``). If that is
     larger than ``out``, the part at ``anchor`` is cut out of it, as ``center_crop`` says. Then ``flip`` mirrors it left to
-    right, and a pixel becomes ``(level - mean) / std`` with levels 0 to 255 and one mean and std for all channels or one a channel.
+    right, and a pixel becomes ``(level - mean) / std`` with levels 0 to 255 and one mean and std for all channels or one per channel.
     """
     check_color(color)
     check_method(method)

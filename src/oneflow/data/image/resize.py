@@ -1,7 +1,7 @@
 """Resizing pictures: Pillow's antialiased filter, and OpenCV's formulas, which OneFlow's ops were defined by.
 
     "antialias"  triangle filter that widens when shrinking: equal to Pillow's bilinear within one level
-    "linear"     OpenCV's INTER_LINEAR within one level: two neighbours an axis, whatever the scale
+    "linear"     OpenCV's INTER_LINEAR within one level: two neighbours per axis, whatever the scale
     "area"       OpenCV's INTER_AREA within one level: the mean of the covered area when both sides shrink
     "nearest"    OpenCV's INTER_NEAREST
     "auto"       OneFlow's rule: "linear" where the result has more pixels, "area" otherwise

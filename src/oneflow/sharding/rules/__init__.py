@@ -1,1 +1,1 @@
-"""SBP rules: how each aten op runs on parts of its tensors. One family a file; ``table`` holds them all."""
+"""SBP rules: how each aten op runs on parts of its tensors. One file per family; ``table`` holds them all."""

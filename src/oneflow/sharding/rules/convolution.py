@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from oneflow.core.layout import span
+from oneflow.core.region import span
 from oneflow.core.sbp import BROADCAST, PARTIAL, split
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.rules.named import kept, replaced, signature

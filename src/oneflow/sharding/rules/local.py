@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
-from oneflow.core.layout import local_shape, peers, region
+from oneflow.core.region import local_shape, peers, region
 import oneflow.collective as collective
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.mesh import Mesh, NdSbp
@@ -28,13 +28,13 @@ class Emitter(Protocol):
 
 
 def layouts(chosen: Sequence[Signature]) -> tuple[list[NdSbp], list[NdSbp]]:
-    """The layouts of the inputs and of the outputs of a call that runs by one signature an axis."""
+    """The layouts of the inputs and of the outputs of a call that runs by one signature per axis."""
     return list(zip(*(s.inputs for s in chosen))), list(zip(*(s.outputs for s in chosen)))
 
 
 @dataclass(frozen=True)
 class RankLocal:
-    """One call on the rank at ``position`` of ``mesh``, run by one signature an axis."""
+    """One call on the rank at ``position`` of ``mesh``, run by one signature per axis."""
 
     emitter: Emitter
     source: Call

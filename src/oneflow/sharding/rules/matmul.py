@@ -1,6 +1,6 @@
 """Matrix products.
 
-A product is an equation over letters, one a dim: out[m, n] = sum over k of a[m, k] b[k, n]. Each letter can be split: where it
+A product is an equation over letters, one per dim: out[m, n] = sum over k of a[m, k] b[k, n]. Each letter can be split: where it
 is a dim of the output, the output is split; where it is summed over, each rank has a partial sum.
 """
 

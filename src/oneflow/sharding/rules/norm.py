@@ -1,7 +1,7 @@
 """Normalisation.
 
 Batch norm in training mode normalises by the statistics of the whole logical batch: ranks that hold parts of it share their
-mean and variance going forward, and two sums a channel going back. All else follows from what an op averages over.
+mean and variance going forward, and two sums per channel going back. All else follows from what an op averages over.
 """
 
 from __future__ import annotations
@@ -113,13 +113,13 @@ def batch_norm_backward(call: Call) -> Iterator[Signature]:
 
 
 def _vectors(call: Call) -> dict[str, Sbp]:
-    """The tensors of one value a channel, split; saved statistics are empty in evaluation mode, and then not."""
+    """The tensors of one value per channel, split; saved statistics are empty in evaluation mode, and then not."""
     names = ("weight", "running_mean", "running_var", "save_mean", "save_invstd")
     return {name: split(0) for name in names if call.arg(name) is not None and shape_of(call, name)[0]}
 
 
 def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
-    """One reduction of two sums a channel."""
+    """One reduction of two sums per channel."""
     named = arguments(call, args, kwargs)
     count = prod(call.shapes[0]) // call.shapes[0][1]
     sums = local.reduce(local.call(batch_statistics.sums_of_part, named["input"]))
@@ -130,7 +130,7 @@ def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: d
 
 
 def _lower_batch_norm_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
-    """One reduction of two sums a channel."""
+    """One reduction of two sums per channel."""
     named = arguments(call, args, kwargs)
     saved = named["save_mean"], named["save_invstd"]
     sums = local.reduce(local.call(batch_statistics.gradient_sums, named["grad_out"], named["input"], *saved))

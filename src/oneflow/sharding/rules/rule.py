@@ -1,4 +1,4 @@
-"""What an SBP rule is: the ways in which one aten op can run on parts of its tensors.
+"""What an SBP rule (sharding rule) is: the ways in which one aten op can run on parts of its tensors.
 
 A rule looks at one call of an op, with its logical (whole) shapes, and lists signatures: how the inputs lie over one axis of a
 placement, and how the outputs then lie. Running on whole tensors (all B) is always possible and is not listed. For most

@@ -1,6 +1,6 @@
 """Softmax and the loss of class numbers, with rows or classes split.
 
-With classes split (a model parallel classifier) a row's maximum and sum are reduced over the ranks, one number a row; the
+With classes split (a model parallel classifier) a row's maximum and sum are reduced over the ranks, one number per row; the
 scores themselves never move.
 """
 
@@ -39,7 +39,7 @@ def softmax(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
 def softmax_backward(call: Call) -> Iterator[Signature]:
-    """As the forward op, with one sum a row to share; linear in the gradient."""
+    """As the forward op, with one sum per row to share; linear in the gradient."""
     classes = _class_dim(call)
     for dim in dims_of(call.out, call.parts):
         lower, moved = (None, 0) if dim != classes else (_lower_softmax_backward, _row_bytes(call))
@@ -78,7 +78,7 @@ def _class_dim(call: Call) -> int:
 
 
 def _row_bytes(call: Call) -> int:
-    """One float32 a row."""
+    """One float32 per row."""
     return 4 * prod(call.out) // max(call.out[_class_dim(call)], 1)
 
 

@@ -1,4 +1,7 @@
-"""The optional C extension. ``library`` is its module, or None where it was not built."""
+"""The optional C extension. ``library`` is its module, or None where it was not built.
+
+It decodes only the needed part of a JPEG, and gives the pixels of the Python way within one level.
+"""
 
 import importlib
 from types import ModuleType

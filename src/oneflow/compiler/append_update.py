@@ -1,4 +1,6 @@
-"""Appends the optimizer update to a joint graph: unscale, regularize, clip, update, in that order."""
+"""Appends the optimizer update to the graph of a rank: unscale, regularize, clip, update, in that order. One call of a fused kernel updates
+all variables of a group.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from typing import Any, Protocol
 from torch import fx
 
 import oneflow.collective as collective
+from oneflow.compiler.notes import change_local_note, UpdateNote
 from oneflow.core.errors import UnsupportedError
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ops import update
@@ -93,7 +96,7 @@ def state_decls(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
 
 
 @dataclass(frozen=True)
-class Parts:
+class OtherRanks:
     """What the update of one rank must know of the others: who is there, which gradients this rank answers for, and which ranks share
     a variable among them (() where it is whole)."""
 
@@ -120,7 +123,7 @@ class Update:
     rates: Sequence[fx.Node]
     unscale: fx.Node | float | None
     coupled: Callable[[VariableDecl], tuple[float, float]]
-    parts: Parts | None = None
+    parts: OtherRanks | None = None
 
     def append(self, groups: list[Group]) -> None:
         """Adds the update of every group: those of its variables that are here."""
@@ -176,9 +179,10 @@ class Update:
             function, numbers = update.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
         sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.graph.decls[name].spec for name in names)]
-        node.meta.update(updating(type(group.optimizer).__name__, names, sizes))
-        exchanges = row.takes_norms and self.parts is not None
-        node.meta.update(may_be_cut=row.may_be_cut and not exchanges, may_be_by_rows=row.may_be_by_rows and not group.row_wise)
+        may_be_cut = row.may_be_cut and not (row.takes_norms and self.parts is not None)
+        may_be_by_rows = row.may_be_by_rows and not group.row_wise
+        note = UpdateNote(type(group.optimizer).__name__, tuple(names), tuple(sizes), may_be_cut, may_be_by_rows)
+        change_local_note(node, update=note)
 
     def _norms(self, names: list[str]) -> update.Norms:
         if self.parts is None:
@@ -199,12 +203,6 @@ class Update:
         if elsewhere and not row.may_be_cut:
             what = f"is updated on other ranks than {elsewhere[0]!r}"
             raise _refused(self.graph, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
-
-
-def updating(optimizer: str, names: list[str], sizes: list[int]) -> dict[str, Any]:
-    """What a node that updates variables says of itself: whose they are, their names, and how many bytes they have."""
-    listed = ", ".join(names[:3]) + (" ..." if len(names) > 3 else "")
-    return {"what": f"the {optimizer} update of {listed}", "optimizer": optimizer, "updates": names, "sizes": sizes}
 
 
 def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:

@@ -1,7 +1,7 @@
-"""A checkpoint on disk: one folder a variable, its raw values in ``out``, their shape and dtype in ``meta``.
+"""A checkpoint on disk: one folder per variable, its raw values in ``out``, their shape and dtype in ``meta``.
 
     <dir>/<variable>/out      the whole tensor, C order, little endian, no header
-    <dir>/<variable>/meta     text: a shape block with a dim a line, and the data type
+    <dir>/<variable>/meta     text: a shape block with one dim per line, and the data type
     <dir>/snapshot_done       empty, written last
 
 Checkpoints of earlier programs have no ``meta``; then shape and dtype come from the variable that is loaded.
