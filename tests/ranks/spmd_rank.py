@@ -23,7 +23,7 @@ from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.storage import stored_layouts, variable_layouts
-from oneflow.compiler.update import state_decls
+from oneflow.compiler.append_update import state_decls
 from oneflow.ir.graph import Graph
 from oneflow.job.function import default_session
 from oneflow.optimizer.loss_scale import LossScale
