@@ -12,7 +12,7 @@ from nets import begin
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.errors import JobError
-from oneflow.job.driven import DrivenBackend
+from oneflow.job.driven import DrivenBackend, DrivenJob
 from oneflow.job.function import default_session
 from oneflow.job.local import LocalBackend
 
@@ -69,6 +69,7 @@ def test_a_session_without_variables_goes_over_to_workers_and_its_jobs_go_on() -
     np.testing.assert_allclose(both(X), X @ w(), rtol=1e-5)
     assert isinstance(default_session().backend, DrivenBackend)
     np.testing.assert_array_equal(alone(X), X * 2)
+    assert isinstance(alone.job.opened, DrivenJob)
 
 
 def test_a_session_that_has_values_stays_where_they_are() -> None:
@@ -187,3 +188,27 @@ def test_a_gradient_that_overflows_on_one_rank_is_skipped_by_all(micro_batches: 
     np.testing.assert_array_equal(seen.pop(), X)
     np.testing.assert_allclose(w(), before - 0.1 * gradient(before, X), rtol=1e-5)
     assert flow.get_all_variables()["System-Train-DynamicLossScale-train-LossScale"].numpy().item() == 4.0
+
+
+def test_a_gradient_that_overflows_in_the_part_of_one_rank_is_skipped_by_all() -> None:
+    """The variable is split: the first rank never meets what is no number, and must not update its part."""
+    begin(2)
+
+    @flow.global_function("train")
+    def train(x: tp.Numpy.Placeholder((3, 4))) -> tp.Numpy:
+        v = flow.get_variable("v", (4,), initializer=flow.random_normal_initializer(), parallel_distribution=("S(0)",))
+        loss = flow.math.square(x * v)
+        scale = flow.optimizer.loss_scale.dynamic_loss_scale(8.0, 100)
+        flow.optimizer.SGD(constant(0.1), momentum=0.0, loss_scale_policy=scale).minimize(loss)
+        return loss
+
+    def v() -> np.ndarray:
+        return np.array(flow.get_all_variables()["v"].numpy())
+
+    x, before = X.reshape(3, 4), v()
+    bad = x.copy()
+    bad[2, 3] = np.inf
+    train(bad)
+    np.testing.assert_array_equal(v(), before)
+    train(x)
+    np.testing.assert_allclose(v(), before - 0.1 * 2 * before * (x**2).sum(0) / x.size, rtol=1e-5)
