@@ -37,7 +37,7 @@ def sgd() -> Any:
 def trained(net: Callable[[Layout, Any], Any], how: Layout, optimizer: Callable[[], Any] = sgd) -> Assigned:
     images, labels = flow.FixedTensorDef((how.batch, 1, 12, 12)), flow.FixedTensorDef((how.batch,), flow.int32)
 
-    def job(x=images, y=labels):  # type: ignore[no-untyped-def]
+    def job(x=images, y=labels):
         logits = net(how, x)
         with how.stage(1):
             loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, logits)
@@ -48,7 +48,7 @@ def trained(net: Callable[[Layout, Any], Any], how: Layout, optimizer: Callable[
 
 
 def mirrored_job() -> Assigned:
-    def job(x=flow.FixedTensorDef((8, 1, 12, 12))):  # type: ignore[no-untyped-def]
+    def job(x=flow.FixedTensorDef((8, 1, 12, 12))):
         loss = flow.math.square(dense(Layout(), flow.reshape(x, (8, -1)), 4, "d"))
         flow.optimizer.SGD(RATE, grad_clipping=CLIPPING).minimize(loss)
         return loss
@@ -130,7 +130,7 @@ def test_the_groups_of_a_few_ranks_programs_are_those_of_all(case: str) -> None:
 
 
 def test_one_program_speaks_for_a_thousand_ranks() -> None:
-    def job(x=flow.FixedTensorDef((1024, 6))):  # type: ignore[no-untyped-def]
+    def job(x=flow.FixedTensorDef((1024, 6))):
         with flow.scope.placement("cpu", "0:0-1023", (128, 8)):
             loss = flow.math.reduce_mean(flow.matmul(x, weight("square", "B", "S(1)")), axis=[1])
         flow.optimizer.SGD(RATE).minimize(loss)
@@ -138,7 +138,7 @@ def test_one_program_speaks_for_a_thousand_ranks() -> None:
 
     assigned = compiled(job, 1024)
     lowered: list[int] = []
-    found = process_groups(assigned, lambda rank: lowered.append(rank) or compile_rank(assigned, rank))  # type: ignore[func-returns-value]
+    found = process_groups(assigned, lambda rank: lowered.append(rank) or compile_rank(assigned, rank))
     assert set(lowered) == {0}
     rows = {tuple(range(first, first + 8)) for first in range(0, 1024, 8)}
     columns = {tuple(range(first, 1024, 8)) for first in range(8)}

@@ -147,7 +147,7 @@ def test_eager_execution_of_a_mirrored_job_takes_a_changed_rate() -> None:
     rates = iter([0.1, 0.5, 0.5])
 
     @flow.global_function("train", mirrored())
-    def train(x=flow.MirroredTensorDef((2, 3))):  # type: ignore[no-untyped-def]
+    def train(x=flow.MirroredTensorDef((2, 3))):
         return minimized(x, flow.optimizer.SGD(constant(next(rates)), momentum=0.0))
 
     before = None
@@ -173,7 +173,7 @@ def test_a_gradient_that_overflows_on_one_rank_is_skipped_by_all(micro_batches: 
     scale = flow.optimizer.loss_scale.dynamic_loss_scale(8.0, 100)
 
     @flow.global_function("train", config)
-    def train(x=flow.FixedTensorDef((4 // micro_batches, 3))) -> tp.Numpy:  # type: ignore[no-untyped-def]
+    def train(x=flow.FixedTensorDef((4 // micro_batches, 3))) -> tp.Numpy:
         flow.watch(x, lambda got: seen.append(np.array(got)))
         return minimized(x, flow.optimizer.SGD(constant(0.1), momentum=0.0, loss_scale_policy=scale))
 

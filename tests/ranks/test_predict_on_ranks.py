@@ -71,7 +71,7 @@ def assert_right(predict: Callable[..., Any], x: np.ndarray) -> np.ndarray:
 
 
 def programs(batch: int, lies: str) -> list[Program]:
-    def job(x=flow.FixedTensorDef((batch, 4, 6, 6))):  # type: ignore[no-untyped-def]
+    def job(x=flow.FixedTensorDef((batch, 4, 6, 6))):
         return net(x, lies)
 
     assigned = compiled(job, 2, train=False)
@@ -106,7 +106,7 @@ def both(lies: str, batch: int, count: int = 6) -> tuple[Callable[..., Any], Cal
         return loss
 
     @flow.global_function("predict")
-    def predict(x=flow.FixedTensorDef((batch, 4, 6, 6))) -> tp.Numpy:  # type: ignore[no-untyped-def]
+    def predict(x=flow.FixedTensorDef((batch, 4, 6, 6))) -> tp.Numpy:
         return net(x, lies, False, count)
 
     return train, predict

@@ -38,7 +38,7 @@ def train_job(micro_batches: int = 1, seen: list[np.ndarray] | None = None, **mo
     config.train.num_gradient_accumulation_steps(micro_batches)
 
     @flow.global_function("train", config)
-    def train(x=flow.FixedTensorDef((4 // micro_batches, 3))) -> tp.Numpy:  # type: ignore[no-untyped-def]
+    def train(x=flow.FixedTensorDef((4 // micro_batches, 3))) -> tp.Numpy:
         y = flow.matmul(x, weight())
         loss = flow.math.reduce_sum(flow.math.square(y), axis=[1])
         if seen is not None:
