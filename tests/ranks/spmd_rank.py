@@ -1,7 +1,7 @@
-"""One of two processes that run the same jobs without a driver: each compiles its own rank's program and feeds it its own part of the batch.
+"""One of two processes that run the same jobs without a driver: each compiles its own rank's program and feeds it its part of the batch.
 
-``python spmd_rank.py PORT RANK`` prints, for each job, the digests of both ranks' programs, the process groups, this rank's part of the loss of
-every step, and its parts of the variables at the end; and the modules of the driven run that were loaded.
+``python spmd_rank.py PORT RANK`` prints, for each job, the digests of both ranks' programs, the process groups, this rank's part of every
+step's loss, and its parts of the variables at the end; and the modules of the driven run that were loaded.
 """
 
 from __future__ import annotations
@@ -66,7 +66,8 @@ def run(how: Layout, number: int) -> dict[str, Any]:
     graph = traced(how)
     ranks = {(0, device): device for device in range(how.devices)}
     layouts = stored_layouts(graph, variable_layouts(graph, ranks))
-    assigned = distribute_job(graph, CompileTarget(ranks, {name: layouts[name] for name in graph.variables}, declared_feeds(graph, CPU), CPU))
+    kept = {name: layouts[name] for name in graph.variables}
+    assigned = distribute_job(graph, CompileTarget(ranks, kept, declared_feeds(graph, CPU), CPU))
     programs = [compile_rank(assigned, rank) for rank in assigned.ranks]
     groups = process_groups(assigned, lambda rank: compile_rank(assigned, rank))
     collective.make_groups(groups)

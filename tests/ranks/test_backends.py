@@ -82,8 +82,8 @@ def test_a_session_that_has_values_stays_where_they_are() -> None:
 
     expected = alone(X)
     both = placed("0:0-1")
-    late = r"test_backends\.py:\d+: a job on several devices comes too late: jobs ran on one device already; define it before the first job is called$"
-    with pytest.raises(JobError, match=late):
+    late = "a job on several devices comes too late: jobs ran on one device already; define it before the first job is called"
+    with pytest.raises(JobError, match=rf"test_backends\.py:\d+: {late}$"):
         both(X)
     assert isinstance(default_session().backend, LocalBackend)
     np.testing.assert_array_equal(placed("0:0")(X), expected)
@@ -105,7 +105,8 @@ def test_a_job_that_is_defined_again_runs_as_it_was_defined_last(devices: int) -
 
         made.append(job)
         np.testing.assert_allclose(job(X), X @ w() * factor, rtol=1e-5)
-    with pytest.raises(JobError, match=r"job 'job' of .*test_backends\.py:\d+ was replaced by another definition at .*test_backends\.py:\d+"):
+    line = r".*test_backends\.py:\d+"
+    with pytest.raises(JobError, match=f"job 'job' of {line} was replaced by another definition at {line}"):
         made[0](X)
     np.testing.assert_allclose(made[1](X), X @ w() * 3, rtol=1e-5)
 

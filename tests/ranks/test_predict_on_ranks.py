@@ -1,4 +1,4 @@
-"""Predict jobs on several ranks: filters are normalised and packed once per change of variables, and the results are those of one device."""
+"""Predict jobs on several ranks: filters are normalised and packed once per change of variables, results are one device's."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def conv(x: Any, name: str, count: int, lies: str) -> Any:
 
 
 def norm(x: Any, name: str, training: bool) -> Any:
-    numbers = {"beta_initializer": NORMAL, "moving_mean_initializer": NORMAL, "gamma_initializer": POSITIVE, "moving_variance_initializer": POSITIVE}
-    return flow.layers.batch_normalization(x, 1, training=training, name=name, momentum=0.9, **numbers)
+    numbers = dict.fromkeys(("beta_initializer", "moving_mean_initializer"), NORMAL)
+    scales = dict.fromkeys(("gamma_initializer", "moving_variance_initializer"), POSITIVE)
+    return flow.layers.batch_normalization(x, 1, training=training, name=name, momentum=0.9, **numbers, **scales)
 
 
 def net(x: Any, lies: str, training: bool = False, count: int = 6) -> Any:

@@ -25,13 +25,11 @@ def ranks() -> Iterator[list[Any]]:
     """What each of two processes printed; their hashes have different seeds."""
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, str(PROGRAM), str(store.port)]
-    started = [
-        subprocess.Popen(
-            [*command, str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**variables, "PYTHONHASHSEED": str(rank + 1)}, text=True
-        )
-        for rank in range(2)
-    ]
+    started = []
+    for rank in range(2):
+        own = {**variables, "PYTHONHASHSEED": str(rank + 1)}
+        command = [sys.executable, str(PROGRAM), str(store.port), str(rank)]
+        started.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=own, text=True))
     try:
         ended = [process.communicate(timeout=120) for process in started]
         assert [process.returncode for process in started] == [0, 0], ended
@@ -84,4 +82,4 @@ def test_the_variables_are_those_of_one_device(ranks: list[Any], alone: Run, job
             first = np.concatenate([first, second])
         np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-5, err_msg=name)
     weights = {name for name in split if not name.endswith("-momentum")}
-    assert (bool(split), bool(weights)) == {"whole variables": (False, False), "split variables": (True, True), "split states": (True, False)}[job]
+    assert bool(split) is (job != "whole variables") and bool(weights) is (job == "split variables")
