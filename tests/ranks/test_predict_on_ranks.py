@@ -162,3 +162,30 @@ def test_what_a_predict_job_assigns_to_is_read_by_each_step() -> None:
     for step in range(3):
         np.testing.assert_allclose(job(x), np.full((4, 2), np.exp(2.0**step)), rtol=1e-6)
         np.testing.assert_allclose(reads(x), np.full((4, 2), np.exp(2.0 ** (step + 1))), rtol=1e-6)
+
+
+def pipelined(x: Any) -> Any:
+    with flow.scope.placement("cpu", "0:0"):
+        x = x * 2.0
+    with flow.scope.placement("cpu", "0:1"):
+        return x + 1.0
+
+
+MET: dict[str, Callable[[Any], Any]] = {
+    "gathered": lambda x: (x * 2.0).with_distribute(flow.distribute.broadcast()) + 1.0,
+    "gathered result": lambda x: (x * 2.0 + 1.0).with_distribute(flow.distribute.broadcast()),
+    "handed over": pipelined,
+}
+
+
+@pytest.mark.parametrize("how", MET)
+def test_a_rank_takes_part_in_what_others_need(how: str) -> None:
+    """The first rank alone sends a whole result; the others gather with it, and send what it needs, though they read nothing of it."""
+    begin(2)
+
+    @flow.global_function("predict")
+    def job(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return MET[how](x)
+
+    x = np.arange(8, dtype=np.float32).reshape(4, 2)
+    np.testing.assert_array_equal(job(x), x * 2 + 1)
