@@ -103,8 +103,8 @@ def random_batch(batch: int, pixels: int) -> tuple[Any, Any]:
     return images, flow.data.decode_random((), flow.int32, batch, flow.random_uniform_initializer(0, 1000, flow.int32), name="labels")
 
 
-def alexnet_step(batch: int, pixels: int) -> Step:
-    """AlexNet without biases, trained by plain gradient descent."""
+def alexnet_step(batch: int, pixels: int, units: int = 4096) -> Step:
+    """AlexNet without biases, its hidden dense layers of so many units, trained by plain gradient descent."""
 
     @flow.global_function(descent(0.001))
     def alexnet():
@@ -115,7 +115,7 @@ def alexnet_step(batch: int, pixels: int) -> Step:
             x = flow.nn.relu(x)
             x = flow.nn.avg_pool2d(x, 3, 2, "VALID") if pooled else x
         x = flow.reshape(x, (batch, -1))
-        for number, units in enumerate((4096, 4096)):
+        for number in range(2):
             x = flow.layers.dense(x, units, flow.nn.relu, use_bias=False, kernel_initializer=he, name=f"fc{number}")
             x = flow.nn.dropout(x, rate=0.5)
         logits = flow.layers.dense(x, 1001, use_bias=False, kernel_initializer=he, name="fc2")

@@ -29,19 +29,20 @@ import oneflow as flow
 
 @dataclass(frozen=True)
 class Net:
-    """How much of a network a worker gets, and how many steps are one turn."""
+    """How much of a network a worker gets, the width of its dense layers, and how many steps are one turn."""
 
     name: str
     batch: int
     pixels: int
+    units: int
     calls: int
 
     def step(self, workers: int = 1) -> Callable[[], object]:
         """A step on the batch of so many workers."""
-        return lenet_step(workers * self.batch) if self.name == "lenet" else alexnet_step(workers * self.batch, self.pixels)
+        return lenet_step(workers * self.batch) if self.name == "lenet" else alexnet_step(workers * self.batch, self.pixels, self.units)
 
 
-def torch_alexnet(pixels: int) -> torch.nn.Module:
+def torch_alexnet(pixels: int, units: int) -> torch.nn.Module:
     layers: list[torch.nn.Module] = []
     channels = 3
     for filters, kernel, strides, padding, pooled in ALEXNET:
@@ -49,8 +50,8 @@ def torch_alexnet(pixels: int) -> torch.nn.Module:
         layers += [torch.nn.AvgPool2d(3, 2)] if pooled else []
         channels = filters
     features = torch.nn.Sequential(*layers)(torch.zeros(1, 3, pixels, pixels)).numel()
-    layers += [torch.nn.Flatten(), torch.nn.Linear(features, 4096, bias=False), torch.nn.ReLU(), torch.nn.Dropout()]
-    layers += [torch.nn.Linear(4096, 4096, bias=False), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(4096, 1001, bias=False)]
+    layers += [torch.nn.Flatten(), torch.nn.Linear(features, units, bias=False), torch.nn.ReLU(), torch.nn.Dropout()]
+    layers += [torch.nn.Linear(units, units, bias=False), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(units, 1001, bias=False)]
     return torch.nn.Sequential(*layers)
 
 
@@ -62,7 +63,7 @@ class DdpStep:
 
     def __init__(self, rank: int, net: Net, port: int) -> None:
         dist.init_process_group("gloo", store=dist.TCPStore("127.0.0.1", port, 2, rank == 0), rank=rank, world_size=2)
-        model: torch.nn.Module = LeNet() if net.name == "lenet" else torch_alexnet(net.pixels)
+        model: torch.nn.Module = LeNet() if net.name == "lenet" else torch_alexnet(net.pixels, net.units)
         self._model = torch.nn.parallel.DistributedDataParallel(model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True)
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.001, fused=True)
         x = torch.from_numpy(digits(net.batch)[0]) if net.name == "lenet" else torch.rand(net.batch, 3, net.pixels, net.pixels)
@@ -175,14 +176,15 @@ def main() -> None:
     parser.add_argument("--lenet", type=int, default=100, help="the batch of LeNet a worker")
     parser.add_argument("--alexnet", type=int, default=16, help="the batch of AlexNet a worker")
     parser.add_argument("--pixels", type=int, default=227, help="the size of AlexNet's pictures")
-    args = parse(parser, {"rounds": 1, "lenet": 4, "alexnet": 1, "pixels": 67})
+    parser.add_argument("--units", type=int, default=4096, help="the width of AlexNet's dense layers")
+    args = parse(parser, {"rounds": 1, "lenet": 4, "alexnet": 1, "pixels": 67, "units": 32})
     torch.set_num_threads(1)
     print(machine())
     if args.net in (None, "dispatch"):
         dispatch(args.rounds)
     if args.net in (None, "planning"):
         planning(args.rounds)
-    for net in (Net("lenet", args.lenet, 28, 5), Net("alexnet", args.alexnet, args.pixels, 1)):
+    for net in (Net("lenet", args.lenet, 28, 512, 5), Net("alexnet", args.alexnet, args.pixels, args.units, 1)):
         if args.net in (None, net.name):
             scaling(net, args.rounds)
     flow.clear_default_session()

@@ -9,17 +9,14 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any
 
-import runner
 import torch
 import traced
-from sample import Sample
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_leaves
 
 from oneflow.ir.blob import Blob
-from oneflow.ir.interpret import interpret
 from oneflow.sharding.call import tensors_in, with_tensors
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
@@ -62,41 +59,14 @@ def differing(file: str) -> dict[Any, str]:
     for sample in import_module(file).SAMPLES:
         seen = set()
         for given, gradients in PAIRS:
-            step, tensors, cotangents = _joint(sample)
-            feeds = [*_all_in_order(tensors, given), *_all_in_order(cotangents, gradients)]
+            joint = traced.joint(sample)
+            feeds = [*_all_in_order(joint.tensors, given), *_all_in_order(list(map(_cotangent, joint.floats)), gradients)]
             strides = tuple(tensor.stride() for tensor in feeds)
             if strides not in seen:
                 seen.add(strides)
-                for op, case in _differing_nodes(step, feeds):
+                for op, case in _differing_nodes(joint.step, feeds):
                     found.setdefault(op, f"{sample.row}, inputs {given}, gradients {gradients}: {case}")
     return found
-
-
-def _joint(sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor], list[Tensor]]:
-    """The function of a sample's forward and backward, the tensors it takes, and the gradients of its results that it takes behind them."""
-    state, blobs = runner.trace(sample)
-    graph = state.graph
-    generator = torch.Generator().manual_seed(0)
-    variables = [graph.decls[name].initializer.draw(graph.decls[name].spec, generator) for name in graph.variables]
-    fed = [*graph.inputs, *graph.variables.values()]
-    tensors = [*runner.leaves(sample), *variables]
-    if graph.step is not None:
-        fed, tensors = [*fed, graph.step], [*tensors, torch.zeros(1, dtype=torch.int64)]
-    for source, nodes in graph.sources:
-        fed, tensors = [*fed, *nodes], [*tensors, *source.next()]
-    frozen = {node for name, node in graph.variables.items() if not graph.decls[name].trainable}
-    learned = [sample.gradient and node not in frozen and t.dtype.is_floating_point for node, t in zip(fed, tensors)]
-    floats = [blob for blob in blobs if blob.dtype.torch.is_floating_point] if any(learned) else []
-
-    def step(*given: Tensor) -> list[Tensor]:
-        leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, learned)]
-        env = interpret(graph, dict(zip(fed, leaves)), "cpu")
-        pairs = [(env[blob.node], c) for blob, c in zip(floats, given[len(fed) :]) if env[blob.node].requires_grad]
-        wanted = [t for t in leaves if t.requires_grad]
-        grads = torch.autograd.grad([r for r, _ in pairs], wanted, [c for _, c in pairs], allow_unused=True) if pairs else ()
-        return [*(env[blob.node] for blob in blobs), *(g for g in grads if g is not None)]
-
-    return step, tensors, [_cotangent(blob) for blob in floats]
 
 
 def _cotangent(blob: Blob) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -16,6 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map_only
 
+from oneflow.ir.blob import Blob
+from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import interpret
 from oneflow.sharding.call import Call, tensors_in
 
@@ -61,12 +63,12 @@ def made(op: Any, *args: Any, **kwargs: Any) -> Executed:
 
 
 def _calls(sample: Sample) -> Iterator[Executed]:
-    step, tensors = _joint(sample)
+    whole = joint(sample)
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
-        module = make_fx(step)(*[mode.from_tensor(t) for t in tensors])
+        module = make_fx(whole.step)(*[mode.from_tensor(t) for t in whole.tensors])
     env: dict[fx.Node, Any] = {}
-    feeds = iter(tensors)
+    feeds = iter(whole.tensors)
     for node in module.graph.nodes:
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
         if node.op == "placeholder":
@@ -89,8 +91,33 @@ def _copied(value: Any) -> Any:
     return tree_map_only(Tensor, lambda t: t.detach().clone(), value)
 
 
-def _joint(sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
-    """The function of a sample's forward and backward, and the tensors to call it on: its inputs, then its variables."""
+@dataclass(frozen=True)
+class Joint:
+    """Forward and backward of a sample as one function. It takes ``tensors`` (inputs, then variables, then what else is fed), and behind them
+    gradients of ``floats``, the results that may have some; without those all are 1."""
+
+    graph: Graph
+    blobs: list[Blob]
+    fed: list[fx.Node]
+    tensors: list[Tensor]
+    learned: list[bool]
+
+    @property
+    def floats(self) -> list[Blob]:
+        return [blob for blob in self.blobs if blob.dtype.torch.is_floating_point] if any(self.learned) else []
+
+    def step(self, *given: Tensor) -> list[Tensor]:
+        """The results, then the gradients of what is learned."""
+        leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, self.learned)]
+        env = interpret(self.graph, dict(zip(self.fed, leaves)), "cpu")
+        floats = [env[blob.node] for blob in self.floats]
+        pairs = [(r, g) for r, g in zip(floats, given[len(self.fed) :] or map(torch.ones_like, floats)) if r.requires_grad]
+        wanted = [t for t in leaves if t.requires_grad]
+        grads = torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True) if pairs else ()
+        return [*(env[blob.node] for blob in self.blobs), *(g for g in grads if g is not None)]
+
+
+def joint(sample: Sample) -> Joint:
     state, blobs = runner.trace(sample)
     graph = state.graph
     generator = torch.Generator().manual_seed(0)
@@ -103,19 +130,4 @@ def _joint(sample: Sample) -> tuple[Callable[..., list[Tensor]], list[Tensor]]:
         fed, tensors = [*fed, *nodes], [*tensors, *source.next()]
     frozen = {node for name, node in graph.variables.items() if not graph.decls[name].trainable}
     learned = [sample.gradient and node not in frozen and t.dtype.is_floating_point for node, t in zip(fed, tensors)]
-
-    def step(*given: Tensor) -> list[Tensor]:
-        leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, learned)]
-        env = interpret(graph, dict(zip(fed, leaves)), "cpu")
-        results = [env[b.node] for b in blobs]
-        return [*results, *_gradients(results, [t for t in leaves if t.requires_grad])]
-
-    return step, [t.detach() for t in tensors]
-
-
-def _gradients(results: list[Tensor], leaves: list[Tensor]) -> list[Tensor]:
-    differentiable = [r for r in results if r.dtype.is_floating_point and r.requires_grad]
-    if not differentiable or not leaves:
-        return []
-    grads = torch.autograd.grad(differentiable, leaves, [torch.ones_like(r) for r in differentiable], allow_unused=True)
-    return [g for g in grads if g is not None]
+    return Joint(graph, list(blobs), fed, [t.detach() for t in tensors], learned)

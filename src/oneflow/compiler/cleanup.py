@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.notes import set_val, tensor, val
 from oneflow.ir.nodes import argument
 from oneflow.ops import structure  # noqa: F401 - registers oneflow::layout
@@ -160,7 +161,11 @@ def without_writes(graph: fx.Graph) -> None:
 
 
 def drop_unused(graph: fx.Graph) -> None:
-    """Removes nodes that nothing reads, writers aside."""
+    """Removes nodes that nothing reads, writers aside, and calls that other ranks meet: they wait for this one, which needs no result."""
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and not node.users and not writes(node):
+        if node.op == "call_function" and not node.users and not writes(node) and not _is_met(node):
             graph.erase_node(node)
+
+
+def _is_met(node: fx.Node) -> bool:
+    return getattr(node.target, "__module__", "").startswith(collective.__name__)

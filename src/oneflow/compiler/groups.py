@@ -33,7 +33,8 @@ def _groups(program: Program) -> list[Ranks]:
 
 
 def _alike(group: Ranks, rank: int, meshes: list[Mesh]) -> Iterator[Ranks]:
-    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh."""
+    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh, and of any mesh that has it."""
+    yield group
     for mesh in meshes:
         position = mesh.position(rank)
         if position is None:
@@ -41,8 +42,7 @@ def _alike(group: Ranks, rank: int, meshes: list[Mesh]) -> Iterator[Ranks]:
         for axes in chain.from_iterable(combinations(range(len(mesh.axes)), n + 1) for n in range(len(mesh.axes))):
             if _along(mesh, position, axes) == group:
                 yield from (_along(mesh, p, axes) for p in range(mesh.size))
-                return
-    yield group
+                break
 
 
 def _along(mesh: Mesh, position: int, axes: tuple[int, ...]) -> Ranks:

@@ -88,20 +88,33 @@ class _Draw:
 
     def part(self, part: tuple[slice, ...]) -> torch.Tensor:
         shape = self._spec.shape
-        if not shape or not part:
-            part = tuple(slice(0, size) for size in shape)
-        if not shape:
-            return self._block(0, shape)
-        first, last = part[0].start // self._rows, max(part[0].start, part[0].stop - 1) // self._rows
-        pieces = [self._rows_of(number, part) for number in range(first, last + 1)]
-        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+        if not shape or not self._spec.elements:
+            return self._block(0, shape)[part]
+        part = part or tuple(slice(0, size) for size in shape)
+        extents = [along.stop - along.start for along in part]
+        if 0 in extents:
+            return self._empty(extents)
+        first, last = part[0].start // self._rows, (part[0].stop - 1) // self._rows
+        return self._rows_of(first, part) if first == last else self._of_blocks(first, last, part, extents)
+
+    def _of_blocks(self, first: int, last: int, part: tuple[slice, ...], extents: list[int]) -> torch.Tensor:
+        """A part that lies in several blocks. What is taken of one is copied: a view would keep all of it in memory."""
+        result, begin = self._empty(extents), 0
+        for number in range(first, last + 1):
+            rows = self._rows_of(number, part)
+            result[begin : begin + len(rows)] = rows
+            begin += len(rows)
+        return result
+
+    def _empty(self, extents: list[int]) -> torch.Tensor:
+        return torch.empty(extents, dtype=self._spec.dtype.torch)
 
     def _rows_of(self, number: int, part: tuple[slice, ...]) -> torch.Tensor:
         """What a part has of one block."""
         start = number * self._rows
         stop = min(self._spec.shape[0], start + self._rows)
-        values = self._block(number, (max(stop - start, 0), *self._spec.shape[1:]))
-        here = slice(max(part[0].start - start, 0), max(min(part[0].stop, stop) - start, 0))
+        values = self._block(number, (stop - start, *self._spec.shape[1:]))
+        here = slice(max(part[0].start, start) - start, min(part[0].stop, stop) - start)
         return values[(here, *part[1:])]
 
     def _block(self, number: int, shape: tuple[int, ...]) -> torch.Tensor:
