@@ -28,7 +28,7 @@ from oneflow.ir.graph import Graph
 from oneflow.job.function import default_session
 from oneflow.optimizer.loss_scale import LossScale
 from oneflow.runtime.rank import Rank
-from oneflow.runtime.step_clock import Counter, RunningScale, StepClock
+from oneflow.runtime.step_clock import RunningScale, StepClock
 
 STEPS = 5
 CPU = torch.device("cpu")
@@ -76,7 +76,7 @@ def run(how: Layout, number: int) -> dict[str, Any]:
     decls = [*graph.decls.values(), *state_decls(graph, graph.require_training().optimizer)]
     rank.variables.declare([(decl, layouts[decl.name]) for decl in decls], seed=0, draws=0)
     job = rank.load(programs[number])
-    clock = StepClock(Counter(torch.zeros(1, dtype=torch.int64)), assigned.rates(), RunningScale(LossScale(), None))
+    clock = StepClock(torch.zeros(1, dtype=torch.int64), assigned.rates(), RunningScale(LossScale(), None))
     losses = []
     for step in range(STEPS):
         result = job.step(clock.step(), [own_part(assigned, number, step)])
