@@ -22,7 +22,10 @@ FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
     """Replaces the sums of gradients over the same ranks by buckets, in the order of the sums. ``early`` ones begin in the midst of
     the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
-    ranks that run different programs, as the copies of a mirrored job may, begin them in the same order."""
+    ranks that run different programs, as the copies of a mirrored job may, begin them in the same order.
+
+    Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks have the same buckets.
+    """
     order = {node: i for i, node in enumerate(graph.nodes)}
     full: list[list[fx.Node]] = []
     open_buckets: dict[object, list[fx.Node]] = {}
@@ -74,7 +77,10 @@ def _replace(
 
 
 def multiply_in_place(graph: fx.Graph) -> None:
-    """Lets matrix products that only a bucket reads be made where it wants them."""
+    """Lets matrix products that only a bucket reads be made where it wants them.
+
+    Relies on buckets. Leaves the same values.
+    """
     for start in [node for node in graph.nodes if node.target is collective.bucket_start]:
         bucket, values = argument(start, 0), argument(start, 1)
         for place, made in enumerate(values):

@@ -24,7 +24,10 @@ _RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default,
 
 
 def clean(graph: fx.Graph) -> None:
-    """All clean-up passes in order."""
+    """All clean-up passes in order.
+
+    Relies on a joint graph with its output node. Leaves one of the same values, in which every node is read or writes.
+    """
     drop_aliases(graph)
     cancel_transposes(graph)
     fold_kept_sums(graph)
@@ -146,7 +149,10 @@ def writes(node: fx.Node) -> bool:
 
 
 def without_writes(graph: fx.Graph) -> None:
-    """Ops that change a value made by another op become ops that make a new one; those that write into arguments stay."""
+    """Ops that change a value made by another op become ops that make a new one; those that write into arguments stay.
+
+    Relies on a clean joint graph. Leaves one in which a value never changes, so that it may be boxed.
+    """
     for node in list(graph.nodes):
         if node.op != "call_function" or not writes(node) or argument(node, 0).op == "placeholder":
             continue

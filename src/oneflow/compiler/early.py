@@ -30,7 +30,10 @@ ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 def update_early(graph: fx.Graph) -> None:
     """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
-    cut, or that exchange something with other ranks, stay where they are."""
+    cut, or that exchange something with other ranks, stay where they are.
+
+    Relies on a section that ends with its updates. Leaves every variable updated once, after all that reads it.
+    """
     calls = [node for node in graph.nodes if (note := update_note(node)) is not None and note.may_be_cut]
     if calls:
         memory = memories(graph)
@@ -135,7 +138,10 @@ class _Cut:
 
 def gather_early(graph: fx.Graph, is_common: bool) -> None:
     """What ranks gather to make a gradient themselves is sent when it is there, and waited for when it is read. The programs of the ranks
-    may exchange it through memory if they are ``is_common``."""
+    may exchange it through memory if they are ``is_common``.
+
+    Relies on gathers that are noted with the node they are for. Leaves those of gradients in two calls, in one order on all ranks.
+    """
     place = {node: i for i, node in enumerate(graph.nodes)}
     for number, node in enumerate([node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]):
         part, dim, sizes, ranks = (argument(node, place) for place in range(4))

@@ -140,7 +140,7 @@ class Lowering:
         self._values[value] = {layout: self._values[value][layout]}
 
     def _section_of(self, producer: fx.Node, target: Layout) -> str:
-        """What is stored is boxed once a step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
+        """What is stored is boxed once per step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
         made: a stage that is ahead must not wait for one behind it."""
         note = joint_note(producer)
         if note.is_stored:

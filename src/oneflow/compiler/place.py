@@ -18,7 +18,10 @@ from oneflow.sharding.rules.rule import Signature
 
 def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
     """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where it
-    is first used, unless ``fixed`` says where it is stored."""
+    is first used, unless ``fixed`` says where it is stored.
+
+    Relies on a clean joint graph. Leaves a mesh on every node but the output.
+    """
     nodes = [node for node in graph.nodes if node.op != "output"]
     for node in nodes:
         origin = joint_note(node).origin
