@@ -9,9 +9,9 @@
 #               -n 指定各个机器ip地址，用逗号分隔
 # ###################################################################
 
-import oneflow as flow
 import argparse
 
+import oneflow as flow
 
 parser = argparse.ArgumentParser(description="flags for oneflow running")
 parser.add_argument(

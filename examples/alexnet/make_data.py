@@ -130,7 +130,7 @@ def record(picture: bytes, label: int) -> ofrecord.OFRecord:
 def main() -> None:
     parser = argparse.ArgumentParser(description="make a small OFRecord data set for alexnet.py")
     parser.add_argument("-o", "--out", type=Path, default=Path("./dataset/example"), help="folder for the part files")
-    parser.add_argument("--folder", type=Path, default=None, help="pictures of your own, one sub-folder a class")
+    parser.add_argument("--folder", type=Path, default=None, help="pictures of your own, one sub-folder per class")
     parser.add_argument("--count", type=int, default=480, help="how many shapes to draw")
     parser.add_argument("--size", type=int, default=256, help="their width and height")
     parser.add_argument("--parts", type=int, default=8, help="part files; alexnet.py reads 8")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import oneflow as flow
-
 from config import Arguments
 from models import MODELS, Options
+
+import oneflow as flow
 
 
 def configure_machines(args: Arguments) -> None:

@@ -12,15 +12,15 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-from PIL import Image, UnidentifiedImageError
-
 import config
-import oneflow as flow
+import numpy as np
 from config import Arguments
 from job_function_util import configure_machines, job_config, logits_of
 from ofrecord_util import for_network
+from PIL import Image, UnidentifiedImageError
 from snapshot import LABELS, load
+
+import oneflow as flow
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".webp")
 

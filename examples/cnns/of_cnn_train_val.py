@@ -11,16 +11,16 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from tqdm import tqdm
-
 import config
-import oneflow as flow
 from config import Arguments
 from job_function_util import configure_machines, job_config, logits_of
 from metrics import Metric, RunLog
 from ofrecord_util import for_network, load_for_training, load_for_validation, load_synthetic
 from optimizer_util import make_optimizer
 from snapshot import Snapshot, steps_done
+from tqdm import tqdm
+
+import oneflow as flow
 
 Job = Callable[[], Any]
 

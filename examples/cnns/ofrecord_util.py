@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import oneflow as flow
-
 from config import Arguments
+
+import oneflow as flow
 
 Batch = tuple[Any, Any]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import oneflow as flow
-
 from config import Arguments
+
+import oneflow as flow
 
 BATCH_NORM = "_bn[-_]"  # what the variables of batch normalisations have in their names
 

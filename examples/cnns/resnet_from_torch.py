@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-import oneflow as flow
 from models import MODELS, Options
+
+import oneflow as flow
 from oneflow.core.errors import CheckpointError
 
 BLOCK = re.compile(r"Resnet-res(\d)_(\d)_branch(1|2a|2b|2c)(_bn)?-(\w+)")

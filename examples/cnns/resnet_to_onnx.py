@@ -9,10 +9,11 @@ import os
 import sys
 
 import config
-import oneflow as flow
 from job_function_util import configure_machines
 from of_cnn_inference import class_names, load_image, make_job
 from snapshot import load
+
+import oneflow as flow
 
 
 def main() -> None:

@@ -6,9 +6,9 @@ import os
 import shutil
 import sys
 
-import oneflow as flow
-
 from metrics import say
+
+import oneflow as flow
 from oneflow.core.errors import CheckpointError
 
 LABELS = "labels.txt"

@@ -1,7 +1,8 @@
 #lenet_eval.py
 import numpy as np
-import oneflow as flow
 from mnist_util import load_data
+
+import oneflow as flow
 
 BATCH_SIZE = 100
 

@@ -1,8 +1,9 @@
 import sys
 
 import numpy as np
-import oneflow as flow
 from PIL import Image
+
+import oneflow as flow
 
 BATCH_SIZE = 1
 

@@ -1,8 +1,10 @@
 #lenet_train.py
 import numpy as np
-import oneflow as flow
 from mnist_util import load_data
 from PIL import Image
+
+import oneflow as flow
+
 BATCH_SIZE = 100
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import fx
 
 import oneflow as flow
+from oneflow import collective
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.notes import boxing_note, local_note, val
@@ -19,7 +20,6 @@ from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts
 from oneflow.job.function import default_session
 from oneflow.sharding.mesh import Layout
-from oneflow import collective
 
 # Those that only take a part of what a rank has, or add zeros to it, are no exchange.
 _LOCAL = {collective.part_of, collective.as_partial, collective.part_as_partial, collective.bucket_wait}

@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from oneflow.core.region import coordinates, local_shape, region
 from oneflow import collective
+from oneflow.core.region import coordinates, local_shape, region
 from oneflow.sharding.call import Call, with_tensors
 from oneflow.sharding.mesh import Mesh, NdSbp
 from oneflow.sharding.rules.local import RankLocal, layouts

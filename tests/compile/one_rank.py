@@ -9,7 +9,6 @@ from torch import fx
 
 from oneflow.compiler.distribute import CompileTarget, distribute_job
 from oneflow.compiler.joint import Like
-from oneflow.sharding.mesh import Mesh, whole_on
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.program import Program
 from oneflow.ir.graph import Graph
@@ -17,6 +16,7 @@ from oneflow.job.function import default_session
 from oneflow.job.local import LocalBackend
 from oneflow.runtime.executor import Executor, StepNumbers
 from oneflow.runtime.rank_variables import RankVariables
+from oneflow.sharding.mesh import Mesh, whole_on
 
 CPU = torch.device("cpu")
 ALONE = whole_on(Mesh((0,), (1,)))
@@ -48,4 +48,4 @@ def run_step(program: Program, feeds: Sequence[torch.Tensor], executor: Executor
     """The results of one step of a predict program on the session's variables."""
     executor = executor or Executor(program, session_variables())
     result = executor.run(StepNumbers(number, (), 1.0), [feeds])
-    return [parts[0] for parts in result.results if parts is not None]
+    return list(result.results[0])

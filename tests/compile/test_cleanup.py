@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import fx
 from compiled_jobs import aten, calls, evaluate, sgd
+from torch import fx
 
 import oneflow as flow
 from oneflow.compiler.cleanup import cancel_transposes, clean, drop_unused, fold_kept_sums, share_equal_nodes

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from compiled_jobs import batch, calls, images, labels, perceptron, program_of, sgd, train_job
 from one_rank import step_graph
 from torch import fx
-from compiled_jobs import batch, calls, images, labels, perceptron, program_of, sgd, train_job
 
 import oneflow as flow
-from oneflow.compiler.codegen import generate
+from oneflow.runtime.codegen import generate
 
 
 class Value:

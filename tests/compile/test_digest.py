@@ -16,12 +16,12 @@ from test_infer import image_job, weight
 
 import oneflow as flow
 from oneflow import collective
-from oneflow.compiler.codegen import generate
 from oneflow.compiler.digest import digest
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
 from oneflow.compiler.serialize import pack, unpack
 from oneflow.core.errors import ArgumentError
+from oneflow.runtime.codegen import generate
 
 PRINTED = """
 import json

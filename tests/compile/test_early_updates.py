@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-from one_rank import step_graph
 from compiled_jobs import NETS, NORMAL, aten, batch, calls, convolutions, images, labels, perceptron, program_of, sgd, shared, train_job
+from one_rank import step_graph
 
 import oneflow as flow
 from oneflow.compiler import early
@@ -48,11 +48,11 @@ def test_every_variable_is_updated_once_and_read_no_more_then(net, monkeypatch):
     stored = {key[1]: node for key, node in zip(program.sections["step"].inputs, placeholders) if key[0] == "variable"}
     memory = memories(step_graph(program))
     trained = [decl.name for decl in job.job.graph.trained_variables()]
-    updates = [node for node in calls(step_graph(program)) if early.is_update(node)]
+    updates = [node for node in calls(step_graph(program)) if update_note(node)]
     assert sorted(name for node in updates for name in update_note(node).names) == sorted(trained)
     for node in updates:
         mine = {(stored[name],) for name in update_note(node).names}
-        after = [later for later in calls(step_graph(program)) if node < later and not early.is_update(later)]
+        after = [later for later in calls(step_graph(program)) if node < later and not update_note(later)]
         assert not mine & {memory[used] for later in after for used in later.all_input_nodes}
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter as Counts
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -63,7 +65,7 @@ def run(program: Program, x: torch.Tensor) -> list[torch.Tensor]:
 def programs_of(job: Callable[..., Any]) -> list[LocalProgram]:
     opened = job.job.opened
     assert isinstance(opened, LocalJob)
-    return list(opened.programs.values())
+    return list(opened.programs.by_shapes.values())
 
 
 def images(shape: tuple[int, ...] = SHAPE) -> torch.Tensor:
@@ -391,6 +393,27 @@ def test_a_failed_train_step_may_have_changed_variables():
         program.executor.run(StepNumbers(1, (0.1,), 1.0), [[torch.zeros(1, 1)]])
     predict(x).get()
     assert prepared.count == 2
+
+
+def test_threads_that_prepare_at_once_each_read_what_they_made():
+    _, predict = jobs()
+    x = images().numpy()
+    expected = predict(x).get().numpy().copy()
+    (program,) = programs_of(predict)
+    codes, together = program.executor.code, threading.Barrier(2, timeout=60)
+    code = codes["prepare"]
+
+    def at_once(*arguments: Any) -> Any:
+        together.wait()
+        made = code.call(*arguments)
+        together.wait()
+        return made
+
+    codes["prepare"] = replace(code, call=at_once)
+    session_variables().version += 1
+    with ThreadPoolExecutor(2) as threads:
+        for result in threads.map(lambda _: predict(x).get().numpy(), range(2)):
+            np.testing.assert_array_equal(result, expected)
 
 
 def test_a_job_of_dynamic_inputs_holds_no_second_net():

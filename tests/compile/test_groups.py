@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from distributed import compiled
 from mirrored_jobs import mirrored
-from nets import LAYOUTS, Layout, batch_normed, conv, dense, lenet, mlp
+from nets import LAYOUTS, Spread, batch_normed, conv, dense, lenet, mlp
 
 import oneflow as flow
 from oneflow import collective
@@ -34,7 +34,7 @@ def sgd() -> Any:
     return flow.optimizer.SGD(RATE, momentum=0.9)
 
 
-def trained(net: Callable[[Layout, Any], Any], how: Layout, optimizer: Callable[[], Any] = sgd) -> Assigned:
+def trained(net: Callable[[Spread, Any], Any], how: Spread, optimizer: Callable[[], Any] = sgd) -> Assigned:
     images, labels = flow.FixedTensorDef((how.batch, 1, 12, 12)), flow.FixedTensorDef((how.batch,), flow.int32)
 
     def job(x=images, y=labels):
@@ -49,14 +49,14 @@ def trained(net: Callable[[Layout, Any], Any], how: Layout, optimizer: Callable[
 
 def mirrored_job() -> Assigned:
     def job(x=flow.FixedTensorDef((8, 1, 12, 12))):
-        loss = flow.math.square(dense(Layout(), flow.reshape(x, (8, -1)), 4, "d"))
+        loss = flow.math.square(dense(Spread(), flow.reshape(x, (8, -1)), 4, "d"))
         flow.optimizer.SGD(RATE, grad_clipping=CLIPPING).minimize(loss)
         return loss
 
     return compiled(job, 3, config=mirrored())
 
 
-def net_in_two_stages(how: Layout, x: Any) -> Any:
+def net_in_two_stages(how: Spread, x: Any) -> Any:
     """Each stage is split along both axes of a mesh of its own."""
     with flow.scope.placement("cpu", "0:0-3", (2, 2)):
         h = flow.nn.relu(conv(how, x, 8, 3, "conv"))
@@ -68,31 +68,31 @@ def weight(name: str, *lies: str) -> Any:
     return flow.get_variable(name, (6, 6), initializer=flow.zeros_initializer(), parallel_distribution=list(lies))
 
 
-def pair_beside_square(how: Layout, x: Any) -> Any:
+def pair_beside_square(how: Spread, x: Any) -> Any:
     """The ranks 0 and 1 are a mesh of their own, and one row of a square: what they do as a mesh is not all that is done along its rows."""
     with flow.scope.placement("cpu", "0:0-1"):
-        first = dense(Layout(), flow.reshape(x, (x.shape[0], -1)), 10, "pair")
+        first = dense(Spread(), flow.reshape(x, (x.shape[0], -1)), 10, "pair")
     with how.stage(0):
         return mlp(how, x) + first
 
 
 CASES: dict[str, Callable[[], Assigned]] = {
     "data parallel": lambda: trained(batch_normed, LAYOUTS["dp4"]),
-    "uneven batch": lambda: trained(batch_normed, Layout(3, batch=7)),
-    "tensor parallel": lambda: trained(mlp, Layout(4, ("S(0)",))),
+    "uneven batch": lambda: trained(batch_normed, Spread(3, batch=7)),
+    "tensor parallel": lambda: trained(mlp, Spread(4, ("S(0)",))),
     "2x2": lambda: trained(lenet, LAYOUTS["dp x tp"]),
-    "2x3": lambda: trained(mlp, Layout(6, ("B", "S(0)"), hierarchy=(2, 3))),
-    "2x2, split twice": lambda: trained(mlp, Layout(4, ("S(0)", "S(0)"), hierarchy=(2, 2))),
-    "2x2x2": lambda: trained(mlp, Layout(8, ("B", "S(0)", "S(0)"), hierarchy=(2, 2, 2))),
-    "pipeline of two stages of two": lambda: trained(lenet, Layout(4, stages=("0:0-1", "0:2-3"), micro_batches=2)),
-    "pipeline of squares": lambda: trained(net_in_two_stages, Layout(8, ("B", "S(0)"))),
+    "2x3": lambda: trained(mlp, Spread(6, ("B", "S(0)"), hierarchy=(2, 3))),
+    "2x2, split twice": lambda: trained(mlp, Spread(4, ("S(0)", "S(0)"), hierarchy=(2, 2))),
+    "2x2x2": lambda: trained(mlp, Spread(8, ("B", "S(0)", "S(0)"), hierarchy=(2, 2, 2))),
+    "pipeline of two stages of two": lambda: trained(lenet, Spread(4, stages=("0:0-1", "0:2-3"), micro_batches=2)),
+    "pipeline of squares": lambda: trained(net_in_two_stages, Spread(8, ("B", "S(0)"))),
     "split states": lambda: trained(lenet, LAYOUTS["zero"]),
-    "split states on a square": lambda: trained(lenet, Layout(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True)),
-    "split states of stages": lambda: trained(lenet, Layout(4, stages=("0:0-1", "0:2-3"), shares_states=True)),
-    "clipped": lambda: trained(lenet, Layout(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
-    "clipped stages": lambda: trained(mlp, Layout(4, stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
-    "LAMB on split variables": lambda: trained(mlp, Layout(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.LAMB(RATE)),
-    "LAMB in stages": lambda: trained(mlp, Layout(4, ("S(0)",), stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.LAMB(RATE)),
+    "split states on a square": lambda: trained(lenet, Spread(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True)),
+    "split states of stages": lambda: trained(lenet, Spread(4, stages=("0:0-1", "0:2-3"), shares_states=True)),
+    "clipped": lambda: trained(lenet, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
+    "clipped stages": lambda: trained(mlp, Spread(4, stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
+    "LAMB on split variables": lambda: trained(mlp, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.LAMB(RATE)),
+    "LAMB in stages": lambda: trained(mlp, Spread(4, ("S(0)",), stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.LAMB(RATE)),
     "mirrored": mirrored_job,
     "a pair beside a square": lambda: trained(pair_beside_square, LAYOUTS["dp x tp"]),
 }

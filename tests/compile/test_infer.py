@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from distributed import calls, compiled, exchanges, gradient_bytes, layouts, programs, reduced_bytes
-from nets import Layout, batch_normed, lenet
+from nets import Spread, batch_normed, lenet
 
 import oneflow as flow
+from oneflow import collective
 from oneflow.compiler.notes import joint_note
 from oneflow.core.errors import ArgumentError
-from oneflow import collective
 
 aten = torch.ops.aten
 SPLIT, WHOLE = flow.distribute.split, flow.distribute.broadcast
@@ -28,11 +28,11 @@ def minimize(loss: Any) -> Any:
     return loss
 
 
-def image_job(net: Callable[[Layout, Any], Any], batch: int, how: Layout | None = None) -> Callable[..., Any]:
+def image_job(net: Callable[[Spread, Any], Any], batch: int, how: Spread | None = None) -> Callable[..., Any]:
     images, labels = flow.FixedTensorDef((batch, 1, 12, 12)), flow.FixedTensorDef((batch,), flow.int32)
 
     def job(x=images, y=labels):  # type: ignore[no-untyped-def]
-        return minimize(flow.nn.sparse_softmax_cross_entropy_with_logits(y, net(how or Layout(), x)))
+        return minimize(flow.nn.sparse_softmax_cross_entropy_with_logits(y, net(how or Spread(), x)))
 
     return job
 
@@ -150,9 +150,9 @@ def test_a_value_crosses_to_another_placement_once_for_all_who_read_it(micro_bat
 
 
 def test_ranks_of_one_step_call_the_same_collectives_in_the_same_order() -> None:
-    how = Layout(4, ("B", "S(0)"), hierarchy=(2, 2))
+    how = Spread(4, ("B", "S(0)"), hierarchy=(2, 2))
 
-    def on_mesh(how: Layout, x: Any) -> Any:
+    def on_mesh(how: Spread, x: Any) -> Any:
         return lenet(how, x)
 
     assigned = compiled(image_job(on_mesh, 8, how), 4)

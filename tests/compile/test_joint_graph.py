@@ -5,15 +5,15 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from one_rank import program_for, session_variables, step_graph
 from compiled_jobs import NETS, aten, batch, calls, convolutions, evaluate, joint_of, perceptron, program_of, sgd, traced, train_job
+from one_rank import program_for, session_variables, step_graph
 
 import oneflow as flow
 from oneflow.compiler.cleanup import clean
-from oneflow.compiler.codegen import generate
 from oneflow.compiler.notes import joint_note
 from oneflow.ir.notes import op_note
 from oneflow.ir.text import graph_text
+from oneflow.runtime.codegen import generate
 
 
 @pytest.mark.parametrize("net", NETS)

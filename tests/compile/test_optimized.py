@@ -11,8 +11,8 @@ from nets import batch_normed, lenet
 from test_infer import image_job, minimize, weight
 
 import oneflow as flow
-from oneflow.compiler import early
 from oneflow import collective
+from oneflow.compiler import early
 from oneflow.compiler.notes import update_note
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
@@ -29,7 +29,7 @@ def zero() -> Any:
 
 
 def updated(program: Program) -> list[str]:
-    return sorted(name for node in calls(program) if early.is_update(node) for name in update_note(node).names)
+    return sorted(name for node in calls(program) if update_note(node) for name in update_note(node).names)
 
 
 @pytest.mark.parametrize("config", [None, zero], ids=["whole", "split state"])
@@ -40,7 +40,7 @@ def test_the_same_variables_are_updated_and_only_then_sent_on(net, config, monke
     for before, program in zip(programs(assigned), map(optimized, programs(assigned))):
         assert updated(program) == updated(before) != []
         nodes = calls(program)
-        updates = [i for i, node in enumerate(nodes) if early.is_update(node)]
+        updates = [i for i, node in enumerate(nodes) if update_note(node)]
         sent = [i for i, node in enumerate(nodes) if node.target is collective.gather_into]
         assert bool(sent) == bool(config)
         assert all(update_place < place for update_place in updates for place in sent)

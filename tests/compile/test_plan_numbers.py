@@ -9,14 +9,14 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.sharding.rules.table import RULES
-from oneflow.core.errors import ArgumentError
-from oneflow.job.function import default_session
 from oneflow import collective
 from oneflow.collective import Piece
+from oneflow.core.errors import ArgumentError
+from oneflow.job.function import default_session
 from oneflow.plan.held import exchange_on, fresh
 from oneflow.plan.listing import devices_text
 from oneflow.plan.report import Traffic
+from oneflow.sharding.rules.table import RULES
 
 WIDE, NARROW = 32, 8
 FLOAT = 4

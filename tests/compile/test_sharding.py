@@ -21,9 +21,9 @@ from torch import Tensor, fx
 from traced import Executed, made
 
 import oneflow.sharding
+from oneflow import collective
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
-from oneflow import collective
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import Call, key_of, nbytes, tensors_in, with_tensors

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from distributed import compiled_for
-from nets import LAYOUTS, NETS, ONE, Layout, batch_normed, dropped_out, lenet, mlp
+from nets import LAYOUTS, NETS, ONE, Spread, batch_normed, dropped_out, lenet, mlp
 
 import oneflow as flow
 from oneflow.compiler.digest import digest
@@ -33,14 +33,14 @@ from oneflow.ir.nodes import argument
 
 MORE = {
     "one": ONE,
-    "auto": Layout(2, ("auto",)),
-    "two stages of two": Layout(4, stages=("0:0-1", "0:2-3")),
-    "a stage of one, a stage of two": Layout(3, stages=("0:0", "0:1-2")),
-    "states shared out, weights split": Layout(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True),
+    "auto": Spread(2, ("auto",)),
+    "two stages of two": Spread(4, stages=("0:0-1", "0:2-3")),
+    "a stage of one, a stage of two": Spread(3, stages=("0:0", "0:1-2")),
+    "states shared out, weights split": Spread(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True),
 }
 
 
-def job_of(net: Callable[..., Any], how: Layout, train: bool = True) -> Callable[..., Any]:
+def job_of(net: Callable[..., Any], how: Spread, train: bool = True) -> Callable[..., Any]:
     def job(x=flow.FixedTensorDef((how.batch, 1, 12, 12)), y=flow.FixedTensorDef((how.batch,), dtype=flow.int32)):  # type: ignore[no-untyped-def]
         logits = net(how, x)
         if not train:
@@ -53,7 +53,7 @@ def job_of(net: Callable[..., Any], how: Layout, train: bool = True) -> Callable
     return job
 
 
-def verified(net: Callable[..., Any], how: Layout, train: bool = True) -> list[str]:
+def verified(net: Callable[..., Any], how: Spread, train: bool = True) -> list[str]:
     """Compiles a job for all ranks with a look after every stage; the stages that there were."""
     seen: list[str] = []
 
@@ -72,7 +72,7 @@ def verified(net: Callable[..., Any], how: Layout, train: bool = True) -> list[s
 def test_every_stage_leaves_what_it_says(net: str, layout: str) -> None:
     how = {**LAYOUTS, **MORE}[layout]
     last = "free strides" if how.devices == 1 else "without writes"
-    assert verified(NETS[net], how) == ["joint", last, "assigned", *["lowered", "optimized"] * how.devices]
+    assert verified(NETS[net], how) == ["joint", "clean", last, "assigned", *["lowered", "overlap", "in place"] * how.devices]
 
 
 @pytest.mark.parametrize("layout", ["one", "dp2", "pp2", "zero", "two stages of two"])
@@ -89,8 +89,8 @@ def test_stages_of_predict_jobs(layout: str) -> None:
 
 
 @pytest.mark.parametrize("net", [mlp, lenet, batch_normed])
-@pytest.mark.parametrize("how", [Layout(2, ("auto",)), Layout(4, ("auto",)), Layout(2, ("auto",), micro_batches=2)], ids=["2", "4", "micro-batches"])
-def test_layouts_that_the_compiler_chose_are_those_it_would_compile_for(net: Callable[..., Any], how: Layout) -> None:
+@pytest.mark.parametrize("how", [Spread(2, ("auto",)), Spread(4, ("auto",)), Spread(2, ("auto",), micro_batches=2)], ids=["2", "4", "micro-batches"])
+def test_layouts_that_the_compiler_chose_are_those_it_would_compile_for(net: Callable[..., Any], how: Spread) -> None:
     """A second search, for what the first has chosen, gives the same programs: so one is enough."""
     job = job_of(net, how)
     once = compiled_for(job, how.devices, True, how.config())

@@ -10,8 +10,8 @@ from families import FILES
 from memory_orders import differing, reading_strides
 from torch import fx
 
-from oneflow.compiler.codegen import generate
 from oneflow.compiler.strides import ANY_STRIDES, OTHER_STRIDES, SIDE_BY_SIDE, free_strides
+from oneflow.runtime.codegen import generate
 
 aten = torch.ops.aten
 TABLES = "src/oneflow/compiler/strides.py"

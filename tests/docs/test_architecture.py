@@ -13,7 +13,6 @@ from torch import fx
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler.codegen import generate
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.notes import joint_note
 from oneflow.compiler.pipeline import compile_rank
@@ -22,6 +21,7 @@ from oneflow.compiler.storage import variable_layouts
 from oneflow.ir.graph import Graph
 from oneflow.ir.text import graph_text
 from oneflow.job.function import default_session
+from oneflow.runtime.codegen import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "oneflow"

@@ -12,9 +12,9 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from oneflow.core.errors import DataError
 from oneflow import collective
 from oneflow.collective import host_group
+from oneflow.core.errors import DataError
 from oneflow.runtime.world import Context
 
 

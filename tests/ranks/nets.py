@@ -17,7 +17,7 @@ BATCH = 8
 
 
 @dataclass(frozen=True)
-class Layout:
+class Spread:
     """How a network lies over devices: nothing but this differs between two runs.
 
     ``weights`` is how weights lie on every axis of the placement, such as ("S(0)",). ``stages`` are the placements of the
@@ -62,30 +62,30 @@ class Layout:
         return config
 
 
-ONE = Layout()
+ONE = Spread()
 LAYOUTS = {
-    "dp2": Layout(2),
-    "dp4": Layout(4),
-    "tp2": Layout(2, ("S(0)",)),
-    "dp x tp": Layout(4, ("B", "S(0)"), hierarchy=(2, 2)),
-    "zero": Layout(2, shares_states=True),
-    "pp2": Layout(2, stages=("0:0", "0:1")),
+    "dp2": Spread(2),
+    "dp4": Spread(4),
+    "tp2": Spread(2, ("S(0)",)),
+    "dp x tp": Spread(4, ("B", "S(0)"), hierarchy=(2, 2)),
+    "zero": Spread(2, shares_states=True),
+    "pp2": Spread(2, stages=("0:0", "0:1")),
 }
 
 
-def dense(how: Layout, x: Any, units: int, name: str) -> Any:
+def dense(how: Spread, x: Any, units: int, name: str) -> Any:
     weight = how.variable(f"{name}-weight", (units, x.shape[1]))
     bias = how.variable(f"{name}-bias", (units,), 0.0)
     return flow.nn.bias_add(flow.matmul(x, weight, transpose_b=True), bias, "NCHW")
 
 
-def conv(how: Layout, x: Any, filters: int, size: int, name: str) -> Any:
+def conv(how: Spread, x: Any, filters: int, size: int, name: str) -> Any:
     weight = how.variable(f"{name}-weight", (filters, x.shape[1], size, size))
     bias = how.variable(f"{name}-bias", (filters,), 0.0)
     return flow.nn.bias_add(flow.nn.conv2d(x, weight, 1, "SAME", "NCHW"), bias, "NCHW")
 
 
-def lenet(how: Layout, x: Any) -> Any:
+def lenet(how: Spread, x: Any) -> Any:
     with how.stage(0):
         h = flow.nn.max_pool2d(flow.nn.relu(conv(how, x, 6, 5, "conv1")), 2, 2, "SAME", "NCHW")
         h = flow.nn.max_pool2d(flow.nn.relu(conv(how, h, 10, 5, "conv2")), 2, 2, "SAME", "NCHW")
@@ -94,7 +94,7 @@ def lenet(how: Layout, x: Any) -> Any:
         return dense(how, flow.nn.relu(dense(how, h, 30, "dense1")), 10, "dense2")
 
 
-def mlp(how: Layout, x: Any) -> Any:
+def mlp(how: Spread, x: Any) -> Any:
     with how.stage(0):
         h = flow.math.tanh(dense(how, flow.reshape(x, (x.shape[0], -1)), 24, "first"))
     with how.stage(1):
@@ -102,7 +102,7 @@ def mlp(how: Layout, x: Any) -> Any:
         return dense(how, h, 10, "third")
 
 
-def batch_normed(how: Layout, x: Any) -> Any:
+def batch_normed(how: Spread, x: Any) -> Any:
     with how.stage(0):
         h = conv(how, x, 6, 3, "conv1")
         h = flow.nn.relu(flow.layers.batch_normalization(h, axis=1, momentum=0.9, name="norm1"))
@@ -112,7 +112,7 @@ def batch_normed(how: Layout, x: Any) -> Any:
         return dense(how, flow.reshape(h, (h.shape[0], -1)), 10, "dense")
 
 
-def dropped_out(how: Layout, x: Any) -> Any:
+def dropped_out(how: Spread, x: Any) -> Any:
     with how.stage(0):
         h = flow.nn.dropout(flow.nn.relu(dense(how, flow.reshape(x, (x.shape[0], -1)), 32, "first")), 0.5)
     with how.stage(1):
@@ -121,7 +121,7 @@ def dropped_out(how: Layout, x: Any) -> Any:
 
 
 NETS = {"lenet": lenet, "mlp": mlp, "batch norm": batch_normed, "dropout": dropped_out}
-Net = Callable[[Layout, Any], Any]
+Net = Callable[[Spread, Any], Any]
 
 
 def data(batch: int, step: int) -> tuple[np.ndarray, np.ndarray]:
@@ -141,7 +141,7 @@ class Run:
     variables: dict[str, np.ndarray]
 
 
-def define(net: Net, how: Layout, optimizer: Callable[[], Any] = sgd) -> Any:
+def define(net: Net, how: Spread, optimizer: Callable[[], Any] = sgd) -> Any:
     """The train job of a network in the session at hand, which is to have the layout's devices."""
 
     images, labels = flow.FixedTensorDef((how.batch, 1, 12, 12)), flow.FixedTensorDef((how.batch,), flow.int32)
@@ -167,7 +167,7 @@ def variables() -> dict[str, np.ndarray]:
     return {name: variable.numpy() for name, variable in flow.get_all_variables().items()}
 
 
-def run(net: Net, how: Layout, steps: int, optimizer: Callable[[], Any] = sgd) -> Run:
+def run(net: Net, how: Spread, steps: int, optimizer: Callable[[], Any] = sgd) -> Run:
     """A run from the start, in a session of its own. The first batches come again and again, so that there is something to learn."""
     begin(how.devices)
     job = define(net, how, optimizer)
@@ -178,7 +178,7 @@ def run(net: Net, how: Layout, steps: int, optimizer: Callable[[], Any] = sgd) -
 @lru_cache(maxsize=None)
 def on_one_device(net: Net, steps: int, micro_batches: int = 1, batch: int = BATCH, optimizer: Callable[[], Any] = sgd) -> Run:
     """The run that all others must equal."""
-    return run(net, Layout(micro_batches=micro_batches, batch=batch), steps, optimizer)
+    return run(net, Spread(micro_batches=micro_batches, batch=batch), steps, optimizer)
 
 
 def assert_equal(got: Run, expected: Run, tolerance: float = 1e-5) -> None:

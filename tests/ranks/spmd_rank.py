@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from nets import BATCH, Layout, begin, conv, data, define, dense
+from nets import BATCH, Spread, begin, conv, data, define, dense
 
 import oneflow as flow
 from oneflow import collective
@@ -23,8 +23,8 @@ from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.storage import stored_layouts, variable_layouts
-from oneflow.compiler.append_update import state_decls
 from oneflow.ir.graph import Graph
+from oneflow.ir.trained import state_decls
 from oneflow.job.function import default_session
 from oneflow.optimizer.loss_scale import LossScale
 from oneflow.runtime.rank import Rank
@@ -35,7 +35,7 @@ CPU = torch.device("cpu")
 DRIVEN = ("driver", "handler", "lane")
 
 
-def net(how: Layout, x: Any) -> Any:
+def net(how: Spread, x: Any) -> Any:
     """LeNet with batch norm and dropout."""
     h = flow.layers.batch_normalization(conv(how, x, 6, 5, "conv1"), axis=1, momentum=0.9, name="norm")
     h = flow.nn.max_pool2d(flow.nn.relu(h), 2, 2, "SAME", "NCHW")
@@ -49,10 +49,10 @@ def clipped() -> Any:
     return flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([2], [0.05, 0.02]), momentum=0.9, grad_clipping=clipping)
 
 
-JOBS = {"whole variables": Layout(2), "split variables": Layout(2, ("S(0)",)), "split states": Layout(2, shares_states=True)}
+JOBS = {"whole variables": Spread(2), "split variables": Spread(2, ("S(0)",)), "split states": Spread(2, shares_states=True)}
 
 
-def traced(how: Layout) -> Graph:
+def traced(how: Spread) -> Graph:
     begin(how.devices)
     define(net, how, clipped)
     session = default_session()
@@ -62,7 +62,7 @@ def traced(how: Layout) -> Graph:
     return job.graph
 
 
-def run(how: Layout, number: int) -> dict[str, Any]:
+def run(how: Spread, number: int) -> dict[str, Any]:
     graph = traced(how)
     ranks = {(0, device): device for device in range(how.devices)}
     layouts = stored_layouts(graph, variable_layouts(graph, ranks))
@@ -80,9 +80,9 @@ def run(how: Layout, number: int) -> dict[str, Any]:
     losses = []
     for step in range(STEPS):
         result = job.step(clock.step(), [own_part(assigned, number, step)])
-        (loss,) = result.results
-        assert loss is not None and result.is_finite
-        losses.append(loss[0].tolist())
+        ((loss,),) = result.results
+        assert result.is_finite
+        losses.append(loss.tolist())
         clock.advance(result.is_finite)
     return {
         "digests": [digest(program) for program in programs],

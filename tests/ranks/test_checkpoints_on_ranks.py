@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nets import LAYOUTS, ONE, Layout, assert_equal, begin, conv, data, define, dense, on_one_device, variables
+from nets import LAYOUTS, ONE, Spread, assert_equal, begin, conv, data, define, dense, on_one_device, variables
 from nets import Run as Whole
 
 import oneflow as flow
@@ -16,14 +16,14 @@ from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
 
 SAVED_ON = {"one": ONE, **LAYOUTS}
-LOADED_ON = {**SAVED_ON, "weights split in four": Layout(4, ("S(0)",))}
+LOADED_ON = {**SAVED_ON, "weights split in four": Spread(4, ("S(0)",))}
 
 
 def adam() -> Any:
     return flow.optimizer.AdamW(flow.optimizer.PiecewiseConstantScheduler([], [0.003]), do_bias_correction=True, weight_decay=0.01)
 
 
-def net(how: Layout, x: Any) -> Any:
+def net(how: Spread, x: Any) -> Any:
     """Statistics that move, masks that depend on the step, weights of uneven sizes."""
     with how.stage(0):
         h = flow.layers.batch_normalization(flow.nn.relu(conv(how, x, 5, 3, "conv")), axis=1, momentum=0.9, name="norm")
@@ -32,7 +32,7 @@ def net(how: Layout, x: Any) -> Any:
         return dense(how, h, 10, "dense")
 
 
-def start(how: Layout) -> Any:
+def start(how: Spread) -> Any:
     begin(how.devices)
     return define(net, how, adam)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets import Run, assert_equal, begin, variables
 from example_programs import MODELS, Options
+from nets import Run, assert_equal, begin, variables
 
 import oneflow as flow
 

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
-from nets import LAYOUTS, ONE, Layout, begin, data, define, dense, mlp, variables
+from nets import LAYOUTS, ONE, Spread, begin, data, define, dense, mlp, variables
 
 import oneflow as flow
 import oneflow.typing as tp
@@ -14,15 +14,15 @@ import oneflow.typing as tp
 STEPS = 3
 
 
-def net(how: Layout, x: Any) -> Any:
+def net(how: Spread, x: Any) -> Any:
     """Two ranks are a mesh of their own, and one row of a square that is split along both axes."""
     with flow.scope.placement("cpu", "0:0-1") if how.devices > 1 else nullcontext():
-        first = dense(Layout(), flow.reshape(x, (x.shape[0], -1)), 10, "pair")
+        first = dense(Spread(), flow.reshape(x, (x.shape[0], -1)), 10, "pair")
     with how.stage(0):
         return mlp(how, x) + first
 
 
-def run(how: Layout) -> tuple[list[np.ndarray], dict[str, np.ndarray], np.ndarray]:
+def run(how: Spread) -> tuple[list[np.ndarray], dict[str, np.ndarray], np.ndarray]:
     """The square trains; then a job on two ranks of different rows needs a group of its own."""
     begin(how.devices)
     train = define(net, how)

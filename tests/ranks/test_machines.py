@@ -19,12 +19,12 @@ from networks import Network, needs_namespaces
 from processes import are_gone, until
 
 from oneflow.core.errors import ArgumentError, WorkerError
-from oneflow.runtime import cluster as cluster_module
 from oneflow.runtime import agent, crew
+from oneflow.runtime import cluster as cluster_module
 from oneflow.runtime.addresses import interface_of, local_addresses
+from oneflow.runtime.agent import find_here, serve
 from oneflow.runtime.channel import Kind
 from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.agent import find_here, serve
 from oneflow.runtime.world import World
 
 HANDLER = "cluster_handlers:Echo"

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_updates import DECLARES_NORMS, SAYS_NOTHING, SEES_VARIABLES, Scaled
-from nets import Layout, begin, variables
+from nets import Spread, begin, variables
 from optimizer_cases import Given, lars
 
 import oneflow as flow
@@ -17,17 +17,17 @@ from oneflow.optimizer.optimizers import WeightDecay
 
 FIRST = {"a": np.random.default_rng(1).normal(size=(6, 4)), "b": np.random.default_rng(2).normal(size=(5, 4))}
 GRADIENTS = [{name: np.random.default_rng(10 + t).normal(size=value.shape) for name, value in FIRST.items()} for t in range(3)]
-ROWS = Layout(2, ("S(0)",))
-PIECES = Layout(2, shares_states=True)
-STAGES = Layout(2, stages=("0:0", "0:1"))
+ROWS = Spread(2, ("S(0)",))
+PIECES = Spread(2, shares_states=True)
+STAGES = Spread(2, stages=("0:0", "0:1"))
 
 
-def weight(how: Layout, name: str, stage: int) -> Any:
+def weight(how: Spread, name: str, stage: int) -> Any:
     with how.stage(stage):
         return flow.get_variable(name, FIRST[name].shape, initializer=Given(FIRST[name]), parallel_distribution=how.weights)
 
 
-def train(how: Layout, optimizer: Any, config: Any = None) -> dict[str, np.ndarray]:
+def train(how: Spread, optimizer: Any, config: Any = None) -> dict[str, np.ndarray]:
     begin(how.devices)
     defs = {name: flow.FixedTensorDef(value.shape) for name, value in FIRST.items()}
 
@@ -53,21 +53,21 @@ def expected() -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     "how, row",
     [
-        (Layout(1), SAYS_NOTHING),
-        (Layout(1), DECLARES_NORMS),
-        (Layout(2), SAYS_NOTHING),
-        (Layout(2), SEES_VARIABLES),
+        (Spread(1), SAYS_NOTHING),
+        (Spread(1), DECLARES_NORMS),
+        (Spread(2), SAYS_NOTHING),
+        (Spread(2), SEES_VARIABLES),
         (STAGES, SEES_VARIABLES),
         (STAGES, DECLARES_NORMS),
         (ROWS, DECLARES_NORMS),
-        (Layout(2, ("S(0)",), micro_batches=2), DECLARES_NORMS),
-        (Layout(2, ("S(1)",)), DECLARES_NORMS),
+        (Spread(2, ("S(0)",), micro_batches=2), DECLARES_NORMS),
+        (Spread(2, ("S(1)",)), DECLARES_NORMS),
         (PIECES, DECLARES_NORMS),
-        (Layout(4, ("S(0)",)), DECLARES_NORMS),
-        (Layout(4, ("B", "S(1)"), hierarchy=(2, 2), shares_states=True), DECLARES_NORMS),
+        (Spread(4, ("S(0)",)), DECLARES_NORMS),
+        (Spread(4, ("B", "S(1)"), hierarchy=(2, 2), shares_states=True), DECLARES_NORMS),
     ],
 )
-def test_an_update_is_right_wherever_its_row_lets_it_go(how: Layout, row: UpdateRow) -> None:
+def test_an_update_is_right_wherever_its_row_lets_it_go(how: Spread, row: UpdateRow) -> None:
     found = train(how, Scaled(row))
     for name, value in expected().items():
         np.testing.assert_allclose(found[name], value, 1e-5, 1e-6)
@@ -78,9 +78,9 @@ def test_an_update_is_right_wherever_its_row_lets_it_go(how: Layout, row: Update
 REFUSED = r"test_made_up_updates.py:\d+: variable '%s' %s, and Scaled \(update 'by_own_norm', which sees '%s'\) cannot do that; %s"
 
 
-@pytest.mark.parametrize("how", [ROWS, PIECES, Layout(2, ("S(1)",)), Layout(2, ("S(0)",), micro_batches=2)])
+@pytest.mark.parametrize("how", [ROWS, PIECES, Spread(2, ("S(1)",)), Spread(2, ("S(0)",), micro_batches=2)])
 @pytest.mark.parametrize("row", [SAYS_NOTHING, SEES_VARIABLES])
-def test_parts_of_variables_are_refused(how: Layout, row: UpdateRow) -> None:
+def test_parts_of_variables_are_refused(how: Spread, row: UpdateRow) -> None:
     with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated in parts, on ranks 0, 1", row.sees, "keep it and its")):
         train(how, Scaled(row))
 
@@ -96,7 +96,7 @@ def test_several_groups_are_refused(devices: int) -> None:
     optimizer.weight_decay = WeightDecay(0.1, includes="b")
     what = "is to be updated apart from 'a': its rate, weight decay or L2 is another"
     with pytest.raises(UnsupportedError, match=REFUSED % ("b", what, "everything", "give all variables of the optimizer the same")):
-        train(Layout(devices), optimizer)
+        train(Spread(devices), optimizer)
 
 
 def by_rows_in_use(*names: str) -> Any:
@@ -109,7 +109,7 @@ def by_rows_in_use(*names: str) -> Any:
 @pytest.mark.parametrize("row", [SAYS_NOTHING, SEES_VARIABLES])
 def test_row_wise_updates_are_refused(devices: int, row: UpdateRow) -> None:
     with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is to be updated row-wise", row.sees, "take it out of")):
-        train(Layout(devices), Scaled(row), by_rows_in_use("a", "b"))
+        train(Spread(devices), Scaled(row), by_rows_in_use("a", "b"))
 
 
 @pytest.mark.parametrize("devices", [1, 2])
@@ -120,7 +120,7 @@ def test_row_wise_norms_are_those_of_each_variable(devices: int) -> None:
 
     @flow.global_function("train", by_rows_in_use("a", "b"))
     def job(a=defs["a"], b=defs["b"]):  # type: ignore[no-untyped-def]
-        split, whole = (weight(Layout(devices, lies), name, 0) for name, lies in (("a", ("S(0)",)), ("b", None)))
+        split, whole = (weight(Spread(devices, lies), name, 0) for name, lies in (("a", ("S(0)",)), ("b", None)))
         loss = flow.math.reduce_sum(split * a) + flow.math.reduce_sum(whole * b)
         flow.optimizer.LARS(flow.optimizer.ConstantScheduler(0.1), lars_coefficient=0.1).minimize(loss)
 

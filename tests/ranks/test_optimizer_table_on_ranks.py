@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nets import Layout, begin
+from nets import Spread, begin
 from nets import variables as all_variables
 from optimizer_cases import Arrays, Case, Given, cases, check, clip, cosine, expected
 
@@ -22,13 +22,13 @@ GRADIENTS = [{"weight": x.T.astype(float) @ y / BATCH, "bias": y.astype(float).m
 CLIP, L2 = 0.4, 0.2
 
 LAYOUTS = {
-    "whole": Layout(2),
-    "rows": Layout(2, ("S(0)",)),
-    "columns": Layout(2, ("S(1)",)),
-    "in pieces": Layout(2, shares_states=True),
-    "rows, accumulated": Layout(2, ("S(0)",), micro_batches=2),
-    "in pieces, accumulated": Layout(2, shares_states=True, micro_batches=2),
-    "columns, in pieces": Layout(4, ("B", "S(1)"), hierarchy=(2, 2), shares_states=True),
+    "whole": Spread(2),
+    "rows": Spread(2, ("S(0)",)),
+    "columns": Spread(2, ("S(1)",)),
+    "in pieces": Spread(2, shares_states=True),
+    "rows, accumulated": Spread(2, ("S(0)",), micro_batches=2),
+    "in pieces, accumulated": Spread(2, shares_states=True, micro_batches=2),
+    "columns, in pieces": Spread(4, ("B", "S(1)"), hierarchy=(2, 2), shares_states=True),
 }
 
 
@@ -72,7 +72,7 @@ def treatments(case: Case) -> dict[str, Treatment]:
     return {what: treatment for what, treatment in TREATMENTS.items() if case.decays or what != "decayed"}
 
 
-def variable(how: Layout, name: str, l2: float) -> Any:
+def variable(how: Spread, name: str, l2: float) -> Any:
     """As the layout says, if it can lie so."""
     value = FIRST[name]
     lies = None if how.weights is None or (value.ndim == 1 and "S(1)" in how.weights) else how.weights
@@ -80,7 +80,7 @@ def variable(how: Layout, name: str, l2: float) -> Any:
     return flow.get_variable(name, value.shape, initializer=Given(value), regularizer=regularizer, parallel_distribution=lies)
 
 
-def define(number: int, case: Case, treatment: Treatment, how: Layout) -> Callable[..., Any]:
+def define(number: int, case: Case, treatment: Treatment, how: Spread) -> Callable[..., Any]:
     rows = BATCH // how.micro_batches
 
     def body(x=flow.FixedTensorDef((rows, 7)), y=flow.FixedTensorDef((rows, 4))):  # type: ignore[no-untyped-def]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nets import LAYOUTS, ONE, Layout, begin, conv, dense, variables
+from nets import LAYOUTS, ONE, Spread, begin, conv, dense, variables
 
 import oneflow as flow
 import oneflow.typing as tp
@@ -55,11 +55,11 @@ CASES = {
 
 MORE_LAYOUTS = {
     **{name: how for name, how in LAYOUTS.items() if name != "dp4"},
-    "pp x zero": Layout(4, stages=("0:0-1", "0:2-3"), shares_states=True),
+    "pp x zero": Spread(4, stages=("0:0-1", "0:2-3"), shares_states=True),
 }
 
 
-def net(how: Layout, words: Any) -> Any:
+def net(how: Spread, words: Any) -> Any:
     """A table of which some rows are used, a convolution, a product of two weights."""
     with how.stage(0):
         rows = flow.gather(how.variable("table", (9, 16)), words)
@@ -68,7 +68,7 @@ def net(how: Layout, words: Any) -> Any:
         return dense(how, flow.reshape(h, (h.shape[0], -1)), 5, "dense")
 
 
-def run_all(how: Layout) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+def run_all(how: Spread) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """The losses of every case, and all variables at the end; all cases are jobs of one session."""
     begin(how.devices)
     jobs = {name: define(name, case, how) for name, case in CASES.items()}
@@ -80,7 +80,7 @@ def run_all(how: Layout) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     return losses, variables()
 
 
-def define(name: str, case: Case, how: Layout) -> Any:
+def define(name: str, case: Case, how: Spread) -> Any:
     config = how.config()
     case.configure(config)
     fed = flow.FixedTensorDef((8,), flow.int32)

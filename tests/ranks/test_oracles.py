@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nets import BATCH, LAYOUTS, Layout, begin, data, define, lenet, run, variables
+from nets import BATCH, LAYOUTS, Spread, begin, data, define, lenet, run, variables
 
 from oneflow.runtime.cluster import Cluster
 from oneflow.runtime.world import World
@@ -19,7 +19,7 @@ CASES = {
 def drawn() -> dict[str, np.ndarray]:
     """The first values of the weights, by the names that torch has for them."""
     begin(1)
-    define(lenet, Layout())
+    define(lenet, Spread())
     return {name.replace("-", "."): value for name, value in variables().items() if name.endswith(("-weight", "-bias"))}
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from nets import LAYOUTS, NETS, Layout, assert_equal, batch_normed, dropped_out, lenet, mlp, on_one_device, run
+from nets import LAYOUTS, NETS, Spread, assert_equal, batch_normed, dropped_out, lenet, mlp, on_one_device, run
 
 STEPS = 20
 
@@ -31,14 +31,14 @@ def test_networks_do_learn_in_these_tests() -> None:
 
 
 MORE = {
-    "weights laid out by the compiler": Layout(2, ("auto",)),
-    "weights split unevenly": Layout(4, ("S(0)",)),
-    "states shared out, weights split": Layout(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True),
-    "states shared out by four": Layout(4, shares_states=True),
-    "two stages of two": Layout(4, stages=("0:0-1", "0:2-3")),
-    "stages on devices in descending order": Layout(2, stages=("0:1", "0:0")),
-    "a stage of one, a stage of two": Layout(3, stages=("0:0", "0:1-2")),
-    "one of two devices": Layout(2, stages=("0:1", "0:1")),
+    "weights laid out by the compiler": Spread(2, ("auto",)),
+    "weights split unevenly": Spread(4, ("S(0)",)),
+    "states shared out, weights split": Spread(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True),
+    "states shared out by four": Spread(4, shares_states=True),
+    "two stages of two": Spread(4, stages=("0:0-1", "0:2-3")),
+    "stages on devices in descending order": Spread(2, stages=("0:1", "0:0")),
+    "a stage of one, a stage of two": Spread(3, stages=("0:0", "0:1-2")),
+    "one of two devices": Spread(2, stages=("0:1", "0:1")),
 }
 
 
@@ -50,7 +50,7 @@ def test_other_layouts_learn_the_same(case: str) -> None:
 @pytest.mark.parametrize("devices, batch", [(2, 7), (4, 7), (4, 3), (2, 1)])
 def test_a_batch_need_not_come_out_even(devices: int, batch: int) -> None:
     """A batch with fewer rows than ranks runs whole on each."""
-    how = Layout(devices, batch=batch)
+    how = Spread(devices, batch=batch)
     assert_equal(run(lenet, how, 4), on_one_device(lenet, 4, batch=batch))
 
 

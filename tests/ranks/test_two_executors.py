@@ -23,10 +23,12 @@ import oneflow as flow
 from distributed import calls, compiled
 from oneflow import collective
 from oneflow.compiler.digest import digest
-from oneflow.compiler.rank_program import lower_job, tuned
-from oneflow.compiler.wire import pack, unpack
+from oneflow.compiler.groups import process_groups
+from oneflow.compiler.pipeline import compile_rank
+from oneflow.compiler.serialize import pack, unpack
 from oneflow.core.errors import PeerError
-from oneflow.runtime.rank_executor import RankExecutor, Step
+from oneflow.runtime.executor import Executor, StepNumbers
+from oneflow.runtime.rank_variables import RankVariables
 
 def job(x=flow.FixedTensorDef(({BATCH}, 6))):
     w = flow.get_variable("w", (6, 2), initializer=flow.zeros_initializer())
@@ -37,24 +39,31 @@ def job(x=flow.FixedTensorDef(({BATCH}, 6))):
 port, rank = map(int, sys.argv[1:])
 store = dist.TCPStore("127.0.0.1", port, is_master=False, wait_for_workers=False)
 dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
-torch.inference_mode().__enter__()
-program = unpack(pack(tuned(lower_job(compiled(job, 2), rank)), str))
+assigned = compiled(job, 2)
+programs = [compile_rank(assigned, number) for number in range(2)]
+program = unpack(pack(programs[rank], str))
 before = digest(program)
-collective.make_groups(program.groups())
+collective.make_groups(process_groups(assigned, programs.__getitem__))
 weights = [torch.zeros(6, 2), torch.ones(6, 2)]
-executors = [RankExecutor(program, {{"w": weight}}, torch.device("cpu")) for weight in weights]
+
+def executor_of(weight):
+    variables = RankVariables(rank, torch.device("cpu"))
+    variables.tensors["w"] = weight
+    return Executor(program, variables)
+
+executors = [executor_of(weight) for weight in weights]
 half = {BATCH} // 2
 fed = [torch.arange({BATCH} * 6.0).view({BATCH}, 6)[rank * half : (rank + 1) * half] / scale for scale in (1000, 2000)]
 for step in range({STEPS}):
     for executor, x in zip(executors, fed):
-        executor.run(Step(step, ({RATE},), 1.0), [{{0: x}}])
+        executor.run(StepNumbers(step, ({RATE},), 1.0), [[x]])
 is_same = digest(program) == before
 names = [node.target.__name__ for node in calls(program)]
 print(json.dumps([[weight.tolist() for weight in weights], names, is_same]), flush=True)
 if rank == 1:
     os.kill(os.getpid(), signal.SIGKILL)
 try:
-    executors[0].run(Step({STEPS}, ({RATE},), 1.0), [{{0: fed[0]}}])
+    executors[0].run(StepNumbers({STEPS}, ({RATE},), 1.0), [[fed[0]]])
 except PeerError as error:
     print(error, flush=True)
     os._exit(3)

@@ -57,7 +57,7 @@ def updated(before: np.ndarray, x: np.ndarray) -> np.ndarray:
 def program_of(job: Any) -> LocalProgram:
     opened = job.job.opened
     assert isinstance(opened, LocalJob)
-    (program,) = opened.programs.values()
+    (program,) = opened.programs.by_shapes.values()
     return program
 
 

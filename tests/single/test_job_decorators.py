@@ -85,8 +85,9 @@ def test_an_explicit_type_wins_over_the_config():
 
 
 def test_the_single_client_name_is_the_same_api():
-    import oneflow.compatible.single_client as old
     import oneflow.compatible.single_client.typing as old_typing
+
+    import oneflow.compatible.single_client as old
     from oneflow.compatible import single_client
     from oneflow.compatible.single_client import nn, optimizer
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from oneflow.checkpoint import positions
-from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.folder import FileValue, read_checkpoint, write_checkpoint
+from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.safetensors import to_safetensors
 from oneflow.core.dtype import DType
 from oneflow.core.errors import ArgumentError, CheckpointError

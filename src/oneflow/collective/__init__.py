@@ -13,6 +13,7 @@
 A program holds plain values only, such as `Bucket`; the buffers and connections behind them belong to the executor that runs it.
 """
 
+from oneflow.collective.blocks import Piece, Sends, exchange
 from oneflow.collective.bound import Bound, groups_in
 from oneflow.collective.buckets import Bucket, RunningBucket, bucket_start, bucket_wait, product_in
 from oneflow.collective.calls import (
@@ -29,7 +30,6 @@ from oneflow.collective.calls import (
     part_of,
     reduce_parts,
 )
-from oneflow.collective.blocks import Piece, Sends, exchange
 from oneflow.collective.gathers import Gather, RunningGather, gather_start, gather_wait
 from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
 

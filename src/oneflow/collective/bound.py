@@ -6,9 +6,9 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
+from oneflow.collective.blocks import Sends, exchange
 from oneflow.collective.buckets import Bucket, RunningBucket
 from oneflow.collective.calls import NormOverParts
-from oneflow.collective.blocks import Sends, exchange
 from oneflow.collective.gathers import Gather, RunningGather
 from oneflow.collective.groups import Ranks
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from torch import fx
 
 import oneflow.collective as collective
-from oneflow.compiler.notes import change_local_note, UpdateNote
+from oneflow.compiler.notes import UpdateNote, change_local_note
 from oneflow.core.errors import UnsupportedError
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ops import update
@@ -23,7 +23,7 @@ _DECLARE = "declare in the row of the update what it sees= of a variable (oneflo
 
 
 @dataclass(frozen=True)
-class Group:
+class UpdateGroup:
     """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use; and the L2 that the
     update itself adds to their gradients, where it can."""
 
@@ -38,7 +38,7 @@ class Group:
         return self.optimizer.rate(t, self.base_lr)
 
 
-def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Group]:
+def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[UpdateGroup]:
     """The update groups of the trained variables, in a fixed order. Refuses those that an optimizer's update cannot serve."""
     found: dict[tuple[int, float | None, float, bool, float], list[str]] = {}
     members = optimizer.members()
@@ -48,13 +48,13 @@ def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[Grou
         bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
         key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.require_training().row_wise, _own_l2(graph, chosen, name))
         found.setdefault(key, []).append(name)
-    groups = [Group(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
+    groups = [UpdateGroup(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
     for together in _by_optimizer(groups):
         _require_rows(graph, [group for group, _ in together])
     return groups
 
 
-def _require_rows(graph: Graph, groups: list[Group]) -> None:
+def _require_rows(graph: Graph, groups: list[UpdateGroup]) -> None:
     """Refuses what the update of one optimizer cannot do for its groups."""
     first, row = groups[0], groups[0].optimizer.row
     for group in groups:
@@ -66,7 +66,7 @@ def _require_rows(graph: Graph, groups: list[Group]) -> None:
             raise _refused(graph, group, group.names[0], what, f"give all variables of the optimizer the same, or {_DECLARE}")
 
 
-def _refused(graph: Graph, group: Group, name: str, what: str, way_out: str) -> UnsupportedError:
+def _refused(graph: Graph, group: UpdateGroup, name: str, what: str, way_out: str) -> UnsupportedError:
     row = group.optimizer.row
     update_of = f"{type(group.optimizer).__name__} (update {row.name!r}, which sees {row.sees!r})"
     return UnsupportedError(f"{graph.decls[name].line}: variable {name!r} {what}, and {update_of} cannot do that; {way_out}")
@@ -78,21 +78,6 @@ def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
     l1, l2 = training.coupled(graph.decls[name])
     decay = optimizer.weight_decay.of(name)
     return l2 if optimizer.row.adds_l2_at(decay) and not l1 and optimizer.grad_clipping is None and name not in training.row_wise else 0.0
-
-
-def trained_by(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
-    """The variables that an optimizer updates."""
-    return [decl for decl in graph.trained_variables() if optimizer.selects(decl.name)]
-
-
-def owners(graph: Graph, optimizer: Optimizer) -> list[tuple[VariableDecl, Optimizer]]:
-    """The variables that an optimizer updates, each with the one of its members that does."""
-    return [(decl, optimizer.owner(decl.name)) for decl in trained_by(graph, optimizer)]
-
-
-def state_decls(graph: Graph, optimizer: Optimizer) -> list[VariableDecl]:
-    """The state variables that training keeps for the variables it updates."""
-    return [state for decl, owner in owners(graph, optimizer) for state in owner.state_decls(decl)]
 
 
 @dataclass(frozen=True)
@@ -125,7 +110,7 @@ class Update:
     coupled: Callable[[VariableDecl], tuple[float, float]]
     parts: OtherRanks | None = None
 
-    def append(self, groups: list[Group]) -> None:
+    def append(self, groups: list[UpdateGroup]) -> None:
         """Adds the update of every group: those of its variables that are here."""
         for members in _by_optimizer(groups):
             names = [name for group, _ in members for name in group.names if name in self.variables]
@@ -156,7 +141,7 @@ class Update:
             numbers["norm"] = self.target.call_function(collective.norm_over, (grads, owned, self.parts.ranks, self.parts.device))
         return self.target.call_function(update.clipped, (grads,), numbers)
 
-    def _call_update(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+    def _call_update(self, group: UpdateGroup, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
         """Adds the update of those variables of a group that are here, in one call. Norms of some rows are taken a variable at a time."""
         if not names:
             return
@@ -165,7 +150,7 @@ class Update:
         for together in [[name] for name in names] if is_alone else [names]:
             self._add_call(group, together, grads, rate)
 
-    def _add_call(self, group: Group, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
+    def _add_call(self, group: UpdateGroup, names: list[str], grads: dict[str, Any], rate: fx.Node) -> None:
         row, numbers = group.optimizer.update(group.weight_decay)
         if group.l2:
             numbers = {**numbers, "l2": group.l2}
@@ -189,7 +174,7 @@ class Update:
             return update.local_norms
         return collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))
 
-    def _require_whole(self, group: Group, names: list[str]) -> None:
+    def _require_whole(self, group: UpdateGroup, names: list[str]) -> None:
         """Refuses parts of variables, and a part of a group, where the update must have all of it."""
         if self.parts is None:
             return
@@ -205,9 +190,9 @@ class Update:
             raise _refused(self.graph, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
 
 
-def _by_optimizer(groups: list[Group]) -> list[list[tuple[Group, int]]]:
+def _by_optimizer(groups: list[UpdateGroup]) -> list[list[tuple[UpdateGroup, int]]]:
     """Groups with their rate's index, put together by optimizer: clipping looks at all variables of one."""
-    found: dict[int, list[tuple[Group, int]]] = {}
+    found: dict[int, list[tuple[UpdateGroup, int]]] = {}
     for index, group in enumerate(groups):
         found.setdefault(id(group.optimizer), []).append((group, index))
     return list(found.values())

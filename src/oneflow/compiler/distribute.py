@@ -9,6 +9,7 @@ from functools import cache, cached_property
 import torch
 from torch import fx
 
+from oneflow.compiler.append_update import UpdateGroup, groups_of
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
 from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
@@ -18,9 +19,8 @@ from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.rewrite import rewritten
-from oneflow.compiler.storage import Ranks, splits_of, update_layout
+from oneflow.compiler.storage import RankOfDevice, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
-from oneflow.compiler.append_update import Group, groups_of
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
@@ -32,7 +32,7 @@ from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 class CompileTarget:
     """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type and precision."""
 
-    ranks: Ranks
+    ranks: RankOfDevice
     layouts: Mapping[str, Layout]
     feeds: list[Like]
     device: torch.device
@@ -49,7 +49,7 @@ class Assigned:
     arguments: dict[Key, fx.Node]
     outputs: Outputs
     layouts: dict[str, Layout]
-    groups: list[Group]
+    groups: list[UpdateGroup]
     custom_rates: dict[int, fx.Node]
     stages: list[Mesh] | None
     device: torch.device
@@ -82,6 +82,7 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     if graph.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
+    after("clean", joint.graph)
     if is_alone:
         free_strides(joint.graph)
         after("free strides", joint.graph)

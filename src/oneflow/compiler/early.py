@@ -44,11 +44,6 @@ def update_early(graph: fx.Graph) -> None:
             _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))], place, lasting).make()
 
 
-def is_update(node: fx.Node) -> bool:
-    """Whether a node updates variables, given lists of them, of their gradients and of their state."""
-    return update_note(node) is not None
-
-
 def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> dict[Memory, fx.Node]:
     """The last node that touches each memory, updates aside: the end, if a function that may give a view of it takes it."""
     found: dict[Memory, fx.Node] = {}

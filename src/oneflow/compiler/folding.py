@@ -4,14 +4,13 @@ each channel.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import argument
 from oneflow.compiler.invariant import Invariants
 from oneflow.compiler.notes import copy_notes, set_val, val
+from oneflow.ir.nodes import argument
+from oneflow.ops.folded_norm import folded_bias, folded_weight
 
 aten = torch.ops.aten
 _TRANSPOSED = 6
@@ -19,7 +18,10 @@ _TRANSPOSED = 6
 
 
 def fold_batch_norms(graph: fx.Graph, invariants: Invariants) -> None:
-    """Gives each convolution that is read by one such normalisation alone the normalised filters and bias."""
+    """Gives each convolution that is read by one such normalisation alone the normalised filters and bias.
+
+    Relies on a lowered predict step. Leaves the same values within rounding; what it adds is among the invariants.
+    """
     for node in list(graph.nodes):
         if node.target is aten.native_batch_norm.default and _can_fold(node, invariants):
             _fold(graph, node, invariants)
@@ -54,21 +56,3 @@ def _fold(graph: fx.Graph, norm: fx.Node, invariants: Invariants) -> None:
         user.replace_all_uses_with(conv)
         graph.erase_node(user)
     graph.erase_node(norm)
-
-
-def folded_weight(weight: torch.Tensor, gamma: torch.Tensor | None, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """The filters of a convolution that normalises what it computes, in the layout of ``weight``."""
-    scale = _scale(gamma, variance, epsilon).to(weight.dtype)
-    return weight * scale.view(-1, *[1] * (weight.dim() - 1))
-
-
-def folded_bias(bias: Any, gamma: Any, beta: Any, mean: torch.Tensor, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """Its bias: that of the normalisation, after the mean was taken from the convolution's own."""
-    shift = (-mean if bias is None else bias - mean).double() * _scale(gamma, variance, epsilon)
-    return (shift if beta is None else shift + beta).to(mean.dtype)
-
-
-def _scale(gamma: torch.Tensor | None, variance: torch.Tensor, epsilon: float) -> torch.Tensor:
-    """In double precision: a channel has one scale for all its values, so its error would not average out."""
-    scale = (variance.double() + epsilon).rsqrt()
-    return scale if gamma is None else scale * gamma

@@ -7,9 +7,9 @@ from itertools import chain, combinations
 
 import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned
-from oneflow.sharding.mesh import Mesh
 from oneflow.compiler.program import Program
 from oneflow.core.region import peers
+from oneflow.sharding.mesh import Mesh
 
 Ranks = tuple[int, ...]
 

@@ -59,7 +59,7 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
     """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
 
     Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that values
-    must have in the end, once for all ``micro_batches``.
+    must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
     """
     calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     for node in calls:

@@ -9,13 +9,13 @@ from torch import fx
 
 from oneflow.compiler.joint import JointOptions, Like
 from oneflow.compiler.precision import casting, half_dtype
-from oneflow.ir.notes import op_note
-from oneflow.optimizer.training import Training
-from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.ir.graph import Graph
 from oneflow.ir.interpret import Adapt
+from oneflow.ir.notes import op_note
+from oneflow.ir.trained import trained_by
 from oneflow.optimizer.schedule import CustomScheduler
+from oneflow.optimizer.training import Training
 
 
 def joint_options(graph: Graph, tensors: Mapping[fx.Node, torch.Tensor | Like], device: torch.device, mixed_precision: bool) -> JointOptions:

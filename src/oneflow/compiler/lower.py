@@ -18,7 +18,17 @@ from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
 from oneflow.compiler.infer import Value, layout_of, value_of
-from oneflow.compiler.notes import ArgumentNote, BoxingNote, change_local_note, joint_note, LocalNote, set_argument_note, set_local_note, set_val, val
+from oneflow.compiler.notes import (
+    ArgumentNote,
+    BoxingNote,
+    LocalNote,
+    change_local_note,
+    joint_note,
+    set_argument_note,
+    set_local_note,
+    set_val,
+    val,
+)
 from oneflow.core.region import local_shape
 from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
@@ -49,11 +59,11 @@ class Lowering:
         layout = layout_of(node)
         local = None
         if joint_note(node).everywhere or layout.mesh.position(self.rank) is not None:
-            local = self.argument(ArgumentNote(key, self._shape_here(node, layout), val(node).dtype))
+            local = self.argument(ArgumentNote(key, self._part_shape(node, layout), val(node).dtype))
             set_val(local, val(node))
         self._values[node, 0] = {layout: local}
 
-    def _shape_here(self, node: fx.Node, layout: Layout) -> tuple[int, ...]:
+    def _part_shape(self, node: fx.Node, layout: Layout) -> tuple[int, ...]:
         shape, position = tuple(val(node).shape), layout.mesh.position(self.rank)
         return shape if position is None else local_shape(shape, layout.sbp, layout.mesh.axes, position)
 

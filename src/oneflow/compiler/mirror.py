@@ -15,7 +15,7 @@ from torch import fx
 
 from oneflow.compiler.calls import call_of
 from oneflow.compiler.joint import Outputs
-from oneflow.compiler.notes import change_joint_note, copy_notes, joint_note, JointNote, set_joint_note, set_val, val
+from oneflow.compiler.notes import JointNote, change_joint_note, copy_notes, joint_note, set_joint_note, set_val, val
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL
 from oneflow.ir.graph import Graph

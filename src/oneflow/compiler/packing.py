@@ -11,15 +11,18 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import argument
 from oneflow.compiler.invariant import Invariants
 from oneflow.compiler.notes import copy_notes, forget_val, local_note, set_val, tensor, val
+from oneflow.ir.nodes import argument
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 
 
 def pack_convolutions(graph: fx.Graph, invariants: Invariants) -> None:
-    """Has oneDNN's own ops compute what convolutions of invariant filters do, and a sum with what they gave."""
+    """Has oneDNN's own ops compute what convolutions of invariant filters do, and a sum with what they gave.
+
+    Relies on a lowered predict step. Leaves the same values; packed filters are among the invariants.
+    """
     if not torch.backends.mkldnn.is_available():
         return
     for node in list(graph.nodes):

@@ -35,24 +35,25 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    program = optimized(program, folds=keeps_values and assigned.logical.training is None)
-    after("optimized", program)
-    return program
+    return optimized(program, folds=keeps_values and assigned.logical.training is None, after=after)
 
 
-def optimized(program: Program, folds: bool = False) -> Program:
+def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
     """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a plan
     shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
         sections = prepare(sections)
+        after("prepare", replace(program, sections=sections))
+    if "step" in sections:
+        update_early(sections["step"].graph)
+        gather_early(sections["step"].graph, program.is_common)
+        after("overlap", replace(program, sections=sections))
     for name, section in sections.items():
-        if name == "step":
-            update_early(section.graph)
-            gather_early(section.graph, program.is_common)
         multiply_in_place(section.graph)
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)
+    after("in place", replace(program, sections=sections))
     return replace(program, sections=sections)
 
 

@@ -19,7 +19,8 @@ from oneflow.compiler.program import Key, Section, key_order
 def prepare(sections: dict[str, Section]) -> dict[str, Section]:
     """Takes from the section "step" of a lowered predict program what can be computed once, into a section "prepare" before it.
 
-    Relies on graphs whose arguments have the values they stand for noted. Where nothing can be taken, the sections are as they were.
+    Relies on graphs whose arguments have the values they stand for noted. Leaves a step that reads what is
+    prepared as arguments; where nothing can be taken, the sections are as they were.
     """
     step = sections["step"]
     keys = dict(zip((node for node in step.graph.nodes if node.op == "placeholder"), step.inputs))

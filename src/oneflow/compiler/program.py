@@ -1,4 +1,5 @@
-"""Program: one step of one job on one rank of an SPMD run, as plain data. It can be compared, hashed, cached, sent, and run twice.
+"""Program: one step of one job on one rank of an SPMD run, as plain data. It can be sent (``serialize.py``), compared and
+cached by its digest (``digest.py``), and run twice.
 
 What a program is fed, what it keeps and what it gives are known by keys:
 

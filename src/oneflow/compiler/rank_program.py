@@ -12,19 +12,19 @@ from typing import Any
 from torch import fx
 
 import oneflow.collective as collective
+from oneflow.compiler.append_update import OtherRanks, Update
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.notes import argument_note, ArgumentNote, copy_notes, local_note
+from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, local_note
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
-from oneflow.optimizer.training import Training
-from oneflow.compiler.append_update import OtherRanks, Update
 from oneflow.core.region import coordinates, peers
 from oneflow.ops import update
+from oneflow.optimizer.training import Training
 from oneflow.sharding.boxing import extents
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import fx
 
-from oneflow.compiler.storage import Ranks
+from oneflow.compiler.storage import RankOfDevice
 from oneflow.core.errors import ArgumentError
 from oneflow.ir.graph import Graph, Source
 from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Mesh, mesh_of
 
 
-def shares_of(graph: Graph, source: Source, nodes: tuple[fx.Node, ...], ranks: Ranks) -> tuple[Mesh, int]:
+def shares_of(graph: Graph, source: Source, nodes: tuple[fx.Node, ...], ranks: RankOfDevice) -> tuple[Mesh, int]:
     """The devices where a reader's values are first used, and in how many shares it is read: one each, or one for all of them if its batch
     is smaller than they are many."""
     user = next((n for n in graph.body.nodes if any(node in n.all_input_nodes for node in nodes)), nodes[0])

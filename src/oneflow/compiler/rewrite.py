@@ -32,10 +32,10 @@ def pool_before_relu(graph: Graph) -> None:
             continue
         relu = node.args[0]
         if relu.target is unary.relu and len(relu.users) == 1 and relu not in asked_for:
-            _swap(graph.body, relu, node)
+            _swap(relu, node)
 
 
-def _swap(body: fx.Graph, relu: fx.Node, pooled: fx.Node) -> None:
+def _swap(relu: fx.Node, pooled: fx.Node) -> None:
     """Moves ``relu`` behind ``pooled``, its only user. Each node keeps its own name and line."""
     pooled.args = (relu.args[0], *pooled.args[1:])
     pooled.replace_all_uses_with(relu)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.notes import argument_note, ArgumentNote, LocalNote, set_argument_note, set_local_note
+from oneflow.compiler.notes import ArgumentNote, LocalNote, argument_note, set_argument_note, set_local_note
 from oneflow.compiler.program import Key, Program, Section
 
 

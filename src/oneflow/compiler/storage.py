@@ -10,19 +10,19 @@ from functools import cache
 
 from torch import fx
 
-from oneflow.compiler.append_update import owners
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
+from oneflow.ir.trained import owners
 from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
-Ranks = Mapping[tuple[int, int], int]
+RankOfDevice = Mapping[tuple[int, int], int]
 
 
-def variable_layouts(graph: Graph, ranks: Ranks) -> dict[str, Layout]:
+def variable_layouts(graph: Graph, ranks: RankOfDevice) -> dict[str, Layout]:
     """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may choose."""
     meshes = cache(lambda placement: mesh_of(placement, ranks))
     users = _first_users(graph)

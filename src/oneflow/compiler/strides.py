@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import argument, writes
+from oneflow.compiler.cleanup import writes
 from oneflow.compiler.inplace import memories
 from oneflow.compiler.notes import copy_notes, set_val, val
+from oneflow.ir.nodes import argument
+from oneflow.sharding.rules.local import ANY_STRIDES
 
 aten = torch.ops.aten
 
@@ -39,9 +41,6 @@ OTHER_STRIDES: dict[Any, str] = {
 
 What follows does not ask this table but takes every value for one of them: to do so costs nothing, and other devices have other kernels.
 """
-
-ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
-"""Ops that fail on other strides than they were traced for, and what does the same on any."""
 
 SIDE_BY_SIDE: dict[Any, tuple[int, ...]] = {aten.native_group_norm.default: (0,), aten.native_group_norm_backward.default: (0, 1)}
 """Ops that go through these arguments side by side in memory. Autograd has brought them into one order, but what lies right in the trace

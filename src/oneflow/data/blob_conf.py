@@ -12,7 +12,18 @@ from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
-from oneflow.data.decode import BytesDecoder, Cropped, Decoder, Normalised, RawDecoder, Resized, PictureStep, SteppedDecoder, mirrored, swapped
+from oneflow.data.decode import (
+    BytesDecoder,
+    Cropped,
+    Decoder,
+    Normalised,
+    PictureStep,
+    RawDecoder,
+    Resized,
+    SteppedDecoder,
+    mirrored,
+    swapped,
+)
 from oneflow.data.pipeline import Reading, RecordSource
 from oneflow.data.reader_ops import open_pipeline
 from oneflow.ir.blob import Blob

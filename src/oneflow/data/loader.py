@@ -24,7 +24,7 @@ import torch
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import order as orders
-from oneflow.data.collate import DecodedBatch, Collation, StackedBatch
+from oneflow.data.collate import Collation, DecodedBatch, StackedBatch
 from oneflow.data.dataset import Parts, expand
 from oneflow.data.workers import Workers
 

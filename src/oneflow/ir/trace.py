@@ -19,12 +19,11 @@ from oneflow.core import dtype as dtypes
 from oneflow.core.body import Symbol, require_body, running, running_body
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, user_line
 from oneflow.core.placement import Placement
-from oneflow.core.sbp import Sbp
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.core.tree import tree_map
 from oneflow.core.variable import VariableDecl
 from oneflow.ir.graph import Graph, Source, Watch
-from oneflow.ir.notes import op_note, OpNote, set_op_note
+from oneflow.ir.notes import OpNote, op_note, set_op_note
 from oneflow.ops.row import Op
 
 
@@ -75,10 +74,10 @@ class Trace:
         self._describe(node, name, spec)
         return node
 
-    def _describe(self, node: fx.Node, name: str, spec: Any, sbp: Sbp | None = None) -> None:
+    def _describe(self, node: fx.Node, name: str, spec: Any) -> None:
         is_dynamic = any(op_note(n).is_dynamic for n in node.all_input_nodes)
         batch_axis = 0 if isinstance(spec, TensorSpec) and spec.shape else None
-        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, sbp))
+        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis))
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
         node = self.placeholder(name, spec)

@@ -14,19 +14,19 @@ from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
 from oneflow.compiler.notes import val
-from oneflow.ir.notes import op_note
-from oneflow.sharding.mesh import Layout
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.serialize import pack
 from oneflow.compiler.storage import stored_layouts, variable_layouts
 from oneflow.core import dtype as dtypes
 from oneflow.ir.graph import Reader
+from oneflow.ir.notes import op_note
 from oneflow.job.clock import step_clock
 from oneflow.job.traced import Traced
 from oneflow.runtime.driver import Driver, Loaded, RemoteReader, RemoteVariables
 from oneflow.runtime.lane import Field, Form
 from oneflow.runtime.step_clock import StepClock
+from oneflow.sharding.mesh import Layout
 
 
 class Compiling:

@@ -14,11 +14,11 @@ from oneflow.compiler.infer import layout_of
 from oneflow.compiler.mirror import mirrored_mesh
 from oneflow.compiler.notes import val
 from oneflow.compiler.readers import shares_of
-from oneflow.core.collector import paused
 from oneflow.ir.graph import Graph, Reader
 from oneflow.job.backend import OpenJob, Values
 from oneflow.job.compiling import Compiling
 from oneflow.job.mirrored import MirroredJob
+from oneflow.job.programs import Programs, shapes_of
 from oneflow.job.traced import Traced
 from oneflow.job.views import check_view
 from oneflow.runtime.driver import Driver, RemoteVariables, Whole
@@ -73,33 +73,25 @@ class DrivenJob:
 
     def __init__(self, compiling: Compiling) -> None:
         self._compiling = compiling
-        self._programs: dict[tuple[tuple[int, ...], ...], _DrivenProgram] = {}
+        self._programs = Programs(compiling.making, lambda inputs: _DrivenProgram(compiling, inputs))
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._compiling.job
         tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        shapes = tuple(tensor.shape for tensor in tensors) if job.signature.is_dynamic else ()
-        program = self._programs.get(shapes)
-        return (program or self._compiled(shapes, tensors)).step(tensors)
-
-    def _compiled(self, shapes: tuple[tuple[int, ...], ...], tensors: list[torch.Tensor]) -> _DrivenProgram:
-        with self._compiling.making, paused():
-            if shapes not in self._programs:  # another thread may have made it meanwhile
-                self._programs[shapes] = _DrivenProgram(self._compiling, tensors)
-            return self._programs[shapes]
+        return self._programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), tensors).step(tensors)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._compiling.readers()
 
     def refresh(self, traced: Traced) -> None:
-        self._programs.clear()
+        self._programs.forget()
         self._compiling.refresh(traced)
 
     def close(self) -> None:
-        self._programs.clear()
+        self._programs.forget()
 
 
-class _Target(NamedTuple):
+class _Destination(NamedTuple):
     """Where a block of an input goes."""
 
     block: tuple[slice, ...]
@@ -128,12 +120,12 @@ class _DrivenProgram:
         self._watched = self._collected(assigned.outputs.watched, [lane.watched for lane in loaded.lanes])
         self._clock = compiling.clock(assigned)
 
-    def _targets_of(self, node: fx.Node, number: int) -> list[list[_Target]]:
+    def _targets_of(self, node: fx.Node, number: int) -> list[list[_Destination]]:
         """For each micro-batch, which blocks of an input go where."""
         lanes = self._loaded[0].lanes
         blocks = {rank: layout_of(node).block(val(node).shape, rank) for rank in range(len(lanes))}
         return [
-            [_Target(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
+            [_Destination(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
             for micro in range(self._job.settings.micro_batches)
         ]
 

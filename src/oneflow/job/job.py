@@ -11,7 +11,6 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from oneflow.compiler.append_update import state_decls
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.core.placement import Placement
@@ -23,6 +22,7 @@ from oneflow.ir.graph import Graph, Reader, VariableDecl
 from oneflow.ir.notes import change_op_note
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
+from oneflow.ir.trained import state_decls
 from oneflow.job.backend import OpenJob, Value, Values
 from oneflow.job.result import MirroredResult, ResultArray, check_results, deliver
 from oneflow.job.settings import FunctionConfig, Settings, frozen

@@ -11,19 +11,19 @@ import torch
 
 from oneflow.compiler.distribute import CompileTarget, distribute_job
 from oneflow.compiler.joint import Like
-from oneflow.ir.notes import op_note
-from oneflow.sharding.mesh import Mesh, whole_on
 from oneflow.compiler.pipeline import compile_rank
-from oneflow.core.collector import paused
 from oneflow.ir.graph import Reader, VariableDecl
+from oneflow.ir.notes import op_note
 from oneflow.job.backend import Values
 from oneflow.job.clock import step_clock
+from oneflow.job.programs import Programs, shapes_of
 from oneflow.job.traced import Traced
 from oneflow.runtime.memory import keep_freed_memory
 from oneflow.runtime.rank import Rank
 from oneflow.runtime.rank_readers import Opened
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.variables import VariableStore
+from oneflow.sharding.mesh import Mesh, whole_on
 
 _ALONE = whole_on(Mesh((0,), (1,)))
 
@@ -75,33 +75,22 @@ class LocalJob:
 
     def __init__(self, job: Traced, rank: Rank, store: VariableStore, making: RLock) -> None:
         self._job = job
-        self._rank = rank
-        self._store = store
-        self._making = making
-        self.programs: dict[tuple[tuple[int, ...], ...], LocalProgram] = {}
+        self.programs = Programs(making, lambda inputs: LocalProgram(self._job, inputs, rank, store))
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._job
         tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        shapes = tuple(tensor.shape for tensor in tensors) if job.signature.is_dynamic else ()
-        program = self.programs.get(shapes)
-        return (program or self._compiled(shapes, tensors)).step(tensors)
-
-    def _compiled(self, shapes: tuple[tuple[int, ...], ...], tensors: list[torch.Tensor]) -> LocalProgram:
-        with self._making, paused():
-            if shapes not in self.programs:  # another thread may have made it meanwhile
-                self.programs[shapes] = LocalProgram(self._job, tensors, self._rank, self._store)
-            return self.programs[shapes]
+        return self.programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), tensors).step(tensors)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._job.graph.readers()
 
     def refresh(self, traced: Traced) -> None:
         self._job = traced
-        self.programs.clear()
+        self.programs.forget()
 
     def close(self) -> None:
-        self.programs.clear()
+        self.programs.forget()
 
 
 class LocalProgram:

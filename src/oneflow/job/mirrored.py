@@ -8,17 +8,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.sharding.mesh import Mesh
-from oneflow.core.collector import paused
 from oneflow.ir.graph import Reader
 from oneflow.job.backend import Values
 from oneflow.job.compiling import Compiling
+from oneflow.job.programs import Programs, shapes_of
 from oneflow.job.traced import Traced
 from oneflow.runtime.driver import Loaded
 from oneflow.runtime.lane import Lane
 from oneflow.runtime.step_clock import StepClock
+from oneflow.sharding.mesh import Mesh
 
-Shapes = tuple[tuple[int, ...], ...]
 Pieces = list[np.ndarray]
 """A value of a mirrored job: one array per device."""
 
@@ -31,7 +30,7 @@ class MirroredJob:
         self._compiling = compiling
         self._driver = compiling.driver
         self._mesh = mesh
-        self._programs: dict[Shapes, Loaded] = {}
+        self._programs = Programs(compiling.making, self._made)
         self._clock: StepClock | None = None
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
@@ -39,7 +38,7 @@ class MirroredJob:
         job = self._compiling.job
         inputs = job.signature.bind_each(args, kwargs, job.settings.micro_batches, self._mesh.size)
         cuts = [job.micro_batches(tensors) for tensors in inputs]
-        of_device = [self._program(micro[0]) for micro in cuts]
+        of_device = [self._programs.of(shapes_of(micro[0]), micro[0]) for micro in cuts]
         of_rank = dict(zip(self._mesh.ranks, of_device))
         # A rank that is none of the job's devices has an empty share in any of its programs.
         loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
@@ -51,17 +50,8 @@ class MirroredJob:
             self._clock.advance(self._driver.step(loaded, self._clock.step(), job.name))
             return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
 
-    def _program(self, tensors: list[torch.Tensor]) -> Loaded:
-        """The program for inputs of these shapes."""
-        shapes = tuple(tuple(tensor.shape) for tensor in tensors)
-        if shapes not in self._programs:
-            with self._compiling.making, paused():
-                if shapes not in self._programs:  # another thread may have made it meanwhile
-                    self._programs[shapes] = self._made(tensors)
-        return self._programs[shapes]
-
     def _made(self, tensors: list[torch.Tensor]) -> Loaded:
-        if not self._programs:
+        if not self._programs.by_shapes:
             self._compiling.job.tell_precision(self._compiling.device)
         assigned = self._compiling.assigned(tensors, self._mesh.size)
         self._clock = self._clock or self._compiling.clock(assigned)
@@ -71,12 +61,12 @@ class MirroredJob:
         return self._compiling.readers()
 
     def refresh(self, traced: Traced) -> None:
-        self._programs.clear()
+        self._programs.forget()
         self._clock = None
         self._compiling.refresh(traced)
 
     def close(self) -> None:
-        self._programs.clear()
+        self._programs.forget()
 
 
 def _feed(lane: Lane, micro: list[list[torch.Tensor]]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from oneflow.compiler.append_update import trained_by
 from oneflow.core.errors import ArgumentError, JobError, nearest
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ir.notes import op_note
+from oneflow.ir.trained import trained_by
 from oneflow.job.settings import Settings
 from oneflow.optimizer.conf import optimizer_from_conf
 from oneflow.optimizer.loss_scale import static_loss_scale

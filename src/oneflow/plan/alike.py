@@ -25,17 +25,13 @@ Use = tuple[Shape, Layout]
 def alike(assigned: Assigned) -> list[list[int]]:
     """The ranks of a job in classes that cost the same."""
     uses = _uses(assigned)
-    meshes = {mesh: _cuts(mesh, [use for use in uses if use[1].mesh == mesh]) for mesh in _meshes(assigned)}
+    meshes = {mesh: _cuts(mesh, [use for use in uses if use[1].mesh == mesh]) for mesh in assigned.meshes}
     sends = _sends(assigned)
     classes: dict[Any, list[int]] = {}
     for rank in assigned.ranks:
         places = tuple(_place(mesh, cuts, rank) for mesh, cuts in meshes.items())
         classes.setdefault((places, sends(rank)), []).append(rank)
     return list(classes.values())
-
-
-def _meshes(assigned: Assigned) -> list[Mesh]:
-    return assigned.meshes
 
 
 def _place(mesh: Mesh, cuts: list[list[int]], rank: int) -> Shape | None:

@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--devices", type=_axes, metavar="AXES", help="plan for so many devices, such as 1024 or 8x128")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--output", metavar="FILE", help="write the plan to a .html, .txt or .json file instead of printing it")
-    form.add_argument("--json", action="store_true", help="print JSON, one line a job")
+    form.add_argument("--json", action="store_true", help="print JSON, one line per job")
     return parser
 
 

@@ -21,8 +21,8 @@ from typing import Any
 import torch
 
 import oneflow.collective as collective
-from oneflow.ops import update
 from oneflow.collective import Piece
+from oneflow.ops import update
 
 Shape = tuple[int, ...]
 

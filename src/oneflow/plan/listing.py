@@ -11,11 +11,11 @@ from typing import Any
 from torch import fx
 
 import oneflow.collective as collective
+from oneflow.compiler.append_update import UpdateGroup
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.infer import value_of
-from oneflow.compiler.notes import joint_note, LocalNote, val
+from oneflow.compiler.notes import LocalNote, joint_note, val
 from oneflow.compiler.storage import update_layout
-from oneflow.compiler.append_update import Group
 from oneflow.core.region import local_shape
 from oneflow.ir.nodes import row_of
 from oneflow.ir.notes import op_note
@@ -96,7 +96,7 @@ class Listing:
             "boxing": tuple(self._of_node[node]),
         }
 
-    def _updates(self, group: Group) -> Iterator[dict[str, Any]]:
+    def _updates(self, group: UpdateGroup) -> Iterator[dict[str, Any]]:
         """The update call of a group, on each mesh that has variables of it."""
         training, decls = self.assigned.logical.require_training(), self.assigned.logical.decls
         layouts = {name: update_layout(training, decls[name].spec, self.assigned.layouts[name]) for name in group.names}

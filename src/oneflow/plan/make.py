@@ -17,13 +17,13 @@ from oneflow.compiler.notes import joint_note, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
-from oneflow.compiler.storage import Ranks, state_layouts, variable_layouts
-from oneflow.compiler.append_update import state_decls
+from oneflow.compiler.storage import RankOfDevice, state_layouts, variable_layouts
 from oneflow.core.errors import ArgumentError
-from oneflow.core.region import local_shape
 from oneflow.core.placement import Placement
+from oneflow.core.region import local_shape
 from oneflow.ir.graph import Graph, VariableDecl
 from oneflow.ir.notes import change_op_note, op_note
+from oneflow.ir.trained import state_decls
 from oneflow.job.settings import Settings
 from oneflow.plan.alike import alike
 from oneflow.plan.held import Held, Memory
@@ -76,7 +76,7 @@ def _placed(graph: Graph, placement: Placement) -> Graph:
     return replace(copy, placement=placement)
 
 
-def _ranks(graph: Graph, placed: Graph, placement: Placement) -> Ranks:
+def _ranks(graph: Graph, placed: Graph, placement: Placement) -> RankOfDevice:
     """A rank for every device, in their order. Scopes may name more devices than the job's own placement has, not than were asked for."""
     devices = {device for node in placed.body.nodes for device in op_note(node).placement.devices}
     asked = set(placement.devices)
@@ -113,7 +113,7 @@ class _Stored:
         return 0 if shape is None else prod(shape) * self.decl.spec.dtype.torch.itemsize
 
 
-def _distributed(graph: Graph, ranks: Ranks, settings: Settings) -> tuple[Assigned, dict[str, _Stored]]:
+def _distributed(graph: Graph, ranks: RankOfDevice, settings: Settings) -> tuple[Assigned, dict[str, _Stored]]:
     layouts = variable_layouts(graph, ranks)
     target = CompileTarget(ranks, layouts, declared_feeds(graph, _DEVICE), _DEVICE, settings.mixed_precision)
     assigned = distribute_job(graph, target)

@@ -13,7 +13,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import flop_registry
 
-from oneflow.compiler.notes import local_note, LocalNote
+from oneflow.compiler.notes import LocalNote, local_note
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.ir.nodes import argument

@@ -60,7 +60,7 @@ class PlanOp:
     """One op of the program. Shape, dtype and SBP are those of its first output, ``boxing`` is what its inputs need before it runs.
 
     ``name`` and ``line`` are the user's, ``op`` is the row and ``aten`` the op it has become; ``part`` is "forward", "backward" or
-    "update"; ``sbp`` has one layout an axis. Shapes are of one micro-batch, ``flops`` of all of a step: what the first rank of the placement
+    "update"; ``sbp`` has one layout per axis. Shapes are of one micro-batch, ``flops`` of all of a step: what the first rank of the placement
     computes in matrix products, convolutions and attention.
     """
 

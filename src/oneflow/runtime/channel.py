@@ -41,8 +41,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from oneflow.runtime.payload import Description, Leaf, array_over, put_together, take_apart
 from oneflow.core.shared_memory import ALIGNMENT, Reference, SegmentPool, aligned, attach
+from oneflow.runtime.payload import Description, Leaf, array_over, put_together, take_apart
 
 SHARED_FROM = 64 << 10  # below this a copy through the socket costs less than a mapping
 _HEADER = struct.Struct("!4sB3xIIQ")

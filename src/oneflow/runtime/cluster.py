@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from oneflow.core.errors import ArgumentError, WorkerError
+from oneflow.core.shared_memory import Reference, SegmentPool, can_open_files_of
 from oneflow.runtime.channel import Channel, Kind, make_frame
 from oneflow.runtime.crew import Crew, Peer
 from oneflow.runtime.interrupts import InterruptsHeld
@@ -23,7 +24,6 @@ from oneflow.runtime.launch import LAUNCHER
 from oneflow.runtime.launchers import Launched
 from oneflow.runtime.limits import connect_seconds, given_port, given_secret, share_of_threads, step_seconds
 from oneflow.runtime.rendezvous import Address, Hello, Reception, identity
-from oneflow.core.shared_memory import Reference, SegmentPool, can_open_files_of
 from oneflow.runtime.worker import Seat
 from oneflow.runtime.world import LOOPBACK, World
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from oneflow.core.errors import WorkerError
+from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime.channel import Channel, ChannelError, Frame, Kind, Message, make_frame
 from oneflow.runtime.failures import Trouble, Troubles, Weight, raised
 from oneflow.runtime.fork_server import Event
 from oneflow.runtime.launch import WorkerGroup
 from oneflow.runtime.rendezvous import Hello
-from oneflow.core.shared_memory import SegmentPool
 from oneflow.runtime.worker import Seat
 
 _TICK = 0.5

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from oneflow.collective import Bound, exchange
-from oneflow.compiler.codegen import Code, generate
 from oneflow.compiler.describe import what_of
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
+from oneflow.runtime.codegen import Code, generate
 from oneflow.runtime.rank_variables import RankVariables
 
 _HELD = ("variable", "prepared")
@@ -46,7 +46,7 @@ class Executor:
         asked = {key for section in program.sections.values() for key in section.inputs}
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
-        self._prepared_at = -1
+        self._prepared: tuple[int, list[Any]] = (-1, [])  # of which version, and what
         self._sends = any(node.target is exchange for section in program.sections.values() for node in section.graph.nodes)
         step = program.sections.get("step")
         self._whole = _Whole(program, step, self.code["step"], self._stored) if step is not None else None
@@ -72,9 +72,7 @@ class Executor:
     # -------------------------------------------------------------- a step of one section
 
     def _run_whole(self, whole: _Whole, step: StepNumbers, feeds: Sequence[torch.Tensor]) -> StepResult:
-        if whole.prepares and self._prepared_at != self._variables.version:
-            self._prepare(whole, step)
-        arguments: list[Any] = [*whole.held, *feeds]
+        arguments: list[Any] = [*(self._held(whole, step) if whole.prepares else whole.held), *feeds]
         if self._uses_step:
             whole.step_number[0] = step.number
             arguments.append(whole.step.to(self.device))
@@ -83,14 +81,17 @@ class Executor:
         outputs = self._call(whole.code, arguments, step)
         return StepResult((outputs[: whole.results],), (outputs[whole.results :],), True)
 
-    def _prepare(self, whole: _Whole, step: StepNumbers) -> None:
-        """Makes anew what depends on variables alone."""
-        version = self._variables.version
-        whole.hold(self._stored)  # lets go of the old before there is the new
-        values = dict(self._stored)
-        self._section("prepare", values, step)
-        whole.hold(values)
-        self._prepared_at = version
+    def _held(self, whole: _Whole, step: StepNumbers) -> list[Any]:
+        """What a step holds, with what depends on variables alone as they are now. Threads that find it old may each make it anew."""
+        version, held = self._prepared
+        if version != self._variables.version:
+            version = self._variables.version
+            self._prepared, held = (-1, []), []  # lets go of the old before there is the new
+            values = dict(self._stored)
+            self._section("prepare", values, step)
+            held = whole.of(values)
+            self._prepared = version, held
+        return held
 
     # -------------------------------------------------------------- micro-batches
 
@@ -166,18 +167,17 @@ class _Whole:
 
     def __init__(self, program: Program, section: Section, code: Code, stored: dict[Key, torch.Tensor]) -> None:
         self.code = code
-        self.held: list[Any] = []
         self.rates = [key[1] for key in section.inputs if key[0] == "rate"]
         self.step = torch.zeros(1, dtype=torch.int64)
         self.step_number = self.step.numpy()  # the same memory; a numpy number is set in a tenth of the time
         self.prepares = "prepare" in program.sections
         self.results = sum(key is not None for key in program.results)
         self._keys = [key for key in section.inputs if key[0] in _HELD]
-        self.hold(stored)
+        self.held = [] if self.prepares else self.of(stored)
 
-    def hold(self, values: dict[Key, Any]) -> None:
-        """Takes the values to hold; one that is not there is let go of."""
-        self.held = [values.get(key) for key in self._keys]
+    def of(self, values: Mapping[Key, Any]) -> list[Any]:
+        """What it holds, in the order of its arguments."""
+        return [values[key] for key in self._keys]
 
 
 def _each(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor]]:

@@ -11,7 +11,6 @@ from oneflow.runtime.executor import Executor, StepNumbers, StepResult
 from oneflow.runtime.rank_readers import RankReaders
 from oneflow.runtime.rank_variables import RankVariables
 
-
 Step = Callable[[StepNumbers, Sequence[Sequence[torch.Tensor]]], StepResult]
 
 

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import torch
 
-from oneflow.sharding.mesh import Layout
 from oneflow.core.errors import OneFlowError
 from oneflow.core.spec import TensorSpec
 from oneflow.initializer import of_blocks
 from oneflow.ir.graph import VariableDecl
+from oneflow.sharding.mesh import Layout
 
 BLOCK = 2**22
 """Elements of a variable that are drawn at a time, from a generator of their own."""

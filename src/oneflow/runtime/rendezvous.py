@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oneflow.core.errors import WorkerError
+from oneflow.core.shared_memory import SegmentPool, host_identity
 from oneflow.runtime.channel import Channel, ChannelError, Kind, configure, make_frame
 from oneflow.runtime.handshake import Handshake, HandshakeError, SecretError, VersionError, conduct, meet_driver, receive_peer
-from oneflow.core.shared_memory import SegmentPool, host_identity
 
 _HANDSHAKE_SECONDS = 5.0
 _EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])

@@ -5,6 +5,6 @@ SBP signatures of every op and what one rank does for its part; ``cost`` their p
 
 This room knows aten ops, shapes, dtypes, SBP and meshes. Values are opaque: whoever asks hands in a function that makes calls, and gets
 back what that function gives. So the compiler asks for the nodes of a whole graph, and a tensor that runs op by op for results at once. What
-may not be known here: graphs and their nodes, jobs, compiler passes, processes. It imports ``core`` and the functions of ``ops`` that a
-rank calls, nothing else of the house.
+may not be known here: graphs and their nodes, jobs, compiler passes, processes. It imports ``core``, and the
+functions of ``ops`` and ``collective`` that a rank calls, nothing else of the house.
 """

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from oneflow.core.errors import ArgumentError
-from oneflow.core.region import coordinates, region
 from oneflow.core.placement import Placement
+from oneflow.core.region import coordinates, region
 from oneflow.core.sbp import BROADCAST, Sbp
 
 NdSbp = tuple[Sbp, ...]  # one Sbp for each axis of a mesh

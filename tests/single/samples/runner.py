@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sample import Sample
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.placement import parse_placement
@@ -14,8 +15,6 @@ from oneflow.ir.blob import Blob
 from oneflow.ir.interpret import interpret
 from oneflow.ir.trace import Trace, tracing
 from oneflow.job.settings import Settings
-
-from sample import Sample
 
 
 def trace(sample: Sample) -> tuple[Trace, list[Blob]]:

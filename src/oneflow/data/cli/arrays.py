@@ -20,7 +20,7 @@ Split = tuple[np.ndarray, np.ndarray]  # pixels, labels
 def add_arguments(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("folder", help=f"the folder with {files}")
     parser.add_argument("out", help="the folder to write train/ and test/ to")
-    parser.add_argument("--names", metavar="FILE", help="the names of the classes, one a line in the order of the labels")
+    parser.add_argument("--names", metavar="FILE", help="the names of the classes, one per line in the order of the labels")
     parser.add_argument("--shuffle-seed", type=int, metavar="N", help="mix the images by this seed (default: as they come)")
     options.add_output(parser)
 

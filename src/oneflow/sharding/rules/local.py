@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import torch
 
-from oneflow.core.region import local_shape, peers, region
 import oneflow.collective as collective
+from oneflow.core.region import local_shape, peers, region
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.mesh import Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature, Value
@@ -18,7 +18,7 @@ from oneflow.sharding.rules.table import rule_of
 
 aten = torch.ops.aten
 # A part of a tensor may have other strides than the whole; reshape takes any.
-_ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
+ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
 
 
 class Emitter(Protocol):
@@ -55,7 +55,7 @@ class RankLocal:
         rule = rule_of(self.source.op)
         if rule is not None and rule.localise is not None:
             args, kwargs = rule.localise(self, self.source, args, kwargs)
-        return self.emitter.call_function(_ANY_STRIDES.get(self.source.op, self.source.op), args, kwargs)
+        return self.emitter.call_function(ANY_STRIDES.get(self.source.op, self.source.op), args, kwargs)
 
     def call(self, function: Any, *args: Any, **kwargs: Any) -> Value:
         return self.emitter.call_function(function, args, kwargs)
