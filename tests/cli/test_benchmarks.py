@@ -1,6 +1,6 @@
-"""Every benchmark program runs, with tiny sizes, and its table has all its rows. Times are not looked at.
+"""Benchmark programs run, with tiny sizes, and their tables have all their rows. Times are not looked at.
 
-What is traced anyway by other tests and takes long is left to ``make bench SIZE=small``: training steps of ResNet-50.
+The two that start most processes, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
 """
 
 from __future__ import annotations
@@ -18,8 +18,6 @@ MS = r"\d+\.\d+ ms   \(\d+\.\d+ to \d+\.\d+\)"
 S = r"\d+\.\d+ s"
 RATIO = r"\d+\.\d\d"
 RATES = rf"images/s \(\d+ to \d+\) +{RATIO} of the DataLoader, {RATIO} of the limit"
-FOUR_WAYS = [rf"  one +{MS}", rf"  two apart +{MS}", rf"  two +{MS}", rf"  DDP +{MS}", rf"  two workers do {RATIO} of twice one, .*{RATIO} of DDP's speed"]
-STEPS = [rf"  job +{MS}", rf"  PyTorch eager channels_last +{MS}", rf"  PyTorch eager NCHW +{MS}", rf"  ratio: {RATIO} of .*", r"  memory beyond .*MB"]
 
 ROWS = {
     "train_step.py": [
@@ -35,21 +33,9 @@ ROWS = {
         r"(?:  Loader, native .*|  limit: decode only, times two .*)", r"(?:  limit: decode only, times two .*|  the C extension is not built: .*)",
         r"records read and parsed: .* in a second of one core .*", r"memory over an epoch of 6,400 records: .*",
     ],
-    "scaling.py": [
-        rf"tiny job to two workers and back: \d+ us; the first call, with their start: {S}",
-        rf"LeNet planned for 1024 devices: {S}; the first time, with what torch loads for it: {S}",
-        r"lenet, batch 4 a worker", *FOUR_WAYS, r"alexnet, batch 1 a worker", *FOUR_WAYS,
-    ],
-    "cnns.py": [
-        r"alexnet training step, batch 1", *STEPS,
-        rf"ResNet-50 exported to ONNX in {S}", r"ResNet-50 inference, one picture", rf"  job +{MS}", rf"  ONNX Runtime +{MS}",
-        rf"  PyTorch eager channels_last +{MS}", rf"  ratio: {RATIO} of .*",
-        rf"ResNet-50 traced and planned in {S}", rf"  its first step, with compiling: {S}",
-    ],
 }  # fmt: skip
-SOME = {"cnns.py": ["--net", "alexnet"]}
 TIME = r"[\d.]+ [mu]s"
-AGAINST = {"dispatch": "smallest job, call to result", "first": "LeNet, first call", "workers": "LeNet step, two workers, batch 4 each"}
+AGAINST = {"dispatch": "smallest job, call to result"}
 
 
 def lines(program: str, *arguments: str) -> list[str]:
@@ -71,7 +57,7 @@ def assert_rows(found: list[str], expected: list[str]) -> None:
 
 @pytest.mark.parametrize("program", ROWS)
 def test_a_benchmark_prints_all_its_rows(program: str) -> None:
-    assert_rows(lines(program, *SOME.get(program, [])), ROWS[program])
+    assert_rows(lines(program), ROWS[program])
 
 
 def worktrees() -> set[str]:

@@ -29,19 +29,23 @@ class Gather:
 
 
 class RunningGather:
-    """A gather as an executor has it: a buffer for the parts of all ranks."""
+    """A gather as an executor has it: buffers for the parts of all ranks. Through memory of a host there are two, which take turns: a rank that is
+    ahead may write its next part while another still reads this one, but not the part after it, for which it has waited for all."""
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
         self._host: HostGroup | None = None
         self._parts: Tensor | None = None
+        self._others: Tensor | None = None
 
     def start(self, value: Tensor) -> Any:
         """Begins to show the others this rank's part."""
         padded = padded_to(value, self._gather.dim, max(self._gather.sizes))
         if self._parts is None:
-            self._parts = self._laid_out(padded)
-        if self._host is not None:
+            self._lay_out(padded)
+            assert self._parts is not None
+        if self._host is not None and self._others is not None:
+            self._parts, self._others = self._others, self._parts
             self._parts[self._host.place].copy_(padded)
             return self._host.reach()
         padded, ranks = padded.contiguous(), self._gather.ranks
@@ -58,10 +62,13 @@ class RunningGather:
                 begun[0].wait()
         return joined(in_order(self._parts, self._gather.ranks), self._gather.dim, self._gather.sizes)
 
-    def _laid_out(self, padded: Tensor) -> Tensor:
+    def _lay_out(self, padded: Tensor) -> None:
         shape = len(self._gather.ranks), *padded.shape
         self._host = host_of(self._gather.ranks, padded, self._gather.is_common)
-        return padded.new_empty(shape) if self._host is None else self._host.memory(prod(shape), padded.dtype).view(shape)
+        if self._host is None:
+            self._parts = padded.new_empty(shape)
+        else:
+            self._parts, self._others = (self._host.memory(prod(shape), padded.dtype).view(shape) for _ in range(2))
 
 
 # What a program calls. Its first argument is a ``Gather`` there, and a ``RunningGather`` in the code that an executor makes of it.

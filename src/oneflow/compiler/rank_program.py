@@ -23,6 +23,7 @@ from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
 from oneflow.core.region import coordinates, peers
+from oneflow.ir.nodes import argument
 from oneflow.ops import update
 from oneflow.optimizer.training import Training
 from oneflow.sharding.boxing import extents
@@ -212,7 +213,7 @@ class _Builder:
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
             is_common=not self.assigned.logical.is_mirrored,
-            writes=self.training is not None or any(writes(node) for node in self.assigned.graph.nodes),
+            writes=self.training is not None or any(map(_writes_variable, self.assigned.graph.nodes)),
         )
 
     def _section_names(self) -> tuple[str, ...]:
@@ -243,6 +244,10 @@ class _Keys:
 
     def of(self, node: fx.Node) -> Key:
         return self._of[node]
+
+
+def _writes_variable(node: fx.Node) -> bool:
+    return node.op == "call_function" and writes(node) and argument(node, 0).op == "placeholder"
 
 
 def _own_key(node: fx.Node) -> Key | None:

@@ -65,8 +65,9 @@ class Compiling:
             feeds.append(Like((spec.shape[0] // rows, *spec.shape[1:]), spec.dtype.torch, self.device))
         layouts = {name: self._variables.layouts[name] for name in self.job.graph.variables}
         target = self._target(feeds, layouts)
-        if self._chosen is not None and self._chosen[0] == target:
-            return self._chosen[1]  # layouts were chosen for these very shapes
+        chosen, self._chosen = self._chosen, None
+        if chosen is not None and chosen[0] == target:
+            return chosen[1]  # layouts were chosen for these very shapes
         return distribute_job(self.job.graph, target)
 
     def load(self, assigned: Assigned, inputs: int) -> Loaded:

@@ -66,7 +66,7 @@ class Job:
         self.is_early = is_early  # made by flow.function, whose era had a detail of its own
         self.line = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         self.traced: Traced | None = None
-        self.successor: Job | None = None  # a later definition of the same name
+        self.is_replaced = False  # by a later definition of its name
         self.opened: OpenJob | None = None  # on the session's backend, which opens it once it is traced
         self._calls = torch.zeros(1, dtype=torch.int64)
         self._fresh = False  # traced, and not called since
@@ -120,9 +120,7 @@ class Job:
         now = self.traced
         assert now is not None
         if graph_text(now.graph, lines=False) != graph_text(before.graph, lines=False):
-            before.graph.close_sources()
-            self.opened = None
-            self.session.settle()
+            self._open_again(before)
             return
         graph = before.graph
         graph.watches = [replace(old, handler=new.handler) for old, new in zip(graph.watches, now.graph.watches)]
@@ -131,6 +129,16 @@ class Job:
             graph.training, graph.decls = now.graph.training, now.graph.decls
             assert self.opened is not None
             self.opened.refresh(self.traced)
+
+    def _open_again(self, before: Traced) -> None:
+        """Opens the job anew for the graph it has now; where that cannot run, the one before stays."""
+        opened, self.opened = self.opened, None
+        try:
+            self.session.settle()
+        except BaseException:
+            self.traced, self.opened, self._fresh = before, opened, False
+            raise
+        before.graph.close_sources()
 
     def _settings(self) -> Settings:
         settings = frozen({"random_seed": self.session.store.seed, **self.session.defaults, **self._touched})
@@ -168,8 +176,9 @@ class Job:
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One step; what it gives back depends on the return annotation."""
         self.session.start()
-        if self.successor is not None:
-            raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {self.successor.line}")
+        if self.is_replaced:
+            now = self.session.current(self.name)
+            raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {now.line}")
         if self.session.eager and not self._fresh:
             with self.session.making:
                 self._trace_again()

@@ -54,7 +54,7 @@ class Session:
         before = self.jobs.get(job.name)
         if before is not None:
             before.close()
-            before.successor = job
+            before.is_replaced = True
         self.jobs[job.name] = job
         self._ready = False
 

@@ -122,9 +122,9 @@ class Executor:
             self._section(part, under_way[number], step)
             if part != "forward":
                 micro = under_way.pop(number)
-                gradients = [micro[key] for key in self._program.gradients]
-                total = list(torch._foreach_add(total, gradients)) if total else gradients
                 done.append({key: micro[key] for key in (*self._program.results, *self._program.watched) if key is not None})
+                _add(total, micro, self._program.gradients)
+                del micro  # before the next one begins
         return done, total
 
     def _micro_batch(
@@ -178,6 +178,17 @@ class _Whole:
     def of(self, values: Mapping[Key, Any]) -> list[Any]:
         """What it holds, in the order of its arguments."""
         return [values[key] for key in self._keys]
+
+
+def _add(total: list[torch.Tensor], micro: dict[Key, Any], keys: tuple[Key, ...]) -> None:
+    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. None is written into, since it may
+    be a result too."""
+    for place, key in enumerate(keys):
+        gradient = micro.pop(key)
+        if place == len(total):
+            total.append(gradient)
+        else:
+            total[place] = total[place] + gradient
 
 
 def _each(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -10,8 +10,6 @@ from oneflow.compiler.program import Program
 from oneflow.runtime.executor import Executor, StepNumbers, StepResult
 from oneflow.runtime.rank_readers import RankReaders
 from oneflow.runtime.rank_variables import RankVariables
-
-Step = Callable[[StepNumbers, Sequence[Sequence[torch.Tensor]]], StepResult]
 
 
 class Rank:
@@ -37,11 +35,11 @@ class RankJob:
         self._numbers = program.feeds
         self._reads = readers.has(program.job)
         self._device = executor.device
-        self.step: Step = executor.run if not self._reads and self._device.type == "cpu" else self._step
-        """Runs one step on the inputs of each micro-batch, which this rank has in the order of the program's feeds but for what readers give."""
+        self._is_fed_as_is = not self._reads and self._device.type == "cpu"
 
-    def _step(self, step: StepNumbers, inputs: Sequence[Sequence[torch.Tensor]]) -> StepResult:
-        return self.executor.run(step, [self._fed(own) for own in inputs])
+    def step(self, step: StepNumbers, inputs: Sequence[Sequence[torch.Tensor]]) -> StepResult:
+        """Runs one step on the inputs of each micro-batch, which this rank has in the order of the program's feeds but for what readers give."""
+        return self.executor.run(step, inputs if self._is_fed_as_is else [self._fed(own) for own in inputs])
 
     def _fed(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What a micro-batch gets: its part of every input, and fresh data from the readers."""
