@@ -69,7 +69,7 @@ class Session:
         """
         if self._ready and not self.closed:
             return
-        with self.making:
+        with self.making, paused():  # the first time loads torch's tracing
             if not self._ready or self.closed:  # another thread may have started it meanwhile
                 self._start()
 

@@ -8,10 +8,9 @@ everywhere than to add up. Memory only decides between layouts that cost the sam
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
-from torch.utils.flop_counter import flop_registry
 
 from oneflow.core.sbp import Sbp
 from oneflow.sharding.call import Call, TensorLike, nbytes, with_tensors
@@ -48,9 +47,17 @@ def transfer(source: Sbp, target: Sbp, size: float, parts: int) -> float:
     return _START + reduced + (size / parts if target.kind == "S" else size)
 
 
+@cache
+def _flop_registry() -> Mapping[Any, Callable[..., int]]:
+    """How torch counts the operations of an op; loaded when the first cost is asked for, which one device never does."""
+    from torch.utils.flop_counter import flop_registry
+
+    return flop_registry
+
+
 def operations(call: Call) -> int:
     """The floating-point operations of a call on its whole tensors, of those ops that have many per element."""
-    count = flop_registry.get(getattr(call.op, "overloadpacket", None))
+    count = _flop_registry().get(getattr(call.op, "overloadpacket", None))
     if count is None:
         return 0
     args, kwargs, result = with_tensors((call.args, call.kwargs, call.result), _without_data)
