@@ -178,7 +178,7 @@ class _TracedStep:
         count = len(options.trained)
         self.trained = [name for name, grad in zip(options.trained, grads) if grad is not None]
         gradients = [grad for grad in grads[:count] if grad is not None]
-        unscaled = elements / seed[0] if seed else elements if options.loss_scale == 1.0 else elements / options.loss_scale
+        unscaled = elements / (seed[0] if seed else options.loss_scale or 1.0)
         diffs = [torch.zeros_like(env[n]) if g is None else g * unscaled for n, g in zip(nodes[count:], grads[count:])]
         return diffs, gradients
 

@@ -9,6 +9,8 @@ everywhere than to add up. Memory only decides between layouts that cost the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any
 
 import torch
 
