@@ -82,25 +82,3 @@ def test_programs_go_with_their_session_and_not_when_the_collector_comes(reads: 
         assert executor() is None
     finally:
         gc.enable()
-
-
-@pytest.mark.parametrize("policy", [None, "static", "dynamic"])
-def test_a_watched_gradient_is_that_of_the_sum_of_the_loss_whatever_its_scale(policy: str | None) -> None:
-    seen: list[np.ndarray] = []
-    scales = {
-        "static": flow.optimizer.loss_scale.static_loss_scale(128.0),
-        "dynamic": flow.optimizer.loss_scale.dynamic_loss_scale(1024.0),
-    }
-
-    @flow.global_function("train")
-    def job(x=flow.FixedTensorDef((4,))):  # type: ignore[no-untyped-def]
-        w = flow.get_variable("w", (1,), initializer=flow.ones_initializer())
-        flow.watch_diff(w, lambda value: seen.append(value.numpy().copy()))
-        loss = w * x
-        rate = flow.optimizer.PiecewiseConstantScheduler([], [0.1])
-        flow.optimizer.SGD(rate, loss_scale_policy=scales.get(policy or "")).minimize(loss)
-        return loss
-
-    job(np.array([1, 2, 3, 4], np.float32)).get()
-    np.testing.assert_allclose(seen[0], [10.0], rtol=1e-5)
-    np.testing.assert_allclose(flow.get_all_variables()["w"].numpy(), [0.75], rtol=1e-5)

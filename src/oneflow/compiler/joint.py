@@ -178,8 +178,7 @@ class _TracedStep:
         count = len(options.trained)
         self.trained = [name for name, grad in zip(options.trained, grads) if grad is not None]
         gradients = [grad for grad in grads[:count] if grad is not None]
-        unscaled = elements / (seed[0] if seed else options.loss_scale or 1.0)
-        diffs = [torch.zeros_like(env[n]) if g is None else g * unscaled for n, g in zip(nodes[count:], grads[count:])]
+        diffs = [torch.zeros_like(env[n]) if g is None else g * elements for n, g in zip(nodes[count:], grads[count:])]
         return diffs, gradients
 
     def _enter(self, node: fx.Node | None, part: str = "forward") -> None:
