@@ -29,8 +29,8 @@ class Gather:
 
 
 class RunningGather:
-    """A gather as an executor has it: buffers for the parts of all ranks. Through memory of a host there are two, which take turns: a rank that is
-    ahead may write its next part while another still reads this one, but not the part after it, for which it has waited for all."""
+    """A gather as an executor has it: buffers for the parts of all ranks. Through memory of a host there are two, which take turns: a rank
+    that is ahead may write its next part while another still reads this one, but not the part after it, for which it has waited for all."""
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather

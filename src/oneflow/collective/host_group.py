@@ -64,7 +64,8 @@ class HostGroup:
         return self._reached
 
     def wait(self, milestone: int) -> None:
-        """Returns when every rank has come to a milestone. One that has ended before is an error, and so is silence of all that are missing."""
+        """Returns when every rank has come to a milestone. One that has ended before is an error, and so is silence of all that are
+        missing."""
         while min(self._heard.values()) < milestone:
             try:
                 marks = os.read(self._inbox, _READ_BYTES)
@@ -131,7 +132,8 @@ def host_of(ranks: Ranks, value: torch.Tensor, is_common: bool) -> HostGroup | N
 
 @lru_cache(maxsize=None)
 def host_group(group: Any) -> HostGroup | None:
-    """The ranks of a process group as ranks of one host; None when they are not, or may not look into each other. All call this together."""
+    """The ranks of a process group as ranks of one host; None when they are not, or may not look into each other. All call this
+    together."""
     inbox, entrance = os.pipe()  # the way in stays open here too: a pipe without writers would read as ended
     neighbours = None
     try:

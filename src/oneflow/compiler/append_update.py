@@ -24,8 +24,8 @@ _DECLARE = "declare in the row of the update what it sees= of a variable (oneflo
 
 @dataclass(frozen=True)
 class UpdateGroup:
-    """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use; and the L2 that the
-    update itself adds to their gradients, where it can."""
+    """Variables that one update call serves: same optimizer, same rate, same weight decay, all rows or only those in use; and the L2 that
+    the update itself adds to their gradients, where it can."""
 
     optimizer: Optimizer
     base_lr: float | None
@@ -99,7 +99,8 @@ class Nodes(Protocol):
 
 @dataclass(frozen=True)
 class Update:
-    """The nodes an update reads. ``coupled`` gives each variable's L1 and L2 that are added to its gradient; ``parts`` is None on one device."""
+    """The nodes an update reads. ``coupled`` gives each variable's L1 and L2 that are added to its gradient; ``parts`` is None on one
+    device."""
 
     target: Nodes
     graph: Graph

@@ -24,7 +24,8 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
     the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
     ranks that run different programs, as the copies of a mirrored job may, begin them in the same order.
 
-    Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks have the same buckets.
+    Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks have the same
+    buckets.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     full: list[list[fx.Node]] = []

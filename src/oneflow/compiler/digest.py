@@ -1,7 +1,7 @@
 """The digest of a program: a number for all that it does, the same in every process that compiles the same job.
 
-It is taken over the plain data that would be sent to a worker, written out in one way: no address, no hash of this process and no order of a
-set comes into it. How errors name a node does not count.
+It is taken over the plain data that would be sent to a worker, written out in one way: no address, no hash of this process and no order of
+a set comes into it. How errors name a node does not count.
 """
 
 from __future__ import annotations

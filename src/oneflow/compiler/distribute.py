@@ -30,7 +30,8 @@ from oneflow.sharding.mesh import Layout, Mesh, mesh_of
 
 @dataclass(frozen=True)
 class CompileTarget:
-    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type and precision."""
+    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type and
+    precision."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
@@ -41,8 +42,8 @@ class CompileTarget:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What all ranks of a job share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A job ``is_alone``
-    in a world of one rank."""
+    """What all ranks of a job share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A job
+    ``is_alone`` in a world of one rank."""
 
     logical: Graph
     graph: fx.Graph

@@ -15,8 +15,8 @@ Ranks = tuple[int, ...]
 
 
 def process_groups(assigned: Assigned, lowered: Callable[[int], Program]) -> list[Ranks]:
-    """The groups of ranks that collectives of the job are among. The ranks of a mesh make the same calls along the same axes, so the program
-    of one of them, which ``lowered`` gives, speaks for all."""
+    """The groups of ranks that collectives of the job are among. The ranks of a mesh make the same calls along the same axes, so the
+    program of one of them, which ``lowered`` gives, speaks for all."""
     meshes = [mesh for mesh in assigned.meshes if mesh.size > 1]
     found: dict[Ranks, None] = {}
     for mesh in meshes:
@@ -33,7 +33,8 @@ def _groups(program: Program) -> list[Ranks]:
 
 
 def _alike(group: Ranks, rank: int, meshes: list[Mesh]) -> Iterator[Ranks]:
-    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh, and of any mesh that has it."""
+    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh, and of any mesh that has
+    it."""
     yield group
     for mesh in meshes:
         position = mesh.position(rank)

@@ -40,7 +40,8 @@ Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one 
 
 @dataclass(frozen=True)
 class Given:
-    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose to split (None: any)."""
+    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose to split (None:
+    any)."""
 
     sbp: NdSbp
     splits: frozenset[int] | None = None
@@ -58,8 +59,8 @@ class Wanted:
 def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1) -> None:
     """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
 
-    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that values
-    must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
+    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that
+    values must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
     """
     calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     for node in calls:

@@ -23,7 +23,8 @@ Memory = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class _Over:
-    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of the result if it is given."""
+    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of the result if it is
+    given."""
 
     target: Any
     takes: tuple[int, ...]

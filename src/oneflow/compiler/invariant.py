@@ -1,4 +1,5 @@
-"""Which values of a program depend on variables alone (invariant code): one computation of them serves every step until a variable changes."""
+"""Which values of a program depend on variables alone (invariant code): one computation of them serves every step until a variable
+changes."""
 
 from __future__ import annotations
 
@@ -20,9 +21,9 @@ SMALL = 2**16
 class Invariants:
     """The nodes whose values are invariant while the variables are. Passes that make such nodes add them.
 
-    An invariant value is kept between steps, so it takes no more memory than the variables it is made of: what the step would have made anew
-    at each call anyway. A value that is larger than that (a product of two vectors) is left to the step. So is what lies in memory that the
-    graph writes to, and what it returns: a result belongs to the user, who may write into it.
+    An invariant value is kept between steps, so it takes no more memory than the variables it is made of: what the step would have made
+    anew at each call anyway. A value that is larger than that (a product of two vectors) is left to the step. So is what lies in memory
+    that the graph writes to, and what it returns: a result belongs to the user, who may write into it.
     """
 
     def __init__(self, graph: fx.Graph, variables: Iterable[fx.Node]) -> None:

@@ -94,8 +94,8 @@ class JointOptions:
 def build_joint(options: JointOptions) -> Joint:
     """Traces the job's forward, its backward if it has losses, and marks which node is which output.
 
-    Relies on a logical graph whose ops all have notes. Leaves aten ops alone, each with its value without data, its part of the step, and the
-    logical op it came from where there is one. Writes into variables come last.
+    Relies on a logical graph whose ops all have notes. Leaves aten ops alone, each with its value without data, its part of the step, and
+    the logical op it came from where there is one. Writes into variables come last.
     """
     graph = options.graph
     mode = FakeTensorMode(allow_non_fake_inputs=True)

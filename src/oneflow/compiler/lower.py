@@ -145,7 +145,8 @@ class Lowering:
         return have[target]
 
     def forget_boxed(self, node: fx.Node) -> None:
-        """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them, and what was boxed is not."""
+        """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them, and what was boxed is
+        not."""
         value, layout = value_of(node), layout_of(node)
         self._values[value] = {layout: self._values[value][layout]}
 

@@ -58,7 +58,8 @@ def require_whole(graph: Graph, layouts: Mapping[str, Layout], mesh: Mesh) -> No
 def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) -> Outputs:
     """Has every rank of ``mesh`` run the whole graph; the outputs, marked as parts.
 
-    Relies on a clean joint graph without layout hints. Leaves a mesh and a signature on every node. Copies for inputs of other shapes have other graphs. Gradients are marked, and so reduced, in an order that is the same in all of them.
+    Relies on a clean joint graph without layout hints. Leaves a mesh and a signature on every node. Copies for inputs of other shapes have
+    other graphs. Gradients are marked, and so reduced, in an order that is the same in all of them.
     """
     if outputs.rates:
         raise UnsupportedError(

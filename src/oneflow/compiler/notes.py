@@ -1,7 +1,7 @@
 """What is noted on the nodes of the two graphs of the compiler: the joint graph that all ranks share, and the graph of one rank.
 
-The value of a node, without data, is where torch's tracing puts it: ``meta["val"]``. In the graph of a rank it is that of the whole: what has
-its size and strides has those of the rank's part there.
+The value of a node, without data, is where torch's tracing puts it: ``meta["val"]``. In the graph of a rank it is that of the whole: what
+has its size and strides has those of the rank's part there.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class JointNote:
     """A node of a joint graph: the logical op it came from, if one, and whether it is of the "forward" or the "backward" part.
 
     An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the number of the step.
-    From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does. An item
-    of an op with several outputs has no signatures of its own.
+    From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does.
+    An item of an op with several outputs has no signatures of its own.
     """
 
     origin: fx.Node | None = None
@@ -144,9 +144,9 @@ class UpdateNote:
 class LocalNote:
     """A call of a rank's program: the ``section`` of the step it belongs to, and why it is there.
 
-    ``node`` is the joint node that it runs, and ``local`` how that is split here; or it is a ``boxing``, for the joint node ``consumer`` or for the
-    ``gradient`` of a variable; or an ``update``. A bucket has the notes of its ``members``. ``what`` is how errors name a call that came from
-    another process.
+    ``node`` is the joint node that it runs, and ``local`` how that is split here; or it is a ``boxing``, for the joint node ``consumer`` or
+    for the ``gradient`` of a variable; or an ``update``. A bucket has the notes of its ``members``. ``what`` is how errors name a call that
+    came from another process.
     """
 
     section: str = "forward"

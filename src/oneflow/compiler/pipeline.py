@@ -39,8 +39,8 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
-    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a plan
-    shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
+    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a
+    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
         sections = prepare(sections)

@@ -49,8 +49,8 @@ def _first_input(node: fx.Node) -> Mesh | None:
 
 
 def whole_on_one_rank(graph: fx.Graph, mesh: Mesh) -> None:
-    """Where there is one rank, every value is whole on it and no layout is to be chosen. Relies on a clean joint graph; leaves what ``place`` and
-    ``infer`` would."""
+    """Where there is one rank, every value is whole on it and no layout is to be chosen. Relies on a clean joint graph; leaves what
+    ``place`` and ``infer`` would."""
     for node in graph.nodes:
         change_joint_note(node, mesh=mesh, signatures=() if node.target is operator.getitem else (_whole(node),))
 

@@ -56,14 +56,14 @@ class Program:
     """One step of one job on one rank.
 
     Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once per step;
-    "micro_batch", or under a pipeline "forward" and "backward" in the order of ``schedule``, once per micro-batch; "reduce" once with the gradients'
-    sums over micro-batches; "update" once if they are finite. A predict program may have a section "prepare", whose outputs serve every step
-    until a variable changes.
+    "micro_batch", or under a pipeline "forward" and "backward" in the order of ``schedule``, once per micro-batch; "reduce" once with the
+    gradients' sums over micro-batches; "update" once if they are finite. A predict program may have a section "prepare", whose outputs
+    serve every step until a variable changes.
 
     ``feeds`` are the numbers of the feeds that it takes. ``results`` and ``watched`` are the keys of what this rank sends back, None where
-    another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they are numbers. The program ``is_common`` if all ranks
-    of its placement run the same calls in the same order. It ``writes`` if a step may change variables. Graphs hold plain values only: what
-    they stand for at run time, such as buffers and process groups, is the executor's.
+    another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they are numbers. The program ``is_common`` if all
+    ranks of its placement run the same calls in the same order. It ``writes`` if a step may change variables. Graphs hold plain values
+    only: what they stand for at run time, such as buffers and process groups, is the executor's.
     """
 
     job: str

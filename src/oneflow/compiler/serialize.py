@@ -41,8 +41,8 @@ class _Torch:
 
 @dataclass(frozen=True)
 class _PackedSection:
-    """A section whose graph is rows of (kind, target, args, kwargs, what an error says of it). The args of an argument are its shape and dtype,
-    where they are known: nothing is made of them, but a program for other shapes is another one."""
+    """A section whose graph is rows of (kind, target, args, kwargs, what an error says of it). The args of an argument are its shape and
+    dtype, where they are known: nothing is made of them, but a program for other shapes is another one."""
 
     rows: list[tuple[str, Any, Any, Any, str]]
     inputs: tuple[Key, ...]

@@ -23,7 +23,8 @@ RankOfDevice = Mapping[tuple[int, int], int]
 
 
 def variable_layouts(graph: Graph, ranks: RankOfDevice) -> dict[str, Layout]:
-    """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may choose."""
+    """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may
+    choose."""
     meshes = cache(lambda placement: mesh_of(placement, ranks))
     users = _first_users(graph)
     return {

@@ -50,7 +50,8 @@ was left as it is."""
 def free_strides(graph: fx.Graph) -> None:
     """Has every op give the same numbers whatever the strides of the values that it reads.
 
-    Relies on a clean joint graph of one device, which may write into values. Leaves no op that fails, or errs, on strides that were not traced.
+    Relies on a clean joint graph of one device, which may write into values. Leaves no op that fails, or errs, on strides that were not
+    traced.
     """
     where = memories(graph)
     written = {where[argument(node, 0)] for node in graph.nodes if node.op == "call_function" and writes(node)}

@@ -86,7 +86,8 @@ def _assigned(stage: str, assigned: Assigned) -> None:
 
 
 def _program(stage: str, program: Program) -> None:
-    """Plain data: sections whose arguments are in order and come from somewhere, whose outputs are what is asked for, whose calls are noted."""
+    """Plain data: sections whose arguments are in order and come from somewhere, whose outputs are what is asked for, whose calls are
+    noted."""
     made: set[Key] = set()
     for name, section in program.sections.items():
         section.graph.lint()

@@ -17,8 +17,8 @@ _KEY = "op"
 class OpNote:
     """An op of a job, or one of its inputs: its name as users see it, what it gives, the user's file and line, where it runs.
 
-    ``batch_axis`` is the dim along which an input is cut for devices and micro-batches (None: it is not), ``hint`` the layout that the user asks
-    for. ``pictures`` and ``coin`` are what ops on pictures remember of the pipeline that makes them.
+    ``batch_axis`` is the dim along which an input is cut for devices and micro-batches (None: it is not), ``hint`` the layout that the user
+    asks for. ``pictures`` and ``coin`` are what ops on pictures remember of the pipeline that makes them.
     """
 
     name: str

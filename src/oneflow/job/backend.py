@@ -1,4 +1,5 @@
-"""What runs jobs: in this process, or on workers that it drives. A session has one backend and asks it for everything that depends on which."""
+"""What runs jobs: in this process, or on workers that it drives. A session has one backend and asks it for everything that depends on
+which."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ class Code:
 
 
 def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
-    """Compiles ``graph`` into a function of its placeholders. ``bind`` gives for a function or constant of the graph what the code runs with
-    in its place, such as a buffer for the value that names it; without, each is what it is."""
+    """Compiles ``graph`` into a function of its placeholders. ``bind`` gives for a function or constant of the graph what the code runs
+    with in its place, such as a buffer for the value that names it; without, each is what it is."""
     writer = _Writer(bind)
     last_use = _last_uses(graph)
     placeholders = [writer.value(node) for node in graph.nodes if node.op == "placeholder"]

@@ -18,7 +18,8 @@ class Devices:
         self._told = False
 
     def default(self, gpu_num: int | None, cpu_num: int | None) -> tuple[str, int | None]:
-        """The device type and the number of devices of each machine that were configured: GPUs before the CPU. Without a number GPUs where there are any."""
+        """The device type and the number of devices of each machine that were configured: GPUs before the CPU. Without a number GPUs where
+        there are any."""
         if gpu_num:
             return "gpu", gpu_num
         if gpu_num is not None or cpu_num is not None:

@@ -27,7 +27,8 @@ class StepNumbers(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """This rank's parts of results and of watched values, for each micro-batch those that it answers for; and whether the gradients were finite."""
+    """This rank's parts of results and of watched values, for each micro-batch those that it answers for; and whether the gradients were
+    finite."""
 
     results: Sequence[Sequence[torch.Tensor]]
     watched: Sequence[Sequence[torch.Tensor]]
@@ -57,7 +58,8 @@ class Executor:
         return "\n".join(code.source for code in self.code.values())
 
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
-        """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in order."""
+        """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in
+        order."""
         whole = self._whole
         with torch._C._InferenceMode(True):  # torch.inference_mode() without the classes around it
             try:
@@ -162,8 +164,8 @@ class Executor:
 
 
 class _Whole:
-    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place. Its outputs are so many
-    ``results``, then watched values."""
+    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place. Its outputs are so
+    many ``results``, then watched values."""
 
     def __init__(self, program: Program, section: Section, code: Code, stored: dict[Key, torch.Tensor]) -> None:
         self.code = code
@@ -181,8 +183,8 @@ class _Whole:
 
 
 def _add(total: list[torch.Tensor], micro: dict[Key, Any], keys: tuple[Key, ...]) -> None:
-    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. None is written into, since it may
-    be a result too."""
+    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. None is written into, since
+    it may be a result too."""
     for place, key in enumerate(keys):
         gradient = micro.pop(key)
         if place == len(total):

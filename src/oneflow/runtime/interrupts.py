@@ -11,9 +11,10 @@ _PATIENCE = 3.0  # seconds
 
 
 class InterruptsHeld:
-    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its workers as they were after
-    a whole step, and can save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the program
-    has put in the place of Python's own handler stays. Blocks of other threads than the main one, which hears of no signal, are nothing to it."""
+    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its workers as they were
+    after a whole step, and can save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the
+    program has put in the place of Python's own handler stays. Blocks of other threads than the main one, which hears of no signal, are
+    nothing to it."""
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident

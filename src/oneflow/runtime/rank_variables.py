@@ -66,8 +66,8 @@ class RankVariables:
 def draw(decl: VariableDecl, seed: int, draws: int, part: Sequence[slice] = ()) -> torch.Tensor:
     """The first values of a part of a variable: a function of its name, the session's seed and how often variables were drawn before.
 
-    A large variable is drawn in blocks of rows, each from a generator of its own: a rank draws the blocks that its part lies in, and never has
-    the whole in memory.
+    A large variable is drawn in blocks of rows, each from a generator of its own: a rank draws the blocks that its part lies in, and never
+    has the whole in memory.
     """
     try:
         return _Draw(decl, f"{seed}/{draws}" if decl.seed is None else f"{decl.seed}").part(tuple(part))

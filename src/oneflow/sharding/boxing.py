@@ -25,7 +25,8 @@ gave. The call is there to bring a value from one layout to the other."""
 
 @dataclass(frozen=True)
 class Crossing:
-    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``. One that is ``written`` before it has arrived is copied first, since sending does not wait."""
+    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``. One that is ``written``
+    before it has arrived is copied first, since sending does not wait."""
 
     tag: int
     device: str
@@ -42,8 +43,8 @@ def box(
     target: Layout,
     crossing: Crossing | None = None,
 ) -> _V | None:
-    """Makes the calls by which ``rank`` brings its part of a tensor of a logical ``shape`` and ``dtype`` from one layout to another; the part it
-    then has, None if it has none. Every rank of both meshes must do so, in one order. To another mesh it takes a ``crossing``."""
+    """Makes the calls by which ``rank`` brings its part of a tensor of a logical ``shape`` and ``dtype`` from one layout to another; the
+    part it then has, None if it has none. Every rank of both meshes must do so, in one order. To another mesh it takes a ``crossing``."""
     here = _Rank(emit, rank, shape)
     if source.mesh == target.mesh:
         return here.on_one_mesh(value, source, target.sbp)
@@ -134,7 +135,8 @@ def moves(source: NdSbp, target: NdSbp) -> Iterator[Move]:
 
 
 def _must_be_whole(axis: int, now: Sequence[Sbp], target: NdSbp) -> bool:
-    """Whether a split must be undone before anything else: another axis splits, or is to split, one of the dims it splits before or after."""
+    """Whether a split must be undone before anything else: another axis splits, or is to split, one of the dims it splits before or
+    after."""
     mine = {sbp.dim for sbp in (now[axis], target[axis]) if sbp.kind == "S"} if now[axis] is not target[axis] else {now[axis].dim}
     others = range(len(now)) if now[axis] is not target[axis] else [a for a in range(axis) if now[a] is not target[a]]
     return any(sbp.dim in mine for a in others if a != axis for sbp in (now[a], target[a]) if sbp.kind == "S")

@@ -25,8 +25,9 @@ class TensorLike(Protocol):
 
 
 class Call:
-    """A call of ``op``; in ``args`` and ``kwargs`` stands a description in the place of each tensor, and ``result`` describes the output, or is a
-    tuple or list of such for an op with several, None for one that is no tensor. ``parts`` is the number of ranks that may share the call.
+    """A call of ``op``; in ``args`` and ``kwargs`` stands a description in the place of each tensor, and ``result`` describes the output,
+    or is a tuple or list of such for an op with several, None for one that is no tensor. ``parts`` is the number of ranks that may share
+    the call.
 
     Most calls are asked little, so all else is worked out when it is first asked for.
     """

@@ -49,8 +49,8 @@ def _row_dims(call: Call, shape: Shape) -> list[int]:
 
 
 def _localise_groups(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Samples, channels and groups are those of the rank's part of x. The kernels go through x and its gradient side by side, however they lie;
-    on a rank one of them may have come from elsewhere, so both are brought into one order."""
+    """Samples, channels and groups are those of the rank's part of x. The kernels go through x and its gradient side by side, however they
+    lie; on a rank one of them may have come from elsewhere, so both are brought into one order."""
     x = local.input_shape(call.index("input") or 0)
     groups, rest = divmod(call.arg("group") * x[1], shape_of(call, "input")[1])
     assert groups and not rest, f"a split of the channels of {call.op} cuts through a group"
