@@ -60,8 +60,7 @@ def waited(rank: int, others: str) -> str:
     return rf"rank {rank} on {HOST} waited in vain for .*{others}"
 
 
-@pytest.mark.parametrize("victim", [0, 1])
-@pytest.mark.parametrize("way", [*WAYS, "shared_late"])
+@pytest.mark.parametrize("way, victim", [*((way, 1) for way in [*WAYS, "shared_late"]), ("shared", 0), ("sockets", 0), ("exchange", 0)])
 def test_a_rank_that_is_killed_is_named_at_once(way: str, victim: int) -> None:
     found = outcomes(way, signal.SIGKILL, 2, victim, PATIENCE)
     for rank, (kind, text, took) in found.items():
@@ -71,7 +70,7 @@ def test_a_rank_that_is_killed_is_named_at_once(way: str, victim: int) -> None:
     assert list(found) == [1 - victim]
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["shared", "sockets", "gathers", "host_group", "exchange"])  # the others wait as these do
 def test_a_rank_that_is_stopped_is_named_when_the_time_is_over(way: str) -> None:
     victim = 0 if way == "memory" else 1
     ((rank, (kind, text, took)),) = outcomes(way, signal.SIGSTOP, 2, victim, SILENCE).items()
