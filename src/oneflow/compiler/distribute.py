@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 
@@ -109,6 +109,15 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     assigned = Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
     after("assigned", assigned)
     return assigned
+
+
+def feeds_like(graph: Graph, inputs: Sequence[torch.Tensor], device: torch.device, shares: int = 1) -> list[Like]:
+    """What one micro-batch of these inputs looks like, together with what readers give: one of so many ``shares`` of their batch."""
+    feeds = [Like(tuple(tensor.shape), tensor.dtype, device) for tensor in inputs]
+    for node in graph.feeds()[len(feeds) :]:
+        spec = op_note(node).spec
+        feeds.append(Like(spec.shape if shares == 1 else (spec.shape[0] // shares, *spec.shape[1:]), spec.dtype.torch, device))
+    return feeds
 
 
 def declared_feeds(graph: Graph, device: torch.device) -> list[Like]:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.describe import what_of
-from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job, feeds_like
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
@@ -20,7 +20,6 @@ from oneflow.compiler.serialize import pack
 from oneflow.compiler.storage import stored_layouts, variable_layouts
 from oneflow.core import dtype as dtypes
 from oneflow.ir.graph import Reader
-from oneflow.ir.notes import op_note
 from oneflow.job.clock import step_clock
 from oneflow.job.traced import Traced
 from oneflow.runtime.driver import Driver, Loaded, RemoteReader, RemoteVariables
@@ -59,12 +58,8 @@ class Compiling:
 
     def assigned(self, inputs: Sequence[torch.Tensor], rows: int = 1) -> Assigned:
         """The job for one micro-batch of these inputs. Readers give each device one of ``rows`` shares of a batch."""
-        feeds = [Like(tuple(tensor.shape), tensor.dtype, self.device) for tensor in inputs]
-        for node in self.job.graph.feeds()[len(feeds) :]:
-            spec = op_note(node).spec
-            feeds.append(Like((spec.shape[0] // rows, *spec.shape[1:]), spec.dtype.torch, self.device))
         layouts = {name: self._variables.layouts[name] for name in self.job.graph.variables}
-        target = self._target(feeds, layouts)
+        target = self._target(feeds_like(self.job.graph, inputs, self.device, rows), layouts)
         chosen, self._chosen = self._chosen, None
         if chosen is not None and chosen[0] == target:
             return chosen[1]  # layouts were chosen for these very shapes

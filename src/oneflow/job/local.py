@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.compiler.distribute import CompileTarget, distribute_job
-from oneflow.compiler.joint import Like
+from oneflow.compiler.distribute import CompileTarget, distribute_job, feeds_like
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.ir.graph import Reader, VariableDecl
-from oneflow.ir.notes import op_note
 from oneflow.job.backend import Values
 from oneflow.job.clock import step_clock
 from oneflow.job.programs import Programs, shapes_of
@@ -125,9 +123,8 @@ class LocalProgram:
 
 
 def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> CompileTarget:
-    specs = [op_note(node).spec for node in job.graph.feeds()[len(feeds) :]]
-    shown = [Like(tuple(t.shape), t.dtype, device) for t in feeds] + [Like(s.shape, s.dtype.torch, device) for s in specs]
-    return CompileTarget({(0, 0): 0}, dict.fromkeys(job.graph.variables, _ALONE), shown, device, job.settings.mixed_precision)
+    layouts = dict.fromkeys(job.graph.variables, _ALONE)
+    return CompileTarget({(0, 0): 0}, layouts, feeds_like(job.graph, feeds, device), device, job.settings.mixed_precision)
 
 
 def _joined(values: Sequence[Sequence[torch.Tensor]]) -> Values:
