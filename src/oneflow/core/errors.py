@@ -62,6 +62,10 @@ class NameError_(OneFlowError, AssertionError, AttributeError):
     """An unknown or doubly used name."""
 
 
+class AbsentNameError(OneFlowError, AttributeError, NotImplementedError):
+    """A name that OneFlow has and this package has not."""
+
+
 class JobError(OneFlowError, AssertionError):
     """A job function that cannot be made into a graph, or is used in a way it does not allow."""
 
