@@ -20,9 +20,9 @@ LAYERS = (
     *("collective", "sharding", "compiler"),  # graphs to programs
     *("runtime", "job"),  # programs to results
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
-    *("eager", "optim", "graph"),  # tensors, their optimizers, and graphs of modules
+    *("optim", "graph"),  # optimizers of tensors, and graphs of modules
     *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type
-    *("nn", "array", "layers", "image", "system", "autograd", "amp", "cuda", "utils", "profiler", "_C", "mock_torch"),  # those that take others for their work
+    *("nn", "array", "layers", "image", "system", "autograd", "amp", "cuda", "utils", "profiler", "_C", "mock_torch", "eager"),  # those that take others for their work
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
