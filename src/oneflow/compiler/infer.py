@@ -24,7 +24,6 @@ from oneflow.compiler.notes import change_joint_note, joint_note, val
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
 from oneflow.ir.nodes import argument
-from oneflow.ir.notes import op_note
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
@@ -333,7 +332,7 @@ def _written(call: Call) -> list[int]:
 
 def _where(node: fx.Node) -> str:
     origin = joint_note(node).origin
-    return f"{op_note(origin).line}: op {op_note(origin).name!r}: " if origin is not None else ""
+    return f"{origin.line}: op {origin.name!r}: " if origin is not None else ""
 
 
 def _no_way(node: fx.Node) -> str:

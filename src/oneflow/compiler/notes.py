@@ -14,6 +14,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.program import Key
+from oneflow.core.placement import Placement
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.sharding.rules.local import RankLocal
 from oneflow.sharding.rules.rule import Signature
@@ -55,15 +56,26 @@ def forget_val(node: fx.Node) -> None:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a user would say a node came from: an op of a job, or a module of a graph and the function it called. ``kind`` is the op's row,
+    or the module's class. Without a ``placement`` it runs where the step does."""
+
+    name: str
+    kind: str
+    line: str
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True)
 class JointNote:
-    """A node of a joint graph: the logical op it came from, if one, and whether it is of the "forward" or the "backward" part.
+    """A node of a joint graph: what it came from, if that is known, and whether it is of the "forward" or the "backward" part.
 
     An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the number of the step.
     From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does.
     An item of an op with several outputs has no signatures of its own.
     """
 
-    origin: fx.Node | None = None
+    origin: Origin | None = None
     part: str = "forward"
     is_stored: bool = False
     everywhere: bool = False

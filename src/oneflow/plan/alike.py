@@ -84,9 +84,9 @@ def _reads(node: fx.Node) -> Iterator[tuple[fx.Node, Layout]]:
 
 
 def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
-    logical = assigned.logical
+    decl = assigned.decl
     for name, node in assigned.outputs.gradients.items():
-        yield node, update_layout(logical.require_training(), logical.decls[name].spec, assigned.layouts[name])
+        yield node, update_layout(decl.require_training(), decl.decls[name].spec, assigned.layouts[name])
 
 
 def _sends(assigned: Assigned) -> Any:
