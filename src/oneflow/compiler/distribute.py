@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
 from oneflow.compiler.append_update import UpdateGroup, groups_of
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
-from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
-from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.rewrite import rewritten
@@ -26,6 +25,9 @@ from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
+
+if TYPE_CHECKING:
+    from oneflow.compiler.infer import Given, Wanted
 
 
 @dataclass(frozen=True)
@@ -96,13 +98,10 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     if is_alone:
         whole_on_one_rank(joint.graph, Mesh(tuple(target.ranks.values()), (1,)))
     elif graph.is_mirrored:
-        mesh = mirrored_mesh(graph, target.ranks)
-        require_whole(graph, target.layouts, mesh)
-        outputs = mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
+        outputs = _mirror(graph, joint, arguments, outputs, target)
     else:
         _place(graph, joint, arguments, target)
-        count = graph.training.micro_batches if graph.training is not None else 1
-        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, arguments, outputs, target), count)
+        _infer(graph, joint, arguments, outputs, target)
     layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
     groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
     rates = dict(zip(custom_rates(graph), outputs.rates))
@@ -158,8 +157,28 @@ def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: Co
     place(joint.graph, lambda origin: meshes(op_note(origin).placement), fixed, meshes(graph.placement))
 
 
+# What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to look up.
+
+
+def _mirror(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> Outputs:
+    from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
+
+    mesh = mirrored_mesh(graph, target.ranks)
+    require_whole(graph, target.layouts, mesh)
+    return mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
+
+
+def _infer(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> None:
+    from oneflow.compiler.infer import infer
+
+    count = graph.training.micro_batches if graph.training is not None else 1
+    infer(joint.graph, _given(graph, arguments, target), _wanted(graph, arguments, outputs, target), count)
+
+
 def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, Given]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
+    from oneflow.compiler.infer import Given
+
     given: dict[fx.Node, Given] = {}
     for key, node in arguments.items():
         mesh = joint_note(node).placed
@@ -176,6 +195,8 @@ def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -
 
 def _wanted(graph: Graph, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> list[Wanted]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
+    from oneflow.compiler.infer import Wanted
+
     wanted = []
     for name, node in outputs.gradients.items():
         layout = update_layout(graph.require_training(), graph.decls[name].spec, target.layouts[name])
