@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
 from oneflow.compiler.append_update import UpdateGroup, groups_of
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
-from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
-from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.rewrite import rewritten
@@ -27,6 +26,9 @@ from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
+
+if TYPE_CHECKING:
+    from oneflow.compiler.infer import Given, Wanted
 
 
 @dataclass(frozen=True)
@@ -79,8 +81,8 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     """
     graph = rewritten(graph)
     joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
-    mirrored = mirrored_mesh(graph, target.ranks) if graph.is_mirrored and len(target.ranks) > 1 else None
-    return distribute(decl_of_job(graph), joint, Spread(target.ranks, target.layouts, target.device, mirrored), custom_rates(graph), after)
+    over = Spread(target.ranks, target.layouts, target.device, _mirrored(graph, target.ranks))
+    return distribute(decl_of_job(graph), joint, over, custom_rates(graph), after)
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,10 @@ def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] 
     if is_alone:
         whole_on_one_rank(joint.graph, Mesh(tuple(over.ranks.values()), (1,)))
     elif over.mirrored is not None:
-        require_whole(decl, over.layouts, over.mirrored)
-        outputs = mirror(joint.graph, joint.arguments.get(("step",)), outputs, over.mirrored)
+        outputs = _mirror(decl, joint, outputs, over.layouts, over.mirrored)
     else:
         _place(decl, joint, over)
-        count = decl.training.micro_batches if decl.training is not None else 1
-        infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count)
+        _infer(decl, joint, outputs, over)
     layouts = {**over.layouts, **{name: layout_of(joint.arguments["variable", name]) for name in decl.decls}}
     groups = groups_of(decl, decl.training.optimizer, list(joint.trained)) if decl.training is not None else []
     of_blobs = dict(zip(rates, outputs.rates))
@@ -174,8 +174,36 @@ def _place(decl: StepDecl, joint: Joint, over: Spread) -> None:
     place(joint.graph, lambda origin: meshes(origin.placement), fixed, default)
 
 
+# What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to look up.
+
+
+def _mirrored(graph: Graph, ranks: RankOfDevice) -> Mesh | None:
+    """The devices of a mirrored job, where it has several."""
+    if not graph.is_mirrored or len(ranks) == 1:
+        return None
+    from oneflow.compiler.mirror import mirrored_mesh
+
+    return mirrored_mesh(graph, ranks)
+
+
+def _mirror(decl: StepDecl, joint: Joint, outputs: Outputs, layouts: Mapping[str, Layout], mesh: Mesh) -> Outputs:
+    from oneflow.compiler.mirror import mirror, require_whole
+
+    require_whole(decl, layouts, mesh)
+    return mirror(joint.graph, joint.arguments.get(("step",)), outputs, mesh)
+
+
+def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread) -> None:
+    from oneflow.compiler.infer import infer
+
+    count = decl.training.micro_batches if decl.training is not None else 1
+    infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count)
+
+
 def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> dict[fx.Node, Given]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
+    from oneflow.compiler.infer import Given
+
     given: dict[fx.Node, Given] = {}
     for key, node in arguments.items():
         mesh = joint_note(node).placed
@@ -192,6 +220,8 @@ def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> di
 
 def _wanted(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs, over: Spread) -> list[Wanted]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
+    from oneflow.compiler.infer import Wanted
+
     wanted = []
     for name, node in outputs.gradients.items():
         layout = update_layout(decl.require_training(), decl.decls[name].spec, over.layouts[name])

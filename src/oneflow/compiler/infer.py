@@ -20,10 +20,9 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import Value, change_joint_note, joint_note, val, value_of
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
-from oneflow.ir.nodes import argument
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
@@ -33,7 +32,6 @@ from oneflow.sharding.rules.table import rule_of
 _WIDTH = 24
 _LAYOUT = torch.ops.oneflow.layout.default
 
-Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
@@ -66,20 +64,6 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
         change_joint_note(node, signatures=(), share=1.0)
     for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
         _Axis(axis, calls, given, wanted, micro_batches).choose()
-
-
-def value_of(node: fx.Node) -> Value:
-    """The output that a node's value is: an item of an op with several outputs is that op's."""
-    if node.target is operator.getitem:
-        return argument(node, 0), argument(node, 1)
-    return node, 0
-
-
-def layout_of(node: fx.Node) -> Layout:
-    """How a node's value lies, once it is inferred."""
-    producer, index = value_of(node)
-    note = joint_note(producer)
-    return Layout(note.placed, note.outputs[index])
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:

@@ -16,9 +16,8 @@ from oneflow.compiler.append_update import OtherRanks, Update
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, local_note
+from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout

@@ -11,8 +11,7 @@ from torch import fx
 
 from oneflow.compiler.calls import tensor_arguments
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
-from oneflow.compiler.notes import joint_note, val
+from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.storage import update_layout
 from oneflow.core.region import coordinates
 from oneflow.sharding.boxing import transfer, without_partial

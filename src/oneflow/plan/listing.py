@@ -13,8 +13,7 @@ from torch import fx
 import oneflow.collective as collective
 from oneflow.compiler.append_update import UpdateGroup
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import value_of
-from oneflow.compiler.notes import LocalNote, joint_note, val
+from oneflow.compiler.notes import LocalNote, joint_note, val, value_of
 from oneflow.compiler.storage import update_layout
 from oneflow.core.region import local_shape
 from oneflow.plan.measure import Measured, Sent
