@@ -1,8 +1,8 @@
 """``flow.nn``: modules and functions that neural networks are made of.
 
 Modules (``Linear``, ...) and ``functional`` are for tensors: a module is torch's, ``flow.nn.Module is torch.nn.Module``. What begins with a
-small letter (``conv2d``, ``relu``, ...) are ops of jobs. Names that both have (``MSELoss``, ``GroupNorm``, ...) are the op inside a job, or on a
-blob, and a module class anywhere else. Of the ops only affine ``GroupNorm`` and ``InstanceNorm`` make variables, see ``flow.layers``.
+small letter (``conv2d``, ``relu``, ...) are ops of jobs. Names that both have (``MSELoss``, ``GroupNorm``, ...) are the op inside a job, or
+on a blob, and a module class anywhere else. Of the ops only affine ``GroupNorm`` and ``InstanceNorm`` make variables, see ``flow.layers``.
 """
 
 from oneflow.core.absent import absent
@@ -319,4 +319,4 @@ __all__ = [
     "utils",
 ]
 
-__getattr__ = absent("oneflow.nn", ABSENT, globals)
+__getattr__ = absent("oneflow.nn", ABSENT, lambda: globals())

@@ -1,4 +1,4 @@
-"""``flow.nn.functional``: functions on tensors. Those that OneFlow and torch share are torch's own; the others stand in the files beside."""
+"""``flow.nn.functional``: functions on tensors. Those that OneFlow and torch share are torch's own; the others are in the files beside."""
 
 from torch.nn.functional import (
     adaptive_avg_pool1d,
@@ -78,7 +78,7 @@ from oneflow.nn.functional._loss import (
 )
 from oneflow.nn.functional._pool import affine_grid, grid_sample, max_pool1d, max_pool2d, max_pool3d, upsample
 
-__getattr__ = absent("oneflow.nn.functional", {}, globals)
+__getattr__ = absent("oneflow.nn.functional", {}, lambda: globals())
 
 __all__ = [
     "adaptive_avg_pool1d",

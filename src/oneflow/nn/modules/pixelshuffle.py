@@ -35,7 +35,7 @@ class PixelShuffle(torch.nn.PixelShuffle, metaclass=EitherClass):
             return super().forward(input)
         if input.dim() < 3 or input.shape[-3] % (h * w):
             raise ArgumentError(
-                f"PixelShuffle by {h} x {w} takes (..., channels, height, width), the channels a multiple of {h * w}; got {tuple(input.shape)}"
+                f"PixelShuffle by {h} x {w} takes (..., channels, height, width), channels a multiple of {h * w}; got {tuple(input.shape)}"
             )
         split = input.unflatten(-3, (-1, h, w))  # ..., C, h, w, H, W
         return split.movedim((-4, -3), (-3, -1)).flatten(-4, -3).flatten(-2)

@@ -16,4 +16,4 @@ __all__ = [
     "weight_norm",
 ]
 
-__getattr__ = absent("oneflow.nn.utils", {}, globals)
+__getattr__ = absent("oneflow.nn.utils", {}, lambda: globals())
