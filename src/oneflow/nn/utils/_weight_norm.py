@@ -22,7 +22,8 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
         raise ArgumentError(f"parameter {name!r} has a weight_norm already; flow.nn.utils.remove_weight_norm takes it away")
     weight = module._parameters.get(name)
     if weight is None:
-        raise ArgumentError(f"{type(module).__name__} has no parameter {name!r}; it has {sorted(module._parameters)}")
+        known = [other for other, value in module._parameters.items() if value is not None]
+        raise ArgumentError(f"{type(module).__name__} has no parameter {name!r}; it has {known}")
     hook = WeightNorm(name, -1 if dim is None else dim)
     del module._parameters[name]
     module.register_parameter(f"{name}_g", Parameter(torch.norm_except_dim(weight.detach(), 2, hook.dim)))
