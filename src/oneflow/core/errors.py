@@ -70,6 +70,10 @@ class JobError(OneFlowError, AssertionError):
     """A job function that cannot be made into a graph, or is used in a way it does not allow."""
 
 
+class GraphError(OneFlowError, RuntimeError, AssertionError):
+    """A graph of modules that cannot be built, or is used in a way it does not allow."""
+
+
 class OutsideJobError(OneFlowError, NotImplementedError):
     """An op or a variable asked for where no job is being traced."""
 
@@ -90,6 +94,10 @@ class WorkerError(RunError):
 
 class PeerError(WorkerError):
     """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
+
+
+class OrderError(RunError):
+    """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
 
 
 class CheckpointError(OneFlowError, AssertionError, ValueError):
