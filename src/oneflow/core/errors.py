@@ -92,6 +92,14 @@ class PeerError(WorkerError):
     """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
 
 
+class LocalTensorError(OneFlowError, RuntimeError):
+    """Something that global tensors have, asked of a local one."""
+
+
+class NoDeviceError(OneFlowError, RuntimeError, AssertionError):
+    """A device that this machine, or this build of torch, has not."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 
