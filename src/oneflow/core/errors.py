@@ -100,6 +100,14 @@ class OrderError(RunError):
     """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
 
 
+class LocalTensorError(OneFlowError, RuntimeError):
+    """Something that global tensors have, asked of a local one."""
+
+
+class NoDeviceError(OneFlowError, RuntimeError, AssertionError):
+    """A device that this machine, or this build of torch, has not."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 
