@@ -77,9 +77,8 @@ from oneflow.array import (
     zeros,
     zeros_like,
 )
-from oneflow.checkpoint import get as load
 from oneflow.checkpoint import get_all_variables, load_variables
-from oneflow.checkpoint import save_dict as save
+from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.dtype import bfloat16, char, float16, float32, float64, int8, int32, int64, uint8
 from oneflow.initializer import (
