@@ -7,19 +7,26 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.serialization import default_restore_location
 
 from oneflow.core.errors import ArgumentError
 
 
+_CPU = torch.device("cpu")
+_Move = Callable[[Any, str], Any]  # a storage and the name of its place, to the storage in its new place
+
+
 @dataclass(frozen=True)
 class Placed:
-    """Brings a tensor from the CPU to its place. ``for_torch`` says the same to ``torch.load``."""
+    """Brings a tensor from the CPU to its place: to a device, or where a function moves its storage to. ``for_torch`` says it to ``torch.load``."""
 
-    for_torch: Any
+    device: torch.device | None
+    for_torch: torch.device | _Move
 
     def __call__(self, tensor: torch.Tensor) -> torch.Tensor:
-        if not callable(self.for_torch):
-            return tensor.to(self.for_torch)
+        if self.device is not None:
+            return tensor.to(self.device)
+        assert callable(self.for_torch)
         storage = self.for_torch(tensor.untyped_storage(), "cpu")
         if storage is None:
             return tensor
@@ -28,23 +35,15 @@ class Placed:
 
 def placed(map_location: Any) -> Placed:
     """Reads the argument: None (the CPU), a device or its name, a dictionary of such by name, or a function of a storage and its place."""
-    if map_location is None:
-        return Placed(torch.device("cpu"))
-    if isinstance(map_location, (str, torch.device)):
-        return Placed(_device(map_location))
+    if map_location is None or isinstance(map_location, (str, torch.device)):
+        device = _device("cpu" if map_location is None else map_location)
+        return Placed(device, device)
     if isinstance(map_location, Mapping):
-        return Placed(_by_name({str(name): _device(value) for name, value in map_location.items()}))
+        devices = {str(name): _device(value) for name, value in map_location.items()}
+        return Placed(devices.get("cpu", _CPU), lambda storage, place: default_restore_location(storage, str(devices.get(place, _CPU))))
     if callable(map_location):
-        return Placed(map_location)
+        return Placed(None, map_location)
     raise ArgumentError(f"map_location is a device, its name, a dictionary of them or a function; got {type(map_location).__name__}")
-
-
-def _by_name(devices: Mapping[str, torch.device]) -> Callable[[Any, str], Any]:
-    def storage_at(storage: Any, location: str) -> Any:
-        device = devices.get(location, torch.device("cpu"))
-        return storage if device.type == "cpu" else storage.to(device=device)
-
-    return storage_at
 
 
 def _device(value: Any) -> torch.device:

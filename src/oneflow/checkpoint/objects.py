@@ -192,11 +192,16 @@ def _check_replaceable(target: Path) -> None:
 def _from_folder(folder: Path, where: Placed) -> Any:
     if os.path.lexists(folder / PICKLED):
         return _Directory(folder, where).read()
-    if (folder / DONE).is_file() or (folder / "out").is_file() or any((sub / "out").is_file() for sub in folder.iterdir()):
+    if (folder / DONE).is_file() or (folder / "out").is_file() or any(_is_variable(sub) for sub in folder.iterdir()):
         return _checkpoint_of_jobs(folder, where)
     raise NoLoadMethodError(
         f"No valid load method found for {str(folder)!r}: the folder has neither {PICKLED!r} nor variables. Give one that flow.save has written"
     )
+
+
+def _is_variable(folder: Path) -> bool:
+    """Whether it is a variable of a job, and not what is left of a saved directory whose 'pickled_data' is missing."""
+    return (folder / "out").is_file() and not FOLDER.fullmatch(folder.name)
 
 
 class _Directory:

@@ -12,7 +12,8 @@ import collections
 import io
 import pickle
 import pickletools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -38,9 +39,31 @@ class RefusedGlobal(pickle.UnpicklingError):
 
 def read_pickle(data: bytes, origin: str, tensor: Callable[[StoredTensor], Any]) -> Any:
     """What was pickled. ``tensor`` gives the tensors of references, ``origin`` is the name of the file for errors."""
+    with _told_of(origin):
+        return Filler(tensor).fill(_held(data, origin))
+
+
+def require_readable(data: bytes) -> None:
+    """Raises an ``UnpicklingError`` for a whole pickle that ``read_pickle`` would refuse."""
+    Filler(lambda reference: reference).fill(_Reader(io.BytesIO(data)).load())
+
+
+def _held(data: bytes, origin: str) -> Any:
+    """What was pickled, with slots where arrays and tensors were."""
     try:
         _scan(data)
-        return _read(data, tensor)
+        return _Reader(io.BytesIO(data)).load()
+    except pickle.UnpicklingError:
+        raise
+    except Exception as error:  # a damaged pickle fails in as many ways as there are codes
+        raise CheckpointError(f"{origin} is cut off or damaged: {str(error) or type(error).__name__}") from None
+
+
+@contextmanager
+def _told_of(origin: str) -> Iterator[None]:
+    """Errors name the file."""
+    try:
+        yield
     except RefusedGlobal as error:
         raise CheckpointError(
             f"{origin} names {error.name!r}, and a file could call whatever it names. Only tensors, arrays, numbers, strings and containers of them "
@@ -48,21 +71,8 @@ def read_pickle(data: bytes, origin: str, tensor: Callable[[StoredTensor], Any])
         ) from None
     except pickle.UnpicklingError as error:
         raise CheckpointError(f"{origin} cannot be read: {error}") from None
-    except CheckpointError:  # of a tensor's file, which it names
-        raise
     except RecursionError:
         raise CheckpointError(f"{origin} is nested too deeply to be read") from None
-    except Exception as error:  # a damaged pickle fails in as many ways as there are codes
-        raise CheckpointError(f"{origin} is cut off or damaged: {str(error) or type(error).__name__}") from None
-
-
-def require_readable(data: bytes) -> None:
-    """Raises an ``UnpicklingError`` for a whole pickle that ``read_pickle`` would refuse."""
-    _read(data, lambda reference: reference)
-
-
-def _read(data: bytes, tensor: Callable[[StoredTensor], Any]) -> Any:
-    return Filler(tensor).fill(_Reader(io.BytesIO(data)).load())
 
 
 def _scan(data: bytes) -> None:
@@ -233,7 +243,7 @@ _GLOBALS: dict[tuple[str, str], Any] = {
     **{(f"numpy.{core}.multiarray", "scalar"): _Call(scalar) for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): _Call(from_buffer) for core in ("core", "_core")},
     **{("pathlib", name): _Call(_path) for name in ("Path", "PosixPath", "WindowsPath", "PurePath", "PurePosixPath", "PureWindowsPath")},
-    **{("builtins", kind.__name__): _nothing(kind) for kind in (list, dict, int, float, str, bool, tuple)},
+    **{("builtins", kind.__name__): _nothing(kind) for kind in (list, dict, int, float, str, bytes, bool, tuple)},
 }
 _FACTORIES = {id(_GLOBALS["builtins", kind.__name__]): kind for kind in (list, dict, set, int, float, str, bool, tuple)}
 # As Python 2 called them, and as protocols up to 2 still do; and where later Pythons have moved them.

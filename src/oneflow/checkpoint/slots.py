@@ -96,11 +96,12 @@ class Filler:
             self._fill_dict(held)
         elif type(held) in (tuple, set, frozenset):
             values = [self.fill(value) for value in held]
-            return held if all(a is b for a, b in zip(values, held)) else type(held)(values)
+            return held if all(a is b for a, b in zip(values, held)) else _made(type(held), values)
         return held
 
     def _fill_dict(self, held: dict[Any, Any]) -> None:
         items = [(self.fill(key), self.fill(value)) for key, value in held.items()]
+        _made(set, [key for key, _ in items])
         held.clear()
         for key, value in items:  # a Counter's update would add
             held[key] = value
@@ -109,4 +110,11 @@ class Filler:
             attributes.update({name: self.fill(value) for name, value in attributes.items()})
 
 
-_IN_WORK = object()
+def _made(kind: type, values: list[Any]) -> Any:
+    try:
+        return kind(values)
+    except TypeError as error:  # an array as a key
+        raise UnpicklingError(str(error)) from None
+
+
+_IN_WORK = object()  # a tuple or set whose parts are being filled
