@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from oneflow.checkpoint.writing import beside, sync_folder, write_file
 from oneflow.core import dtype as dtypes
@@ -75,8 +76,8 @@ class FileValue:
         return self._known().shape
 
     @property
-    def dtype(self) -> dtypes.DType:
-        return self._known().dtype
+    def dtype(self) -> torch.dtype:
+        return self._known().dtype.torch
 
     def _known(self) -> TensorSpec:
         if self.spec is None:

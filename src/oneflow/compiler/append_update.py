@@ -13,8 +13,9 @@ from torch import fx
 
 import oneflow.collective as collective
 from oneflow.compiler.notes import UpdateNote, change_local_note
+from oneflow.compiler.step_decl import StepDecl
 from oneflow.core.errors import UnsupportedError
-from oneflow.ir.graph import Graph, VariableDecl
+from oneflow.core.variable import VariableDecl
 from oneflow.ops import update
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
 from oneflow.optimizer.optimizers import Optimizer
@@ -38,44 +39,44 @@ class UpdateGroup:
         return self.optimizer.rate(t, self.base_lr)
 
 
-def groups_of(graph: Graph, optimizer: Optimizer, names: list[str]) -> list[UpdateGroup]:
+def groups_of(step: StepDecl, optimizer: Optimizer, names: list[str]) -> list[UpdateGroup]:
     """The update groups of the trained variables, in a fixed order. Refuses those that an optimizer's update cannot serve."""
     found: dict[tuple[int, float | None, float, bool, float], list[str]] = {}
     members = optimizer.members()
     for name in names:
         chosen = optimizer.owner(name)
         member = members.index(chosen)
-        bias = graph.decls[name].model_name == "bias" and chosen.secondary_lr is not None
-        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in graph.require_training().row_wise, _own_l2(graph, chosen, name))
+        bias = step.decls[name].model_name == "bias" and chosen.secondary_lr is not None
+        key = (member, chosen.secondary_lr if bias else None, chosen.weight_decay.of(name), name in step.require_training().row_wise, _own_l2(step, chosen, name))
         found.setdefault(key, []).append(name)
     groups = [UpdateGroup(members[i], base, decay, row_wise, l2, tuple(group)) for (i, base, decay, row_wise, l2), group in found.items()]
     for together in _by_optimizer(groups):
-        _require_rows(graph, [group for group, _ in together])
+        _require_rows(step, [group for group, _ in together])
     return groups
 
 
-def _require_rows(graph: Graph, groups: list[UpdateGroup]) -> None:
+def _require_rows(step: StepDecl, groups: list[UpdateGroup]) -> None:
     """Refuses what the update of one optimizer cannot do for its groups."""
     first, row = groups[0], groups[0].optimizer.row
     for group in groups:
         if group.row_wise and not row.may_be_row_wise:
             way_out = "take it out of indexed_slices_optimizer_conf, or declare row_wise=True in the row of the update if that is right"
-            raise _refused(graph, group, group.names[0], "is to be updated row-wise", way_out)
+            raise _refused(step, group, group.names[0], "is to be updated row-wise", way_out)
         if group is not first and not row.may_be_cut:
             what = f"is to be updated apart from {first.names[0]!r}: its rate, weight decay or L2 is another"
-            raise _refused(graph, group, group.names[0], what, f"give all variables of the optimizer the same, or {_DECLARE}")
+            raise _refused(step, group, group.names[0], what, f"give all variables of the optimizer the same, or {_DECLARE}")
 
 
-def _refused(graph: Graph, group: UpdateGroup, name: str, what: str, way_out: str) -> UnsupportedError:
+def _refused(step: StepDecl, group: UpdateGroup, name: str, what: str, way_out: str) -> UnsupportedError:
     row = group.optimizer.row
     update_of = f"{type(group.optimizer).__name__} (update {row.name!r}, which sees {row.sees!r})"
-    return UnsupportedError(f"{graph.decls[name].line}: variable {name!r} {what}, and {update_of} cannot do that; {way_out}")
+    return UnsupportedError(f"{step.decls[name].line}: variable {name!r} {what}, and {update_of} cannot do that; {way_out}")
 
 
-def _own_l2(graph: Graph, optimizer: Optimizer, name: str) -> float:
+def _own_l2(step: StepDecl, optimizer: Optimizer, name: str) -> float:
     """The L2 that an update adds to a variable's gradient in its own kernel; 0 where it must be added before, such as for clipping."""
-    training = graph.require_training()
-    l1, l2 = training.coupled(graph.decls[name])
+    training = step.require_training()
+    l1, l2 = training.coupled(step.decls[name])
     decay = optimizer.weight_decay.of(name)
     return l2 if optimizer.row.adds_l2_at(decay) and not l1 and optimizer.grad_clipping is None and name not in training.row_wise else 0.0
 
@@ -103,7 +104,7 @@ class Update:
     device."""
 
     target: Nodes
-    graph: Graph
+    step: StepDecl
     variables: Mapping[str, fx.Node]
     gradients: Mapping[str, fx.Node]
     rates: Sequence[fx.Node]
@@ -125,7 +126,7 @@ class Update:
         grads: Any = [self.gradients[name] for name in names]
         if self.unscale is not None and names:
             grads = self.target.call_function(update.scaled, (grads, self.unscale))
-        numbers = [(l1, l2 - own_l2[name]) for name in names for l1, l2 in [self.coupled(self.graph.decls[name])]]
+        numbers = [(l1, l2 - own_l2[name]) for name in names for l1, l2 in [self.coupled(self.step.decls[name])]]
         if any(l1 or l2 for l1, l2 in numbers):
             weights = [self.variables[name] for name in names]
             grads = self.target.call_function(update.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers]))
@@ -164,7 +165,7 @@ class Update:
         if group.row_wise:
             function, numbers = update.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
-        sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.graph.decls[name].spec for name in names)]
+        sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.step.decls[name].spec for name in names)]
         may_be_cut = row.may_be_cut and not (row.takes_norms and self.parts is not None)
         may_be_by_rows = row.may_be_by_rows and not group.row_wise
         note = UpdateNote(type(group.optimizer).__name__, tuple(names), tuple(sizes), may_be_cut, may_be_by_rows)
@@ -184,11 +185,11 @@ class Update:
             ranks = self.parts.shared_by[name]
             if len(ranks) > 1 and not row.may_be_split:
                 way_out = f"keep it and its states whole (no distribute=, no optimizer_placement_optimization_mode), or {_DECLARE}"
-                raise _refused(self.graph, group, name, f"is updated in parts, on ranks {', '.join(map(str, ranks))}", way_out)
+                raise _refused(self.step, group, name, f"is updated in parts, on ranks {', '.join(map(str, ranks))}", way_out)
         elsewhere = [name for name in group.names if name not in names]
         if elsewhere and not row.may_be_cut:
             what = f"is updated on other ranks than {elsewhere[0]!r}"
-            raise _refused(self.graph, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
+            raise _refused(self.step, group, names[0], what, f"place both on the same ranks, or {_DECLARE}")
 
 
 def _by_optimizer(groups: list[UpdateGroup]) -> list[list[tuple[UpdateGroup, int]]]:

@@ -35,7 +35,7 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    return optimized(program, folds=keeps_values and assigned.logical.training is None, after=after)
+    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:

@@ -16,9 +16,8 @@ from oneflow.compiler.append_update import OtherRanks, Update
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, local_note
+from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
@@ -42,7 +41,7 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     lowering = Lowering(rank, assigned.device, assigned.is_alone)
     builder = _Builder(assigned, lowering)
     builder.build()
-    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)
+    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored)
     return builder.program()
 
 
@@ -60,7 +59,7 @@ class _Builder:
     def __init__(self, assigned: Assigned, lowering: Lowering) -> None:
         self.assigned = assigned
         self.lowering = lowering
-        self.training: Training | None = assigned.logical.training
+        self.training: Training | None = assigned.decl.training
         self.results: list[fx.Node | None] = []
         self.watched: list[fx.Node | None] = []
         self.accumulated: list[fx.Node] = []
@@ -118,7 +117,7 @@ class _Builder:
         return found
 
     def _update_layout(self, training: Training, name: str) -> Layout:
-        return update_layout(training, self.assigned.logical.decls[name].spec, self.assigned.layouts[name])
+        return update_layout(training, self.assigned.decl.decls[name].spec, self.assigned.layouts[name])
 
     def _update(self, training: Training, gradients: dict[str, fx.Node]) -> None:
         assigned, lowering = self.assigned, self.lowering
@@ -130,7 +129,7 @@ class _Builder:
         elif training.loss_scale.initial != 1.0:
             unscale = 1.0 / training.loss_scale.initial
         parts = self._parts(training, list(gradients)) if len(assigned.ranks) > 1 else None
-        Update(lowering, assigned.logical, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
+        Update(lowering, assigned.decl, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
         self._gather_shared(shared)
 
     def _parts(self, training: Training, names: list[str]) -> OtherRanks:
@@ -169,7 +168,7 @@ class _Builder:
         position = layout.mesh.position(self.lowering.rank)
         assert position is not None
         (axis,) = [a for a, sbp in enumerate(layout.sbp) if sbp is not self.assigned.layouts[name].sbp[a]]
-        sizes = extents(self.assigned.logical.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
+        sizes = extents(self.assigned.decl.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
         place = coordinates(position, layout.mesh.axes)[axis]
         part = self.lowering.call_function(collective.part_of, (whole, 0, sizes, place))
         return _Shared(whole, part, sizes, tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,))))
@@ -203,7 +202,7 @@ class _Builder:
         else:
             sections = {"step": _cut(self.lowering.graph, keys, None, returned, in_order=True)}
         return Program(
-            job=self.assigned.logical.job,
+            job=self.assigned.decl.job,
             rank=self.lowering.rank,
             sections=sections,
             schedule=self._schedule(),
@@ -212,7 +211,7 @@ class _Builder:
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
-            is_common=not self.assigned.logical.is_mirrored,
+            is_common=not self.assigned.decl.is_mirrored,
             writes=self.training is not None or any(map(_writes_variable, self.assigned.graph.nodes)),
         )
 

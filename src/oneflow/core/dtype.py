@@ -1,4 +1,4 @@
-"""The element types of blobs: one frozen value each, with its numpy and torch counterpart."""
+"""The element types of blobs: one frozen value each, with its names, numpy and torch counterpart. What users pass and see is torch's dtype."""
 
 from __future__ import annotations
 

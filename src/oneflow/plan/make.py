@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.notes import joint_note, val
+from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
