@@ -83,9 +83,8 @@ from oneflow.array import (
     unsorted_segment_sum,
     unsorted_segment_sum_like,
 )
-from oneflow.checkpoint import get as load
 from oneflow.checkpoint import get_all_variables, load_variables
-from oneflow.checkpoint import save_dict as save
+from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.absent import absent as _absent
 from oneflow.eager.both import (
