@@ -3,6 +3,7 @@
 ``import oneflow as flow`` gives job functions, ops, layers, optimizers, data and checkpoints.
 """
 
+from oneflow.core import torch_first as _torch_first  # noqa: F401  isort: skip
 from oneflow import (
     checkpoint,
     data,
