@@ -28,7 +28,7 @@ def report_imports(rounds: int) -> None:
         for package, found in in_turn(seconds, turn):
             found.append(import_seconds(package))
     rival, ours = (statistics.median(found[1:]) for found in seconds.values())
-    print(f"import torch {rival:.2f} s, import oneflow {ours:.2f} s, ratio {ours / rival:.2f} of {rounds} rounds")
+    print(f"import torch {rival:.2f} s, import oneflow {ours:.2f} s, ratio {ours / rival:.2f}")
 
 
 def main() -> None:
