@@ -3,6 +3,8 @@
 ``import oneflow as flow`` gives job functions, ops, layers, optimizers, data and checkpoints.
 """
 
+from oneflow.core import torch_first as _torch_first  # noqa: F401  isort: skip
+
 # Taken from torch as they are.
 from torch import (
     BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, Generator, HalfTensor, IntTensor, LongTensor, Size, Tensor, abs,
