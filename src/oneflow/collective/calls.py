@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import torch
 import torch.distributed as dist
@@ -154,11 +154,13 @@ def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes]
             target.copy_(block[: target.numel()].view(target.shape))
 
 
-def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str) -> Tensor:
-    """The common norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
-    squares = [torch.linalg.vector_norm(grad, dtype=torch.float64).square() for grad, mine in zip(grads, owned) if mine]
-    total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64, device=device)
-    return all_reduce(total, "sum", ranks).sqrt()
+def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str, norm_type: float = 2.0) -> Tensor:
+    """The common p-norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
+    norms = [torch.linalg.vector_norm(grad, norm_type, dtype=torch.float64) for grad, mine in zip(grads, owned) if mine]
+    own = torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64, device=device)
+    if norm_type == inf:
+        return all_reduce(own.max(), "max", ranks)
+    return all_reduce(own.pow(norm_type).sum(), "sum", ranks).pow(1.0 / norm_type)
 
 
 def finite_over(is_finite: Tensor, ranks: Ranks, device: str) -> Tensor:
