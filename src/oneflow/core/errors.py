@@ -96,6 +96,10 @@ class PeerError(WorkerError):
     """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
 
 
+class OrderError(RunError):
+    """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 
