@@ -12,7 +12,7 @@ import torch
 from oneflow.core.sbp import BROADCAST
 from oneflow.global_tensor.choose import choose, functional_of
 from oneflow.global_tensor.dispatch import Decisions, Ready, require_one_placement, specs_in
-from oneflow.global_tensor.handlers import HANDLERS, family_handler
+from oneflow.global_tensor.handlers import HANDLERS, other_handler
 from oneflow.global_tensor.runs import ByResult, Direct, Gathered, InPlace, InSimplerOps, OnParts, Outs
 from oneflow.global_tensor.spec import Spec, spec_of
 from oneflow.global_tensor.tensor import GlobalTensor
@@ -42,7 +42,7 @@ _IN_SIMPLER_OPS = (
 
 def decide(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Ready:
     """What runs this call, and all later ones of the same specs and numbers."""
-    handler = HANDLERS.get(func) or family_handler(func)
+    handler = HANDLERS.get(func) or other_handler(func, args, kwargs)
     if handler is not None:
         return partial(handler, decisions, func)
     specs = specs_in((*args, *kwargs.values()))
