@@ -92,6 +92,10 @@ class WorkerError(RunError):
     """A job that failed because of a worker process, or of the way to it; names job and step, rank and host."""
 
 
+class GlobalTensorError(OneFlowError, RuntimeError):
+    """A global tensor that cannot be made, laid out or mixed with others as asked; found from what every rank knows, so all of them raise."""
+
+
 class PeerError(WorkerError):
     """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
 
