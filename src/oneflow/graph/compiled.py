@@ -23,7 +23,6 @@ from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
-from oneflow.optimizer.loss_scale import LossScale
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
 from oneflow.runtime.memory import keep_freed_memory
@@ -166,8 +165,3 @@ class CompiledStep:
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     """What the micro-batches gave as one tensor: numbers as a vector, others along dim 0."""
     return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
-
-
-def loss_scale_of(scaler: Any) -> LossScale:
-    """The loss scale that a ``GradScaler`` or ``StaticGradScaler`` asks for; None asks for none."""
-    return LossScale() if scaler is None else scaler.loss_scale()

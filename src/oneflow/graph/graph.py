@@ -16,14 +16,13 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.graph.config import GraphConfig
-from oneflow.graph.proxy import GraphModule, ProxyModule, origin_of
+from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
 from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
     from oneflow.graph.compiled import CompiledStep
-    from oneflow.graph.optimizers import Added
 
 _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
@@ -102,13 +101,12 @@ class Graph:
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
         """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
         from oneflow.graph.optimizers import Added
-        from oneflow.optim.lr_scheduler import LRScheduler
         from oneflow.optim.optimizer import Optimizer
 
         self._require_open("an optimizer is added")
         if not isinstance(optim, Optimizer):
             raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
-        if lr_sch is not None and not (isinstance(lr_sch, LRScheduler) and lr_sch.is_function_of_step):
+        if lr_sch is not None and not getattr(lr_sch, "is_closed_form", False):
             raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
         if is_sparse:
             raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
@@ -116,13 +114,11 @@ class Graph:
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
         """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
-        from oneflow.graph.compiled import loss_scale_of
-
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
         own = self.__dict__
-        own["loss_scale"] = loss_scale_of(grad_scaler)
+        own["loss_scale"] = LossScale() if grad_scaler is None else grad_scaler.loss_scale
         own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
 
     def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
