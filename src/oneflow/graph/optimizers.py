@@ -32,9 +32,8 @@ class Added:
         scale = float(group.get("lr_scale", 1.0))
         if schedule is None:
             return lambda t: float(group["lr"]) * scale
-        base = schedule.base_lrs[number : number + 1]
         ahead = max(0, schedule.last_step - first)
-        return lambda t: float(schedule.rates_from(base, t + ahead)[0]) * scale
+        return lambda t: float(schedule.rates(t + ahead)[number]) * scale
 
 
 class _Rate(LrScheduler):
