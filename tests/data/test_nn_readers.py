@@ -69,7 +69,9 @@ def test_decoders_of_one_batch_see_the_same_records(reader):
         found, pictures = LABEL(records), nn.OFRecordImageDecoder("encoded", "RGB")(records)
         assert len(records) == len(pictures) == BATCH and pictures.shape == (BATCH,)
         for label, image in zip(found.tolist(), pictures):
-            assert np.array_equal(image.numpy(), read_back(picture(label))), f"batch {number}, decoded by the caller at first and ahead later"
+            assert np.array_equal(image.numpy(), read_back(picture(label))), (
+                f"batch {number}, decoded by the caller at first and ahead later"
+            )
 
 
 def test_a_decoder_may_be_called_late_or_twice(reader):
@@ -145,7 +147,9 @@ def test_resized_pictures_are_a_tensor_with_their_scales(reader):
     assert none is None and pixels.dtype == torch.uint8
     wanted = [resize(image.numpy(), 16, 12, "auto") for image in pictures]
     assert np.array_equal(pixels.numpy(), np.stack(wanted))
-    assert scale.dtype == torch.float32 and scale.tolist() == [pytest.approx([16 / image.shape[1], 12 / image.shape[0]]) for image in pictures]
+    assert scale.dtype == torch.float32 and scale.tolist() == [
+        pytest.approx([16 / image.shape[1], 12 / image.shape[0]]) for image in pictures
+    ]
     assert nn.image.Resize((16, 12), dtype=torch.float32)(pictures)[0].dtype == torch.float32
 
 
@@ -185,7 +189,9 @@ def test_random_parts_follow_from_the_seeds_and_lie_in_their_pictures(tmp_path):
     png_folder(tmp_path, pixels)
 
     def parts(reader_seed: int, seed: int | None) -> list[np.ndarray]:
-        decoder = nn.OFRecordImageDecoderRandomCrop("encoded", "RGB", random_seed=seed, random_area=(0.2, 0.5), random_aspect_ratio=(0.5, 2.0))
+        decoder = nn.OFRecordImageDecoderRandomCrop(
+            "encoded", "RGB", random_seed=seed, random_area=(0.2, 0.5), random_aspect_ratio=(0.5, 2.0)
+        )
         with closing(nn.OFRecordReader(tmp_path, 4, random_seed=reader_seed)) as reader:
             return [image.numpy() for image in decoder(reader())]
 
@@ -283,7 +289,9 @@ def test_shuffled_samples_are_whole_documents_in_another_order(tmp_path):
     row = dict(pairs)  # what follows each token; the last of the epoch begins none
     within = {a: b for document in DOCUMENTS for a, b in zip(document, document[1:])}
     assert all(row.get(a, b) == b for a, b in within.items()), "tokens of one document stay together"
-    assert batches[0].tolist() != batches[1].tolist() and sorted(map(tuple, batches[1].tolist())) == pairs, "a second round has the same samples"
+    assert batches[0].tolist() != batches[1].tolist() and sorted(map(tuple, batches[1].tolist())) == pairs, (
+        "a second round has the same samples"
+    )
     assert not torch.equal(batches[0], read_tokens(prefix, 1, 1, 19, 19, random_seed=6)[0])
 
 
@@ -298,6 +306,30 @@ def test_a_split_takes_its_share_of_the_documents(tmp_path):
 
 
 # ------------------------------------------------------------------ errors
+
+
+@pytest.mark.parametrize("kind", ["OFRecordReader", "RawReader", "GPTIndexedBinDataReader"])
+def test_a_reader_refuses_to_be_called_while_a_graph_is_traced(folder, tmp_path, kind):
+    def opened() -> nn.Module:
+        if kind == "OFRecordReader":
+            return nn.OFRecordReader(folder, 2, 3)
+        if kind == "RawReader":
+            return nn.RawReader(raw_files(tmp_path, 4), (3,), torch.int32, 2)
+        return nn.GPTIndexedBinDataReader(indexed(tmp_path, DOCUMENTS), 3, 3, 3)
+
+    class Reading(nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.reader = opened()
+
+        def build(self, x):
+            self.reader()
+            return x + 1
+
+    with pytest.raises(
+        UnsupportedError, match=f"{kind} was called while a graph is traced, which happens once; read outside and give the graph the batch"
+    ):
+        Reading()(torch.ones(2))
 
 
 @pytest.mark.parametrize(

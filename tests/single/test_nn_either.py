@@ -71,7 +71,9 @@ def test_a_class_of_both_is_a_real_class(name):
 @pytest.mark.parametrize("name", EITHER)
 def test_a_class_of_both_refuses_data_outside_a_job(name):
     blobs = {"MarginRankingLoss": 3, "TripletMarginLoss": 3, **dict.fromkeys(LAYERS, 1)}.get(name, 2)
-    with pytest.raises(OutsideJobError, match=rf"flow.nn.{name} was called on data outside a job function.*flow.nn.{name}\(...\)\(input, ...\)"):
+    with pytest.raises(
+        OutsideJobError, match=rf"flow.nn.{name} was called on data outside a job function.*flow.nn.{name}\(...\)\(input, ...\)"
+    ):
         getattr(nn, name)(*[X] * blobs)
 
 

@@ -104,8 +104,8 @@ CHOICES = (
     Choice(
         _NN,
         ("OFRecordReader", "OfrecordReader", "RawReader", "GPTIndexedBinDataReader"),
-        "an order that follows from the library's own generator; placement= and sbp= make batches global",
-        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local tensors",
+        "an order that follows from the library's own generator; placement= and sbp= make batches global; a graph may call them",
+        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local, outside graphs",
     ),
     Choice(
         _NN,
