@@ -40,6 +40,10 @@ def test_class_numbers_are_of_any_integer_type(dtype):
     close(F.one_hot(target.to(dtype), 4), torch.eye(4)[target])
 
 
+def test_one_hot_rows_may_have_other_values():
+    assert F.one_hot(torch.tensor([1, 0], dtype=torch.int32), 2, on_value=5.0, off_value=-1.0).tolist() == [[-1.0, 5.0], [5.0, -1.0]]
+
+
 def test_cross_entropy_takes_oneflows_parameters_by_position():
     x, weight = drawn(4, 3), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
     target = torch.tensor([0, 2, 1, 2], dtype=torch.int32)
