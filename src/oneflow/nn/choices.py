@@ -85,7 +85,7 @@ CHOICES = (
         "as OneFlow, by torch's ops: what is fused there is several ops here",
     ),
     Choice(_NN, ("LayerNorm",), "fewer parameters", "torch's class"),
-    Choice(_NN, ("Conv2d",), "the parameters of torch up to padding_mode", "torch's class; what OneFlow has behind padding_mode is not taken"),
+    Choice(_NN, ("Conv2d",), "the parameters of torch up to padding_mode", "torch's class: device and dtype follow padding_mode"),
     Choice(
         _F,
         ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "hardtanh", "interpolate", "threshold"),
