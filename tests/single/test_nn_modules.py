@@ -40,6 +40,10 @@ def test_class_numbers_are_of_any_integer_type(dtype):
     close(F.one_hot(target.to(dtype), 4), torch.eye(4)[target])
 
 
+def test_one_hot_rows_may_have_other_values():
+    assert F.one_hot(torch.tensor([1, 0], dtype=torch.int32), 2, on_value=5.0, off_value=-1.0).tolist() == [[-1.0, 5.0], [5.0, -1.0]]
+
+
 def test_cross_entropy_takes_oneflows_parameters_by_position():
     x, weight = drawn(4, 3), torch.tensor([1.0, 2.0, 0.5], dtype=torch.float64)
     target = torch.tensor([0, 2, 1, 2], dtype=torch.int32)
@@ -81,7 +85,9 @@ def test_torchs_names_of_the_reduction_are_taken_by_name():
         close(nn.L1Loss(reduce=False)(x, y), (x - y).abs())
 
 
-@pytest.mark.parametrize("name", ["L1Loss", "MSELoss", "KLDivLoss", "SmoothL1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"])
+@pytest.mark.parametrize(
+    "name", ["L1Loss", "MSELoss", "KLDivLoss", "SmoothL1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"]
+)
 def test_an_unknown_reduction_is_named(name):
     with pytest.raises(ArgumentError, match=f"{name}: reduction is one of 'mean', 'sum', 'none'; got 'average'"):
         getattr(nn, name)(reduction="average")
@@ -259,7 +265,9 @@ def test_pixel_shuffle_takes_one_factor_or_two(factors):
 def test_pixel_shuffle_refuses_what_cannot_be_shuffled():
     with pytest.raises(ArgumentError, match="PixelShuffle's upscale factor is an int > 0, got 0"):
         nn.PixelShuffle(0)
-    with pytest.raises(ArgumentError, match=r"PixelShuffle by 2 x 3 takes \(..., channels, height, width\), channels a multiple of 6; got \(1, 4, 2, 2\)"):
+    with pytest.raises(
+        ArgumentError, match=r"PixelShuffle by 2 x 3 takes \(..., channels, height, width\), channels a multiple of 6; got \(1, 4, 2, 2\)"
+    ):
         nn.PixelShuffle(None, 2, 3)(torch.ones(1, 4, 2, 2))
 
 
@@ -282,7 +290,9 @@ def test_rms_layer_norm_computes_in_float32_and_gives_the_weights_dtype():
     close(layer(x), torch.ones(2, 8))
 
 
-@pytest.mark.parametrize(("layer", "shape"), [(nn.FusedBatchNorm1d, (6, 3)), (nn.FusedBatchNorm2d, (2, 3, 2, 3)), (nn.FusedBatchNorm3d, (2, 3, 2, 2, 2))])
+@pytest.mark.parametrize(
+    ("layer", "shape"), [(nn.FusedBatchNorm1d, (6, 3)), (nn.FusedBatchNorm2d, (2, 3, 2, 3)), (nn.FusedBatchNorm3d, (2, 3, 2, 2, 2))]
+)
 def test_fused_batch_norms_add_and_cut_off(layer, shape):
     x, addend = drawn(*shape), drawn(*shape, seed=1)
     fused = layer(3).double()
@@ -397,7 +407,10 @@ def test_deformable_convolution_samples_at_moved_points(groups, offset_groups):
     ("changes", "message"),
     [
         ({"input": torch.ones(4, 5, 5)}, "input, offset and weight have rank 4, got 3, 4 and 4"),
-        ({"offset": torch.ones(1, 8, 5, 5)}, r"offset is \(batch, 2 x groups x 4, 4, 4\) with groups that divide the 4 channels, got \(1, 8, 5, 5\)"),
+        (
+            {"offset": torch.ones(1, 8, 5, 5)},
+            r"offset is \(batch, 2 x groups x 4, 4, 4\) with groups that divide the 4 channels, got \(1, 8, 5, 5\)",
+        ),
         ({"offset": torch.ones(1, 2, 4, 4)}, r"got \(1, 2, 4, 4\) for a batch of 1"),
         ({"weight": torch.ones(3, 3, 2, 2)}, r"weight \(3, 3, 2, 2\) does not fit 4 channels"),
         ({"mask": torch.ones(1, 3, 4, 4)}, r"mask is \(1, 4, 4, 4\), got \(1, 3, 4, 4\)"),

@@ -84,7 +84,8 @@ CHOICES = (
         "not in torch",
         "as OneFlow, by torch's ops: what is fused there is several ops here",
     ),
-    Choice(_NN, ("Conv2d", "LayerNorm"), "parameters of their own", "torch's classes, which have more"),
+    Choice(_NN, ("LayerNorm",), "fewer parameters", "torch's class"),
+    Choice(_NN, ("Conv2d",), "the parameters of torch up to padding_mode", "torch's class: device and dtype follow padding_mode"),
     Choice(
         _F,
         ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "hardtanh", "interpolate", "threshold"),
@@ -104,8 +105,8 @@ CHOICES = (
     Choice(
         _NN,
         ("OFRecordReader", "OfrecordReader", "RawReader", "GPTIndexedBinDataReader"),
-        "an order that follows from the library's own generator; placement= and sbp= make batches global",
-        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local tensors",
+        "an order that follows from the library's own generator; placement= and sbp= make batches global; a graph may call them",
+        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local, outside graphs",
     ),
     Choice(
         _NN,

@@ -197,7 +197,9 @@ def decoded(make: Callable[[], torch.nn.Module], is_whole: bool) -> None:
 
 
 def bytes_of_records() -> None:
-    with_records(lambda reader: same(nn.OFRecordBytesDecoder("encoded")(reader())[0][:4], torch.tensor([137, 80, 78, 71], dtype=torch.uint8)))
+    with_records(
+        lambda reader: same(nn.OFRecordBytesDecoder("encoded")(reader())[0][:4], torch.tensor([137, 80, 78, 71], dtype=torch.uint8))
+    )
 
 
 def crop_mirror_normalize() -> None:

@@ -48,6 +48,12 @@ def _refuse_global(what: str, device: Any, placement: Any, sbp: Any) -> None:
         )
 
 
+def _refuse_in_graph(what: str) -> None:
+    """A graph is traced once: a batch that is read then would be its batch for ever. While it is traced, new tensors have no data."""
+    if type(torch.empty(0)) is not Tensor:
+        raise UnsupportedError(f"{what} was called while a graph is traced, which happens once; read outside and give the graph the batch")
+
+
 def _seed(what: str, seed: int | None) -> int:
     """The seed that was given; without one (None or -1) that of ``flow.manual_seed``."""
     if seed is None or seed == -1:
@@ -94,6 +100,7 @@ class OFRecordReader(Module):
         self._reader = RecordReader(open_pipeline("OFRecordReader", name or "OFRecordReader", files, reading).parts, reading)
 
     def forward(self) -> Records:
+        _refuse_in_graph("OFRecordReader")
         return self._reader.next()
 
     def close(self) -> None:
@@ -288,6 +295,7 @@ class RawReader(Module):
         self._rows = RawRows(list(files), row, batch_size, bool(random_shuffle), shuffle_block_size, _seed("RawReader", random_seed))
 
     def forward(self) -> Tensor:
+        _refuse_in_graph("RawReader")
         return self._rows.next()
 
 
@@ -327,6 +335,7 @@ class GPTIndexedBinDataReader(Module):
         self._loader = Loader(source, batch_size, lambda sample, draws: sample.astype(into), order=order, seed=seed, threads=1)
 
     def forward(self) -> Tensor:
+        _refuse_in_graph("GPTIndexedBinDataReader")
         return next(iter(self._loader))
 
     def close(self) -> None:
