@@ -124,7 +124,7 @@ TABLE = {
     "column_stack": (lambda: flow.column_stack([v, w]), [[1, 4], [2, 5], [3, 6]]),
     "concat": (lambda: flow.concat([x, y], dim=0), np.concatenate([X, Y])),
     "contiguous": (lambda: flow.contiguous(x.t()).stride(), (2, 1)),
-    "convert_oneflow_dtype_to_numpy_dtype": (lambda: flow.convert_oneflow_dtype_to_numpy_dtype(flow.float16), np.float16),
+    "convert_oneflow_dtype_to_numpy_dtype": (lambda: flow.convert_oneflow_dtype_to_numpy_dtype(flow.float16) is np.float16, True),
     "cross": (lambda: flow.cross(v[:, None], w[:, None]), np.cross([1, 2, 3], [4, 5, 6])[:, None]),
     "cumprod": (lambda: flow.cumprod(v, 0), [1, 2, 6]),
     "cumsum": (lambda: flow.cumsum(v, 0), [1, 3, 6]),
