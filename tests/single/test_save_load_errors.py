@@ -100,11 +100,10 @@ def test_ranks_that_there_are_not(rank, tmp_path):
         flow.save({"step": 1}, tmp_path / "saved", global_dst_rank=rank)
 
 
-def test_only_the_rank_that_is_named_writes(tmp_path, monkeypatch):
+def test_only_the_rank_that_is_named_writes(tmp_path, as_rank):
     """A schedule's state has no tensors; every process of a run calls save."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank, expected in (("1", []), ("0", ["saved"])):
-        monkeypatch.setenv("RANK", rank)
+    for rank, expected in ((1, []), (0, ["saved"])):
+        as_rank(rank, 2)
         flow.save({"step": 1}, tmp_path / "saved", global_dst_rank=0)
         assert os.listdir(tmp_path) == expected
 
