@@ -17,6 +17,7 @@ from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
+from oneflow.compiler.recompute import recompute
 from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.step_decl import StepDecl, decl_of_job
 from oneflow.compiler.storage import RankOfDevice, splits_of, update_layout
@@ -70,8 +71,12 @@ class Assigned:
         return tuple(sorted({rank for mesh in self.meshes for rank in mesh.ranks}))
 
     def rates(self) -> list[Callable[[int], float]]:
-        """The learning rates that a step is told, each a function of its number."""
-        return [group.rate for group in self.groups if id(group.optimizer) not in self.custom_rates]
+        """The learning rates that a step is told, and the numbers of updates, each a function of its number."""
+        found: list[Callable[[int], float]] = []
+        for group in self.groups:
+            found += [group.rate] if id(group.optimizer) not in self.custom_rates else []
+            found += [group.optimizer.count] if group.takes_count else []
+        return found
 
 
 def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_after) -> Assigned:
@@ -114,6 +119,8 @@ def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] 
     else:
         without_writes(joint.graph)
         after("without writes", joint.graph)
+    recompute(joint.graph)
+    after("recompute", joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     _note_arguments(joint.arguments)

@@ -145,7 +145,7 @@ class _TracedStep:
         self._enter(None, "backward" if graph.losses else "forward")
         watched_in_order = _weave(graph, watched, diffs)
         self.counts = (len(results), len(watched_in_order), len(rates))
-        outputs = [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
+        outputs = [*unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
         self._assign(env, dict(zip(self.placeholders, tensors)))
         return outputs
 
@@ -246,7 +246,7 @@ def _weave(graph: Graph, watched: list[torch.Tensor], diffs: list[torch.Tensor])
     return [next(gradients) if w.diff else next(values) for w in graph.watches]
 
 
-def _unaliased(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def unaliased(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """Outputs that share no memory with an input (a variable is updated in place) or with each other."""
     taken = {t.untyped_storage()._cdata for t in inputs}
     fresh = []

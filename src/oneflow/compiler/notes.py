@@ -78,7 +78,7 @@ class JointNote:
 
     An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the number of the step.
     From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does.
-    An item of an op with several outputs has no signatures of its own.
+    An item of an op with several outputs has no signatures of its own. What belongs to one ``region`` is made again for the backward pass.
     """
 
     origin: Origin | None = None
@@ -89,6 +89,7 @@ class JointNote:
     signatures: tuple[Signature, ...] = ()
     share: float = 1.0
     has_rule: bool = True
+    region: int | None = None
 
     @property
     def placed(self) -> Mesh:

@@ -3,6 +3,7 @@
     rewrite                     logical graph    cheaper ops of the same values                                rewrite.py
     joint graph                 aten graph       forward and backward, each node with the op it came from      joint.py
     clean up                                     dead code elimination, common subexpressions                  cleanup.py, strides.py
+    recompute                                    activation checkpointing                                      recompute.py
     place, infer                                 a mesh and an SBP signature for every node                    place.py, infer.py, mirror.py
     ---------------------------------------------------------------------------------------- what all ranks share: distribute.py
     lower                       rank's graph     local calls and boxing                                        lower.py

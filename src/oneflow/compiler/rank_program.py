@@ -5,14 +5,14 @@ Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 import oneflow.collective as collective
-from oneflow.compiler.append_update import OtherRanks, Update
+from oneflow.compiler.append_update import GroupRate, OtherRanks, Update, UpdateGroup
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
@@ -139,18 +139,21 @@ class _Builder:
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
         return OtherRanks(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
 
-    def _rates(self) -> list[fx.Node]:
-        """The rate of each group: an argument, or the value of a blob, which every rank then needs."""
-        found, number = [], 0
+    def _rates(self) -> list[GroupRate]:
+        """The rate of each group, and its count where it asks for one: arguments in the order of ``Assigned.rates``."""
+        numbers = iter(range(2 * len(self.assigned.groups)))
+        return [GroupRate(self._rate(group, numbers), self._number(numbers) if group.takes_count else None) for group in self.assigned.groups]
+
+    def _rate(self, group: UpdateGroup, numbers: Iterator[int]) -> fx.Node:
+        """An argument, or the value of a blob, which every rank then needs."""
+        blob = self.assigned.custom_rates.get(id(group.optimizer))
+        if blob is None:
+            return self._number(numbers)
         everyone = whole_on(Mesh(self.assigned.ranks, (len(self.assigned.ranks),)))
-        for group in self.assigned.groups:
-            blob = self.assigned.custom_rates.get(id(group.optimizer))
-            if blob is None:
-                found.append(self.lowering.argument(ArgumentNote(("rate", number))))
-                number += 1
-            else:
-                found.append(self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),)))
-        return found
+        return self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),))
+
+    def _number(self, numbers: Iterator[int]) -> fx.Node:
+        return self.lowering.argument(ArgumentNote(("rate", next(numbers))))
 
     def _variables(self, training: Training, names: list[str]) -> tuple[dict[str, fx.Node], list[_Shared]]:
         """What the update changes: variables and their state; of variables whose state is shared out, this rank's part."""

@@ -218,9 +218,11 @@ def lamb(
     c1, c2 = (1.0 - beta1**count, 1.0 - beta2**count) if do_bias_correction else (1.0, 1.0)
     roots = torch._foreach_add(torch._foreach_sqrt(torch._foreach_div(v, c2)), epsilon)
     directions = list(torch._foreach_div(torch._foreach_div(m, c1), roots))
-    for w, direction, w_norm, d_norm in zip(params, directions, norms(params), norms(directions)):
-        trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
-        w.sub_(lr * trust * torch.add(direction, w, alpha=weight_decay))
+    w_norms, d_norms = torch.stack(norms(params)), torch.stack(norms(directions))
+    trust = torch.where((w_norms > 0) & (d_norms > 0), w_norms / d_norms, torch.ones_like(w_norms))
+    changes = list(_decayed(params, directions, weight_decay))
+    torch._foreach_mul_(changes, list((trust * lr).unbind()))
+    torch._foreach_sub_(params, changes)
 
 
 def _steps(params: Tensors, count: float) -> Tensors:

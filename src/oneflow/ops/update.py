@@ -204,8 +204,16 @@ def clipped_by_norm(grads: Tensors, *, max_norm: float, norm_type: float, norm: 
     """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is below 1."""
     if not grads:
         return []
-    factor = torch.clamp(max_norm / ((common_norm(grads, norm_type) if norm is None else norm) + 1e-6), max=1.0)
-    return list(torch._foreach_mul(grads, factor))
+    return list(torch._foreach_mul(grads, _norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm)))
+
+
+def clip_by_norm_(grads: Tensors, *, max_norm: float, norm: Tensor) -> None:
+    """The same in place, by a norm that was computed before."""
+    torch._foreach_mul_(grads, _norm_factor(norm, max_norm))
+
+
+def _norm_factor(norm: Tensor, max_norm: float) -> Tensor:
+    return torch.clamp(max_norm / (norm + 1e-6), max=1.0)
 
 
 def common_norm(grads: Tensors, norm_type: float) -> Tensor:
@@ -213,6 +221,11 @@ def common_norm(grads: Tensors, norm_type: float) -> Tensor:
     if any(g.dtype.itemsize < 4 for g in grads):
         grads = [g.float() if g.dtype.itemsize < 4 else g for g in grads]
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, norm_type)), norm_type)
+
+
+def zero_(tensors: Tensors) -> None:
+    """Makes all of them zero."""
+    torch._foreach_zero_(tensors)
 
 
 def all_finite(grads: Tensors) -> Tensor:

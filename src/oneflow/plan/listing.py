@@ -102,7 +102,7 @@ class Listing:
             here = [prod(local_shape(decls[name].spec.shape, layouts[name].sbp, mesh.axes, 0)) for name in names]
             yield self._in_update(
                 mesh,
-                op=f"optimizer.{type(group.optimizer).__name__}",
+                op=f"optimizer.{group.optimizer.title}",
                 aten=group.optimizer.row.name,
                 shape=(sum(decls[name].spec.elements for name in names),),
                 dtype=decls[names[0]].spec.dtype.name,

@@ -143,7 +143,7 @@ def _measured(assigned: Assigned, stored: Mapping[str, _Stored], micro_batches: 
 
 def _arguments(assigned: Assigned, stored: Mapping[str, _Stored], rank: int) -> dict[Key, Any]:
     """What a step of a rank is given, without data: its parts of variables and feeds; the numbers that all have."""
-    found: dict[Key, Any] = {("unscale",): 1.0, **{("rate", i): 1.0 for i in range(len(assigned.groups))}}
+    found: dict[Key, Any] = {("unscale",): 1.0, **{("rate", i): 1.0 for i in range(len(assigned.rates()))}}
     for name, variable in stored.items():
         shape = variable.shape(rank)
         if shape is not None:

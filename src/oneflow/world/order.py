@@ -75,10 +75,11 @@ class meet(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PeerError):
+            found: dict[int, Call] = {}
             with contextlib.suppress(RuntimeError):  # the store may be gone with a rank
                 found = _others_than(self._call())
-                if found:
-                    raise OrderError(_differing(found)) from error
+            if found:
+                raise OrderError(_differing(found)) from error
 
     def _call(self) -> Call:
         return Call(self._ranks, self._number, self._name, ", ".join(map(_described, self._arguments)), user_line())
