@@ -28,7 +28,7 @@ from oneflow.checkpoint.restricted_pickle import RefusedGlobal, read_pickle, req
 from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
 from oneflow.checkpoint.tensor_files import DATA_TYPES, open_regular, read_tensor, write_tensor
-from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, write_file
+from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
 from oneflow.core.errors import ArgumentError, CheckpointError, UnsupportedError
 from oneflow.world import current_world
 
@@ -165,8 +165,8 @@ def _write(path: Path, pickler: _Pickler) -> None:
         with beside(target) as folder:
             for name, tensor in pickler.tensors.items():
                 write_tensor(folder / name, tensor)
-            write_file(folder / PICKLED, pickler.file.getvalue())
-            sync_folder(folder)
+            (folder / PICKLED).write_bytes(pickler.file.getvalue())
+            sync_tree(folder)
             put_in_place(folder, target)
         sync_folder(target.parent)
     except OSError as error:
