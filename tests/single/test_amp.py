@@ -89,16 +89,16 @@ def test_an_update_that_overflows_is_left_out_and_the_scale_falls():
 
 def test_a_scaler_tells_a_graph_its_numbers():
     scaler = amp.GradScaler(init_scale=8.0, growth_factor=4.0, backoff_factor=0.25, growth_interval=3)
-    assert scaler.loss_scale == LossScale(8.0, 3, 4.0) and scaler.loss_scale.is_dynamic
-    assert amp.GradScaler().loss_scale == LossScale(2.0**16, 2000, 2.0)
-    assert amp.GradScaler(enabled=False).loss_scale == LossScale()
-    assert amp.StaticGradScaler(128).loss_scale == LossScale(128.0) and not amp.StaticGradScaler(128).loss_scale.is_dynamic
+    assert scaler.loss_scale() == LossScale(8.0, 3, 4.0) and scaler.loss_scale().is_dynamic
+    assert amp.GradScaler().loss_scale() == LossScale(2.0**16, 2000, 2.0)
+    assert amp.GradScaler(enabled=False).loss_scale() == LossScale()
+    assert amp.StaticGradScaler(128).loss_scale() == LossScale(128.0) and not amp.StaticGradScaler(128).loss_scale().is_dynamic
 
 
 def test_the_state_of_a_scaler_is_saved_and_loaded():
     scaler = amp.GradScaler(init_scale=8.0)
     scaler.load_state_dict(amp.GradScaler(init_scale=32.0, growth_interval=5).state_dict())
-    assert scaler.get_scale() == 32.0 and scaler.loss_scale == LossScale(32.0, 5, 2.0)
+    assert scaler.get_scale() == 32.0 and scaler.loss_scale() == LossScale(32.0, 5, 2.0)
     static = amp.StaticGradScaler(8.0)
     static.load_state_dict(amp.StaticGradScaler(4.0).state_dict())
     assert static.get_scale() == 4.0

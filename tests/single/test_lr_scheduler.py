@@ -149,7 +149,7 @@ def test_a_rate_is_a_pure_function_of_the_step(name):
     trained = optimizer()
     scheduler = CASES[name].make(trained)
     before, last = rates(trained), scheduler.last_step
-    assert scheduler.is_closed_form
+    assert scheduler.is_function_of_step
     for t in (17, 3, 29, 0):
         np.testing.assert_allclose(scheduler.rates(t), expected(CASES[name], t), rtol=1e-12)
         assert scheduler.get_lr(BASES[0], t) == scheduler.rates(t)[0]
@@ -236,7 +236,7 @@ def test_a_scheduler_of_one_s_own_gives_a_formula():
 def test_rates_fall_when_the_metric_does_not_become_better(capsys):
     trained = optimizer()
     scheduler = sched.ReduceLROnPlateau(trained, factor=0.5, patience=2, cooldown=1, min_lr=[0.2, 0.0], verbose=True)
-    assert not scheduler.is_closed_form and rates(trained) == list(BASES)
+    assert not scheduler.is_function_of_step and rates(trained) == list(BASES)
     seen = []
     for metric in (1.0, 0.9, 0.95, 0.91, torch.tensor(0.92), 0.93, 0.9, 0.9, 0.9, 0.9, 0.9):
         scheduler.step(metric)
