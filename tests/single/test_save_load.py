@@ -356,6 +356,7 @@ def test_tensors_go_to_a_gpu_and_come_from_it(tmp_path):
 def test_a_saved_directory_is_replaced(can_exchange, tmp_path, monkeypatch):
     if not can_exchange:
         monkeypatch.setattr(writing, "exchange", lambda one, other: False)
+        monkeypatch.setattr(writing, "sync_file_system", lambda folder: False)
     flow.save([torch.ones(2), torch.ones(3)], tmp_path / "saved")
     flow.save(torch.zeros(1), tmp_path / "saved")
     assert flow.load(tmp_path / "saved").tolist() == [0]
@@ -389,3 +390,15 @@ def test_a_save_that_fails_leaves_the_old_one(can_exchange, tmp_path, monkeypatc
     with pytest.raises(ValueError, match="cannot save to .*saved.*No space left on device; choose another path"):
         flow.save(torch.zeros(2), tmp_path / "saved")
     assert failed and flow.load(tmp_path / "saved").tolist() == [1, 1] and os.listdir(tmp_path) == ["saved"]
+
+
+def test_a_disk_that_is_full_leaves_the_old_one(tmp_path, monkeypatch):
+    flow.save(torch.ones(2), tmp_path / "saved")
+
+    def full(handle):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ValueError, match="cannot save to .*saved.*No space left on device; choose another path"):
+        flow.save(torch.zeros(2), tmp_path / "saved")
+    assert flow.load(tmp_path / "saved").tolist() == [1, 1] and os.listdir(tmp_path) == ["saved"]

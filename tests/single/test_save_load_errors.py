@@ -25,6 +25,11 @@ import oneflow as flow
 from oneflow.checkpoint import restricted_pickle
 from oneflow.core.errors import OneFlowError
 
+ARRAY = (
+    called("numpy.core.multiarray", "_reconstruct", of_global("numpy", "ndarray"), b"K\0\x85", b"C\1b")
+    + tuple_of(b"K\1", b"K\1\x85", called("numpy", "dtype", text("u1")), b"\x89", b"C\1a")
+    + BUILD
+)
 TENSOR = built("oneflow._oneflow_internal", "Tensor", mapping(path=text("tensor_0")))
 
 
@@ -100,11 +105,10 @@ def test_ranks_that_there_are_not(rank, tmp_path):
         flow.save({"step": 1}, tmp_path / "saved", global_dst_rank=rank)
 
 
-def test_only_the_rank_that_is_named_writes(tmp_path, monkeypatch):
+def test_only_the_rank_that_is_named_writes(tmp_path, as_rank):
     """A schedule's state has no tensors; every process of a run calls save."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    for rank, expected in (("1", []), ("0", ["saved"])):
-        monkeypatch.setenv("RANK", rank)
+    for rank, expected in ((1, []), (0, ["saved"])):
+        as_rank(rank, 2)
         flow.save({"step": 1}, tmp_path / "saved", global_dst_rank=0)
         assert os.listdir(tmp_path) == expected
 
@@ -123,6 +127,7 @@ class Own:
         (torch.nn.Linear(1, 1), "cannot save 'torch.nn.modules.linear.Linear': flow.load reads no code.*such as a state_dict"),
         (os.getcwd, "cannot save 'posix.getcwd'"),
         (lambda: 1, "cannot save this list: .*lambda"),
+        (int, "cannot save this list: it holds a class or a function by itself"),
         (threading.Lock(), "cannot save this list: cannot pickle '_thread.lock'"),
         (np.array([{}], object), "cannot save this list: it holds an array of the dtype 'O8'"),
         (np.zeros(2, "i4,f4"), "cannot save this list: it holds an array of the dtype 'V8'"),
@@ -275,6 +280,13 @@ def test_folders_outside_the_directory_are_not_read(name, whose, tmp_path):
         (saved(called("numpy", "dtype", text("O8"))), "an array of the dtype 'O8'; only plain numbers and text"),
         (saved(called("builtins", "bytearray", b"J\xff\xff\xff\x7f")), "a int stands where one of \\['bytes'\\] should be"),
         (saved(called("builtins", "list", called("builtins", "range", b"J\xff\xff\xff\x7f"))), "list is called with arguments"),
+        (saved(of_global("builtins", "list")), "it holds a class or a function by itself"),
+        (saved(of_global("collections", "OrderedDict")), "it holds a class or a function by itself"),
+        (saved(called("collections", "OrderedDict") + mapping(items=b"K\1") + BUILD), "it gives a OrderedDict the attribute 'items'"),
+        (saved(built("argparse", "Namespace", mapping(__class__=of_global("oneflow", "Tensor")))), "a class or a function by itself"),
+        (saved(built("argparse", "Namespace", mapping(__eq__=b"K\1"))), "it gives a Namespace the attribute '__eq__'"),
+        (saved(b"\x8f(" + ARRAY + b"\x90"), "unhashable type: 'numpy.ndarray'"),
+        (saved(EMPTY_DICT + ARRAY + b"Ns"), "unhashable type: 'numpy.ndarray'"),
         (saved(b"\x8f(" + called("oneflow.checkpoint.stored_tensor", "StoredTensor", text("tensor_0"), b"\x89", b"\x89") + b"\x90"), None),
     ],
 )
@@ -285,6 +297,13 @@ def test_pickles_that_say_nothing_sensible(pickled, message, tmp_path):
         return
     with pytest.raises(OneFlowError, match=f"pickled_data' .*{message}"):
         flow.load(folder)
+
+
+def test_a_state_that_holds_the_same_parts_again_and_again_is_looked_at_once(tmp_path):
+    """Pairs of pairs, 60 deep: written in full they would have 2 ** 60 parts."""
+    state = text("tensor_0") + b"".join(b"2\x86" for _ in range(60))
+    folder = write_directory(tmp_path / "saved", saved(built("oneflow", "Tensor", state)), tensor_0=TWO_BY_THREE)
+    assert flow.load(folder).shape == (2, 3)
 
 
 def test_arrays_of_the_wrong_length_take_no_memory(tmp_path):
@@ -424,7 +443,7 @@ def test_a_checkpoint_of_jobs_that_is_damaged(tmp_path):
 
 
 KILLER = """
-import json, os, signal, sys, torch
+import builtins, io, json, os, signal, sys, torch
 import oneflow as flow
 from oneflow.checkpoint import writing
 
@@ -446,6 +465,8 @@ def child(moment):
             return call
 
         os.fsync, os.rename, os.open, os.mkdir = (counted(f) for f in (os.fsync, os.rename, os.open, os.mkdir))
+        io.open = builtins.open = counted(open)
+        writing.sync_file_system = counted(writing.sync_file_system) if way == "exchange" else lambda folder: False
         writing.exchange = counted(writing.exchange) if way == "exchange" else lambda one, other: False
         flow.save(new, f"{root}/saved")
         os._exit(0)

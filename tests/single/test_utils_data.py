@@ -110,50 +110,37 @@ def test_workers_give_the_batches_in_order():
 # ----------------------------------------------------------------------------------------------------- distributed samplers
 
 
-def test_the_launchers_rank_chooses_the_part(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
+def test_the_launchers_rank_chooses_the_part(as_rank):
     parts = []
     for rank in range(3):
-        monkeypatch.setenv("RANK", str(rank))
+        as_rank(rank, 3)
         sampler = data.DistributedSampler(NUMBERS, shuffle=False)
         parts.append(list(sampler))
         assert (sampler.rank, sampler.num_replicas, len(sampler)) == (rank, 3, 2)
     assert parts == [[0, 3], [1, 4], [2, 5]]
 
 
-def test_the_order_is_torchs(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    monkeypatch.setenv("RANK", "1")
+def test_the_order_is_torchs(as_rank):
+    as_rank(1, 2)
     ours, theirs = data.DistributedSampler(NUMBERS, seed=3), torch.utils.data.DistributedSampler(NUMBERS, 2, 1, seed=3)
     for epoch in range(3):
         ours.set_epoch(epoch), theirs.set_epoch(epoch)
         assert list(ours) == list(theirs)
 
 
-def test_a_process_group_counts_before_the_launchers_variables(monkeypatch):
-    monkeypatch.setenv("RANK", "7")
-    monkeypatch.setenv("WORLD_SIZE", "8")
+def test_a_process_group_counts_before_the_launchers_variables(as_rank, monkeypatch):
+    as_rank(7, 8)
     monkeypatch.setattr("torch.distributed.is_initialized", lambda: True)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: 1)
     monkeypatch.setattr("torch.distributed.get_world_size", lambda: 2)
     assert list(data.DistributedSampler(NUMBERS, shuffle=False)) == [1, 3, 5]
 
 
-def test_what_is_given_counts_first(monkeypatch):
-    monkeypatch.setenv("WORLD_SIZE", "3")
-    monkeypatch.setenv("RANK", "1")
+def test_what_is_given_counts_first(as_rank):
+    as_rank(1, 3)
     assert list(data.DistributedSampler(NUMBERS, num_replicas=2, shuffle=False)) == [1, 3, 5]
     with pytest.raises(ValueError, match="Invalid rank 2, rank should be in the interval \\[0, 1\\]"):
         data.DistributedSampler(NUMBERS, num_replicas=2, rank=2)
-
-
-@pytest.mark.parametrize("rank, size", [("2", "2"), ("x", "2"), ("1", None), ("0", "-1")])
-def test_variables_that_are_no_rank_of_a_world(rank, size, monkeypatch):
-    monkeypatch.setenv("RANK", rank)
-    if size is not None:
-        monkeypatch.setenv("WORLD_SIZE", size)
-    with pytest.raises(ValueError, match=f"RANK='{rank}' and WORLD_SIZE='{size or 1}' are no rank of a world; set both"):
-        data.DistributedSampler(NUMBERS)
 
 
 # ------------------------------------------------------------------------------------------------ activation checkpointing

@@ -28,9 +28,9 @@ from oneflow.checkpoint.restricted_pickle import RefusedGlobal, read_pickle, req
 from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
 from oneflow.checkpoint.tensor_files import DATA_TYPES, open_regular, read_tensor, write_tensor
-from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, write_file
+from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
 from oneflow.core.errors import ArgumentError, CheckpointError, UnsupportedError
-from oneflow.runtime.process import rank_and_size
+from oneflow.world import current_world
 
 PICKLED = "pickled_data"
 VERSION = 1
@@ -95,14 +95,14 @@ def _is_writer(rank: Any, tensors: int) -> bool:
     """Whether this process writes: each by itself, or one for all, with global tensors."""
     if rank is None:
         return True
-    here, size = rank_and_size()
-    if type(rank) is not int or not 0 <= rank < size:
-        raise ArgumentError(f"global_dst_rank is the number of a rank, from 0 to {size - 1} in this run; got {rank!r}")
+    world = current_world()
+    if type(rank) is not int or not 0 <= rank < world.size:
+        raise ArgumentError(f"global_dst_rank is the number of a rank, from 0 to {world.size - 1} in this run; got {rank!r}")
     if tensors:
         raise NotGlobalError(
             f"with global_dst_rank={rank} every tensor must be global, and {tensors} are local; leave global_dst_rank out to save local tensors"
         )
-    return rank == here
+    return rank == world.rank
 
 
 # --------------------------------------------------------------------------------------------------------------- saving
@@ -165,8 +165,8 @@ def _write(path: Path, pickler: _Pickler) -> None:
         with beside(target) as folder:
             for name, tensor in pickler.tensors.items():
                 write_tensor(folder / name, tensor)
-            write_file(folder / PICKLED, pickler.file.getvalue())
-            sync_folder(folder)
+            (folder / PICKLED).write_bytes(pickler.file.getvalue())
+            sync_tree(folder)
             put_in_place(folder, target)
         sync_folder(target.parent)
     except OSError as error:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from oneflow.checkpoint.pickled_numpy import ArraySlot, DtypeSlot, from_buffer, reconstructed, scalar
-from oneflow.checkpoint.slots import Fill, Filler, ParameterSlot, Slot, TensorSlot, Unused
+from oneflow.checkpoint.slots import Fill, Filler, ParameterSlot, Slot, TensorSlot, Unused, require_new_names
 from oneflow.checkpoint.stored_tensor import StoredTensor
 from oneflow.core.errors import CheckpointError
 
@@ -208,7 +208,9 @@ class NamespaceSlot(Slot):
         self.state = state
 
     def value(self, fill: Fill, tensor: Any) -> argparse.Namespace:
-        return argparse.Namespace(**fill(getattr(self, "state", {})))
+        state = fill(getattr(self, "state", {}))
+        require_new_names(state, argparse.Namespace)
+        return argparse.Namespace(**state)
 
 
 _DTYPES = {name: value for name, value in vars(torch).items() if isinstance(value, torch.dtype)}

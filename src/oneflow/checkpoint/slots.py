@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import PurePath
 from pickle import UnpicklingError
 from typing import Any
+
+import numpy as np
+import torch
 
 from oneflow.checkpoint.stored_tensor import StoredTensor, reference_in
 
 Fill = Callable[[Any], Any]
 _ATOMS = (type(None), bool, int, float, complex, str, bytes, bytearray)
+# Values that hold no others.
+_PLAIN = (range, slice, PurePath, np.generic, np.ndarray, np.dtype, torch.dtype, torch.device, torch.Size)
 
 
 class Slot:
@@ -97,17 +103,26 @@ class Filler:
         elif type(held) in (tuple, set, frozenset):
             values = [self.fill(value) for value in held]
             return held if all(a is b for a, b in zip(values, held)) else _made(type(held), values)
+        elif not isinstance(held, _PLAIN):
+            raise UnpicklingError("it holds a class or a function by itself; only values are read")
         return held
 
     def _fill_dict(self, held: dict[Any, Any]) -> None:
+        attributes = getattr(held, "__dict__", {})  # a state_dict has its _metadata there
+        require_new_names(attributes, type(held))
         items = [(self.fill(key), self.fill(value)) for key, value in held.items()]
         _made(set, [key for key, _ in items])
         held.clear()
         for key, value in items:  # a Counter's update would add
             held[key] = value
-        attributes = getattr(held, "__dict__", None)  # a state_dict has its _metadata there
-        if attributes:
-            attributes.update({name: self.fill(value) for name, value in attributes.items()})
+        attributes.update({name: self.fill(value) for name, value in attributes.items()})
+
+
+def require_new_names(attributes: dict[Any, Any], kind: type) -> None:
+    """Refuses attributes that would stand before what the class itself has, such as its methods."""
+    taken = [name for name in attributes if not isinstance(name, str) or hasattr(kind, name)]
+    if taken:
+        raise UnpicklingError(f"it gives a {kind.__name__} the attribute {taken[0]!r}")
 
 
 def _made(kind: type, values: list[Any]) -> Any:

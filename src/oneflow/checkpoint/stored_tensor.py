@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from pickle import UnpicklingError
@@ -33,11 +33,13 @@ def reference_in(state: Any, is_parameter: bool) -> StoredTensor:
     That is a string or a path, by itself or in a tuple or dictionary. Where there are several strings, such as a device beside the folder, the
     folder is the one that is called like one, or stands under a key that speaks of a path.
     """
-    found = list(_strings(state))
+    leaves = list(_leaves(state, "", set()))
+    found = [(key, str(value)) for key, value in leaves if isinstance(value, (str, PurePath))]
+    requires_grad = is_parameter or ("requires_grad", True) in leaves
     for wanted in (_is_folder, _is_path, _is_any):
         names = {name for key, name in found if wanted(key, name)}
         if len(names) == 1:
-            return StoredTensor(names.pop(), is_parameter, is_parameter or _requires_grad(state))
+            return StoredTensor(names.pop(), is_parameter, requires_grad)
     raise UnpicklingError(f"a tensor was pickled without the name of its folder: it holds {[name for _, name in found]}")
 
 
@@ -53,19 +55,11 @@ def _is_any(key: str, name: str) -> bool:
     return True
 
 
-def _strings(state: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every string of a state with the key that it, or what it is in, stands under."""
-    if isinstance(state, (str, PurePath)):
-        yield key, str(state)
-    elif isinstance(state, Mapping):
-        for name, value in state.items():
-            yield from _strings(value, str(name))
-    elif isinstance(state, (tuple, list)):
-        for value in state:
-            yield from _strings(value, key)
-
-
-def _requires_grad(state: Any) -> bool:
-    if isinstance(state, Mapping):
-        return state.get("requires_grad") is True
-    return isinstance(state, (tuple, list)) and any(_requires_grad(value) for value in state)
+def _leaves(state: Any, key: str, seen: set[int]) -> Iterator[tuple[str, Any]]:
+    """Every string, path and bool of a state, with the key that it, or what it is in, stands under. A container is looked into once."""
+    if isinstance(state, (str, PurePath, bool)):
+        yield key, state
+    elif isinstance(state, (dict, tuple, list)) and id(state) not in seen:
+        seen.add(id(state))
+        for name, value in state.items() if isinstance(state, dict) else ((key, value) for value in state):
+            yield from _leaves(value, str(name), seen)

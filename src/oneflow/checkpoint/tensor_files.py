@@ -16,7 +16,6 @@ import numpy as np
 import torch
 
 from oneflow.checkpoint.folder import meta_text, parse_meta
-from oneflow.checkpoint.writing import sync_folder, write_file
 from oneflow.core.errors import CheckpointError
 
 DATA_TYPES = {
@@ -40,13 +39,13 @@ _BITS = {1: (torch.uint8, "<u1"), 2: (torch.int16, "<i2"), 4: (torch.int32, "<i4
 
 
 def write_tensor(folder: Path, tensor: torch.Tensor) -> None:
-    """Writes the values of a tensor with memory, on any device and of any strides, into a new folder."""
+    """Writes the values of a tensor with memory, on any device and of any strides, into a new folder. The disk need not have them yet."""
     bits, little = _BITS[tensor.dtype.itemsize]
     values = tensor.detach().resolve_conj().resolve_neg().cpu().contiguous().flatten().view(bits).numpy()
     folder.mkdir()
-    write_file(folder / "out", values.astype(little, copy=False).data)
-    write_file(folder / "meta", meta_text(tensor.shape, DATA_TYPES[tensor.dtype]).encode())
-    sync_folder(folder)
+    with open(folder / "out", "wb") as file:
+        file.write(values.astype(little, copy=False).data)
+    (folder / "meta").write_text(meta_text(tensor.shape, DATA_TYPES[tensor.dtype]))
 
 
 def read_tensor(folder: Path) -> torch.Tensor:

@@ -27,7 +27,7 @@ def beside(target: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def write_file(path: Path, data: bytes | memoryview) -> None:
+def write_file(path: Path, data: bytes) -> None:
     """Writes a new file and waits until the disk has it."""
     with open(path, "wb") as file:
         file.write(data)
@@ -35,8 +35,34 @@ def write_file(path: Path, data: bytes | memoryview) -> None:
         os.fsync(file.fileno())
 
 
+def sync_tree(folder: Path) -> None:
+    """Waits until the disk has everything in the folder."""
+    if not sync_file_system(folder):
+        for path in folder.rglob("*"):
+            sync_folder(path)
+    sync_folder(folder)
+
+
+def sync_file_system(folder: Path) -> bool:
+    """Waits until the disk has all that was written beside the folder and in it: for hundreds of files far quicker than one after the other.
+    False where the system cannot."""
+    sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if sync is None:
+        return False
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        if sync(handle) == 0:
+            return True
+        number = ctypes.get_errno()
+    finally:
+        os.close(handle)
+    if number == errno.ENOSYS:
+        return False
+    raise OSError(number, os.strerror(number), str(folder))
+
+
 def sync_folder(folder: Path) -> None:
-    """Waits until the disk has the folder's entries."""
+    """Waits until the disk has the folder's entries, or what is in a file."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import Dataset
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
 
-from oneflow.runtime.process import rank_and_size
+from oneflow.world import current_world
 
 __all__ = ["DistributedSampler"]
 
@@ -28,5 +28,8 @@ class DistributedSampler(TorchDistributedSampler):
         seed: int = 0,
         drop_last: bool = False,
     ) -> None:
-        here, size = rank_and_size() if num_replicas is None or rank is None else (rank, num_replicas)
-        super().__init__(dataset, size if num_replicas is None else num_replicas, here if rank is None else rank, shuffle, seed, drop_last)
+        if num_replicas is None:
+            num_replicas = current_world().size
+        if rank is None:
+            rank = current_world().rank
+        super().__init__(dataset, num_replicas, rank, shuffle, seed, drop_last)
