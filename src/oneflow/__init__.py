@@ -3,6 +3,8 @@
 ``import oneflow as flow`` gives job functions, ops, layers, optimizers, data and checkpoints.
 """
 
+from oneflow.core import torch_first as _torch_first  # noqa: F401  isort: skip
+
 # Taken from torch as they are.
 from torch import (
     BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, Generator, HalfTensor, IntTensor, LongTensor, Size, Tensor, abs,
@@ -29,6 +31,7 @@ from torch.nn.functional import adaptive_avg_pool2d, adaptive_avg_pool3d, gelu, 
 
 from oneflow import (
     _C,
+    amp,
     autograd,
     backends,
     checkpoint,
@@ -45,6 +48,7 @@ from oneflow import (
     mock_torch,
     nn,
     onnx,
+    optim,
     optimizer,
     profiler,
     random,
@@ -54,6 +58,7 @@ from oneflow import (
     system,
     train,
     typing,
+    utils,
 )
 from oneflow.array import (
     amp_white_identity,
@@ -84,9 +89,8 @@ from oneflow.array import (
     unsorted_segment_sum,
     unsorted_segment_sum_like,
 )
-from oneflow.checkpoint import get as load
 from oneflow.checkpoint import get_all_variables, load_variables
-from oneflow.checkpoint import save_dict as save
+from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.absent import absent as _absent
 from oneflow.eager.both import (
@@ -210,7 +214,7 @@ __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",
     "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "_C", "__version__", "abs",
     "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "addcdiv", "addcmul", "addmm",
-    "all", "allclose", "amax", "amin", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
+    "all", "allclose", "amax", "amin", "amp", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
     "arctanh", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_tensor", "asin", "asinh", "assign", "atan", "atan2",
     "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "autocast_decorator", "autograd", "backends", "baddbmm",
     "batch_gather", "bernoulli", "bfloat16", "bincount", "bmm", "bool", "broadcast_like", "broadcast_shapes", "broadcast_tensors",
@@ -236,7 +240,7 @@ __all__ = [
     "masked_fill_", "masked_select", "math", "matmul", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mish",
     "mm", "mock_torch", "movedim", "mul", "multinomial", "mv", "name_scope", "nansum", "narrow", "ne", "neg", "negative",
     "new_empty", "new_full", "new_ones", "new_zeros", "nms", "nn", "no_grad", "nonzero", "norm", "normal", "not_equal", "numel",
-    "one_hot", "oneflow_deprecate", "oneflow_python_base_dir", "ones", "ones_initializer", "ones_like", "onnx", "optimizer", "pad",
+    "one_hot", "oneflow_deprecate", "oneflow_python_base_dir", "ones", "ones_initializer", "ones_like", "onnx", "optim", "optimizer", "pad",
     "parallel_cast", "permute", "plan", "pow", "prod", "profiler", "quantile", "quick_gelu", "rand", "randint", "randint_like",
     "randn", "randn_like", "random", "random_normal_initializer", "random_uniform_initializer", "randperm", "range", "reciprocal",
     "reflection_pad2d", "regularizers", "relu", "repeat", "repeat_interleave", "reshape", "reshape_like", "reverse",
@@ -248,7 +252,7 @@ __all__ = [
     "square", "squeeze", "stack", "std", "stft", "sub", "sum", "summary", "swapaxes", "swapdims", "sync_default_session", "system",
     "t", "tan", "tanh", "tensor", "tensor_scatter_nd_add", "tensor_scatter_nd_update", "tensor_split", "tensordot", "threshold",
     "tile", "to_dlpack", "topk", "train", "transpose", "tril", "triu", "trunc", "truncated_normal", "truncated_normal_initializer",
-    "typing", "uint8", "unbind", "unique", "unsorted_batch_segment_sum", "unsorted_segment_sum", "unsorted_segment_sum_like",
+    "typing", "uint8", "utils", "unbind", "unique", "unsorted_batch_segment_sum", "unsorted_segment_sum", "unsorted_segment_sum_like",
     "unsqueeze", "var", "variance_scaling_initializer", "view", "vsplit", "vstack", "watch", "watch_diff", "where",
     "xavier_normal_initializer", "xavier_uniform_initializer", "zero_", "zeros", "zeros_initializer", "zeros_like",
 ]

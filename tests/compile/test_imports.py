@@ -18,7 +18,8 @@ LAYERS = (
     *("initializer", "regularizers", "compat", "typing", "optimizer"),  # what users declare, as plain values
     "ir",  # the trace and its graph
     *("collective", "sharding", "compiler"),  # graphs to programs
-    *("runtime", "job"),  # programs to results
+    *("runtime", "world", "job"),  # programs to results; processes that are peers, or driven by jobs
+    "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
     *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type

@@ -57,6 +57,11 @@ def from_torch(dtype: torch.dtype) -> DType:
         raise UnsupportedError(f"blobs cannot have the torch dtype {dtype}; there are {list(_BY_NAME)}") from None
 
 
+def dtype_like(dtype: torch.dtype) -> DType:
+    """The DType of any torch dtype. Blobs do not have all of them, tensors do."""
+    return _BY_TORCH.get(dtype) or DType(str(dtype).removeprefix("torch."), dtype, None, "")
+
+
 def from_numpy(dtype: np.dtype) -> DType:
     """The DType of a numpy dtype."""
     try:
