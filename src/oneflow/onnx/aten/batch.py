@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.forward_graph import Captured, node_line
-from oneflow.core.errors import UnsupportedError
+from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError
 from oneflow.onnx.aten.builder import Times
 
 FACTOR = 2
@@ -29,7 +29,7 @@ class Pairing:
         shape, doubled = tuple(mine.shape), tuple(theirs.shape)
         if len(shape) != len(doubled) or any(b not in (a, a * FACTOR) for a, b in zip(shape, doubled)):
             raise UnsupportedError(
-                f"{node_line(node)}: dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from {shape} to {doubled}; "
+                f"{line_of(node)}dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from {shape} to {doubled}; "
                 "a dim can follow the batch only in proportion. Export with dynamic_batch=False"
             )
         return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)
@@ -50,6 +50,12 @@ class Pairing:
         )
 
 
+def line_of(node: fx.Node) -> str:
+    """The user's line before a message, where it is known."""
+    line = node_line(node)
+    return "" if line == UNKNOWN_LINE else f"{line}: "
+
+
 def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
     """Both graphs node by node. They must have the same ops on the same values, so that one file can hold them for every batch."""
     nodes, others = list(captured.graph.nodes), list(doubled.graph.nodes)
@@ -68,14 +74,14 @@ def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
 def _require_alike(node: fx.Node, other: fx.Node, title: str) -> None:
     if (node.op, str(node.target)) != (other.op, str(other.target)):
         raise UnsupportedError(
-            f"{node_line(node)}: dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first {other.target} for "
+            f"{line_of(node)}dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first {other.target} for "
             f"{node.target}; write it without looking at the batch size, or export with dynamic_batch=False"
         )
 
 
 def _require_same_inputs(node: fx.Node, other: fx.Node, pairing: Pairing) -> None:
     if [pairing.other[n] for n in node.all_input_nodes] != other.all_input_nodes:
-        raise UnsupportedError(f"{node_line(node)}: dynamic_batch: {node.target} takes other values with {FACTOR} times the batch")
+        raise UnsupportedError(f"{line_of(node)}dynamic_batch: {node.target} takes other values with {FACTOR} times the batch")
 
 
 def _require_same_value(name: str, value: torch.Tensor, other: torch.Tensor) -> None:

@@ -107,6 +107,13 @@ class AtenBuilder(Builder):
         dtype = common_dtype(*values)
         return [self.typed(value, dtype) for value in values]
 
+    def where(self, condition: Wire, x: Wire | int | float, y: Wire | int | float) -> Wire:
+        """ONNX Runtime has no choice between bools: those are combined."""
+        if not any(isinstance(value, Wire) and value.dtype == torch.bool for value in (x, y)):
+            return super().where(condition, x, y)
+        first, second = self.wire(x, torch.bool), self.wire(y, torch.bool)
+        return self.node("Or", self.node("And", condition, first), self.node("And", self.negate(condition), second))
+
     def gathered(self, x: Wire, index: int, dim: int) -> Wire:
         """One slice of x, without that dim."""
         return self.node("Gather", x, self.constant(torch.tensor(index, dtype=torch.int64)), axis=dim)

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.forward_graph import Captured, node_line, node_path
+from oneflow.compiler.forward_graph import Captured, node_path
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError, nearest
-from oneflow.onnx.aten.batch import Pairing
+from oneflow.onnx.aten.batch import Pairing, line_of
 from oneflow.onnx.aten.builder import AtenBuilder, Batch, Times
 from oneflow.onnx.aten.family import AtenRow
 from oneflow.onnx.aten.table import REASONS, ROWS
@@ -186,7 +186,7 @@ class AtenGraphEmitter:
     def _line(self, node: Any) -> str:
         path = node_path(node)
         where = f" (in module {path!r})" if path else ""
-        return f"{node_line(node)}: {node.target}{where}"
+        return f"{line_of(node)}{node.target}{where}"
 
 
 def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset()) -> Operand:

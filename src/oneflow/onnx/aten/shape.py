@@ -38,7 +38,7 @@ def to_copy(b: AtenBuilder, x: Operand, *_: Any, **__: Any) -> Wire:
     return b.cast(x, b.result.dtype)
 
 
-@EMITTERS.row("copy.default", "expand_as.default")
+@EMITTERS.row("copy.default")
 def copy(b: AtenBuilder, x: Operand, source: Operand, non_blocking: bool = False) -> Wire:
     """The source in dtype and shape of x."""
     typed = b.cast(source, b.result.dtype)
@@ -68,6 +68,11 @@ def t(b: AtenBuilder, x: Operand) -> Wire:
 def expand(b: AtenBuilder, x: Operand, size: Sequence[Size], *, implicit: bool = False) -> Wire:
     same = x.shape == b.result.shape and x.batch_dims == b.result.batch_dims
     return x if same else b.expand_like(x, b.result)
+
+
+@EMITTERS.row("expand_as.default")
+def expand_as(b: AtenBuilder, x: Operand, like: Operand) -> Wire:
+    return b.expand_like(x, b.result)
 
 
 @EMITTERS.row("unsqueeze.default")
