@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ from aten_samples.sample import AtenSample, Call
 from torch import fx
 
 from oneflow.compiler.forward_graph import Captured
+from oneflow.core.errors import UnsupportedError
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.onnx.aten.table import FAMILIES, REASONS, ROWS
-from oneflow.onnx.exporter import DEFAULT_OPSET
+from oneflow.onnx.exporter import DEFAULT_OPSET, LARGEST_OPSET, LEAST_OPSET
 from oneflow.onnx.model import inline, make_model
 from oneflow.onnx.modules import AnyBatch, parts_of
 
@@ -98,6 +100,22 @@ def test_one_model_computes_what_torch_does_for_any_batch(sample):
     session = session_of(sample, AnyBatch(graph_of(sample, 2 * BATCH), BATCH, ("input_0",)))
     for n in (1, 3):
         compare(session, sample, n)
+
+
+TOO_OLD = (UnsupportedError, onnx.shape_inference.InferenceError, onnx.checker.ValidationError)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("opset", [LEAST_OPSET, 13, LARGEST_OPSET])
+@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.opset is None], ids=[i for s, i in zip(SAMPLES, IDS) if s.opset is None])
+def test_other_operator_sets_give_the_same_or_are_refused(sample, opset):
+    of_opset = replace(sample, opset=opset)
+    try:
+        session = session_of(of_opset)
+    except TOO_OLD:
+        assert opset < DEFAULT_OPSET
+    else:
+        compare(session, of_opset, BATCH)
 
 
 def test_every_emitter_has_a_sample():

@@ -3,7 +3,20 @@
 import torch
 from aten_samples.sample import AtenSample, call, ints, randn
 
-SIMPLE = ("hardsigmoid", "hardswish", "mish", "silu", "gelu", "elu", "celu", "hardtanh", "leaky_relu", "softplus", "softshrink", "hardshrink")
+SIMPLE = (
+    "hardsigmoid",
+    "hardswish",
+    "mish",
+    "silu",
+    "gelu",
+    "elu",
+    "celu",
+    "hardtanh",
+    "leaky_relu",
+    "softplus",
+    "softshrink",
+    "hardshrink",
+)
 
 
 def with_empty_row(n: int) -> torch.Tensor:

@@ -43,7 +43,9 @@ SAMPLES = [
     AtenSample("scaled_dot_product_attention.default", lambda n: call(F(n, 5, 4), F(n, 6, 4), F(n, 6, 4))),
     AtenSample("_scaled_dot_product_flash_attention.default", lambda n: call(*qkv(n), 0.0, True), results=(0,), expect=flash),
     *(
-        AtenSample(f"_scaled_dot_product_{kind}_attention.default", lambda n: call(*qkv(n), F(n, 2, 5, 6), False), results=(0,), expect=efficient)
+        AtenSample(
+            f"_scaled_dot_product_{kind}_attention.default", lambda n: call(*qkv(n), F(n, 2, 5, 6), False), results=(0,), expect=efficient
+        )
         for kind in ("efficient", "cudnn")
     ),
 ]

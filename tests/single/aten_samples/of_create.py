@@ -15,7 +15,7 @@ def zeros_for(*args: object, **kwargs: object) -> torch.Tensor:
 SAMPLES = [
     *(AtenSample(f"{name}.default", lambda n: call([n, 3])) for name in ("zeros", "ones")),
     *(AtenSample(f"{name}.default", lambda n: call([n, 3], dtype=torch.int64)) for name in ("zeros", "ones")),
-    *(AtenSample(f"{name}.default", lambda n: call(ints(n, 3))) for name in ("zeros_like", "ones_like")),
+    *(AtenSample(f"{name}.default", lambda n: call(ints(n, 3))) for name in ("zeros_like", "ones_like", "zero")),
     *(AtenSample(f"new_{name}.default", lambda n: call(ints(n, 3), [2, n])) for name in ("zeros", "ones")),
     AtenSample("empty.memory_format", lambda n: call([n, 3]), expect=zeros_for),
     AtenSample("empty_like.default", lambda n: call(F(n, 3)), expect=torch.zeros_like),

@@ -14,7 +14,11 @@ def classes(*shape: int) -> torch.Tensor:
 
 
 SAMPLES = [
-    *(AtenSample(f"{name}.default", lambda n, r=r: call(F(n, 3), F(n, 3), r)) for name in ("mse_loss", "huber_loss", "smooth_l1_loss") for r in (0, 1, 2)),
+    *(
+        AtenSample(f"{name}.default", lambda n, r=r: call(F(n, 3), F(n, 3), r))
+        for name in ("mse_loss", "huber_loss", "smooth_l1_loss")
+        for r in (0, 1, 2)
+    ),
     AtenSample("huber_loss.default", lambda n: call(F(n, 3) * 3, F(n, 3), 1, 0.7)),
     AtenSample("smooth_l1_loss.default", lambda n: call(F(n, 3) * 3, F(n, 3), 2, 0.7)),
     AtenSample("smooth_l1_loss.default", lambda n: call(F(n, 3) * 3, F(n, 3), 1, 0.0)),

@@ -24,7 +24,10 @@ SAMPLES = [
     AtenSample("addr.default", lambda n: call(F(n, 3), F(n), F(3), alpha=2)),
     AtenSample("linear.default", lambda n: call(F(n, 2, 3), F(4, 3), F(4))),
     AtenSample("linear.default", lambda n: call(F(n, 3), F(4, 3))),
-    *(AtenSample("_cdist_forward.default", lambda n, p=p: call(F(n, 4, 3), F(n, 5, 3), p, None)) for p in (0.0, 1.0, 2.0, 3.0, float("inf"))),
+    *(
+        AtenSample("_cdist_forward.default", lambda n, p=p: call(F(n, 4, 3), F(n, 5, 3), p, None))
+        for p in (0.0, 1.0, 2.0, 3.0, float("inf"))
+    ),
     AtenSample("tril.default", lambda n: call(F(n, 3, 4))),
     AtenSample("tril.default", lambda n: call(bools(n, 3, 4), -1)),
     AtenSample("triu.default", lambda n: call(ints(n, 3, 4), 1)),

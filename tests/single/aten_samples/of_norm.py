@@ -32,12 +32,25 @@ SAMPLES = [
     AtenSample("native_group_norm.default", lambda n: call(F(n, 6, 5), None, None, n, 6, 5, 2, 1e-5)),
     AtenSample("native_batch_norm.default", lambda n: call(F(n, 3, 4, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,)),
     AtenSample("native_batch_norm.default", lambda n: call(F(n, 3), None, None, F(3), rand(3), False, 0.1, 1e-5), results=(0,)),
-    AtenSample("native_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), opset=13),
+    AtenSample(
+        "native_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), opset=13
+    ),
     AtenSample("native_batch_norm.default", lambda n: call(F(1, n, 4, 4), F(n), F(n), *STATISTICS), results=(0,), fixed=True),
     AtenSample("_native_batch_norm_legit.no_stats", lambda n: call(F(n, 3, 4), F(3), F(3), True, 0.1, 1e-5), results=(0,)),
-    AtenSample("_native_batch_norm_legit_no_training.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,)),
-    AtenSample("_batch_norm_no_update.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,), expect=four),
-    AtenSample("cudnn_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), expect=four),
-    AtenSample("miopen_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), expect=by_running),
+    AtenSample(
+        "_native_batch_norm_legit_no_training.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,)
+    ),
+    AtenSample(
+        "_batch_norm_no_update.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,), expect=four
+    ),
+    AtenSample(
+        "cudnn_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), expect=four
+    ),
+    AtenSample(
+        "miopen_batch_norm.default",
+        lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5),
+        results=(0,),
+        expect=by_running,
+    ),
     AtenSample("_weight_norm_interface.default", lambda n: call(F(n, 3, 4), F(n, 1, 1))),
 ]

@@ -26,8 +26,14 @@ SAMPLES = [
     AtenSample("count_nonzero.dim_IntList", lambda n: call(I(n, 3, low=0, high=2), [1])),
     *(AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4))) for name in ("var", "std", "var_mean", "std_mean")),
     *(AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [1])) for name in ("var", "std", "var_mean", "std_mean")),
-    *(AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [0, 2], correction=0, keepdim=True)) for name in ("var", "std", "var_mean", "std_mean")),
-    *(AtenSample("linalg_vector_norm.default", lambda n, p=p: call(F(n, 5), p, [1], True)) for p in (0, 1, 2, 3.0, float("inf"), -float("inf"))),
+    *(
+        AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [0, 2], correction=0, keepdim=True))
+        for name in ("var", "std", "var_mean", "std_mean")
+    ),
+    *(
+        AtenSample("linalg_vector_norm.default", lambda n, p=p: call(F(n, 5), p, [1], True))
+        for p in (0, 1, 2, 3.0, float("inf"), -float("inf"))
+    ),
     AtenSample("linalg_vector_norm.default", lambda n: call(F(n, 5))),
     AtenSample("norm.ScalarOpt_dim", lambda n: call(F(n, 5), 2, [1], True)),
     AtenSample("max.dim", lambda n: call(F(n, 5), 1)),

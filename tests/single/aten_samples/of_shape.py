@@ -20,10 +20,16 @@ SAMPLES = [
     AtenSample("squeeze.dims", lambda n: call(F(n, 1, 3, 1), [1, -1])),
     AtenSample("unsqueeze.default", lambda n: call(F(n, 3), -1)),
     AtenSample("unsqueeze.default", lambda n: call(F(n, 3), 0)),
-    *(AtenSample(f"{name}.default", lambda n: call(F(n, 3))) for name in ("alias", "detach", "clone", "contiguous", "lift_fresh_copy", "lift_fresh")),
+    *(
+        AtenSample(f"{name}.default", lambda n: call(F(n, 3)))
+        for name in ("alias", "detach", "clone", "contiguous", "lift_fresh_copy", "lift_fresh")
+    ),
     AtenSample("clone.default", lambda n: call(F(n, 3), memory_format=torch.contiguous_format)),
     AtenSample("view_as.default", lambda n: call(F(n, 3), F(n, 3))),
-    *(AtenSample("_to_copy.default", lambda n, d=d: call(F(n, 3) * 3, dtype=d)) for d in (torch.int64, torch.float64, torch.bool, torch.float16)),
+    *(
+        AtenSample("_to_copy.default", lambda n, d=d: call(F(n, 3) * 3, dtype=d))
+        for d in (torch.int64, torch.float64, torch.bool, torch.float16)
+    ),
     AtenSample("to.dtype", lambda n: call(bools(n, 3), torch.float32)),
     AtenSample("to.dtype_layout", lambda n: call(ints(n, 3), dtype=torch.int32)),
     AtenSample("type_as.default", lambda n: call(F(n, 3), ints(2))),

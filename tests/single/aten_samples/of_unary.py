@@ -3,7 +3,25 @@
 import torch
 from aten_samples.sample import AtenSample, bools, call, ints, rand, randn
 
-INSIDE = ("acos", "asin", "atanh", "erf", "erfc", "exp", "exp2", "expm1", "cos", "cosh", "sin", "sinh", "tan", "tanh", "atan", "asinh", "sigmoid")
+INSIDE = (
+    "acos",
+    "asin",
+    "atanh",
+    "erf",
+    "erfc",
+    "exp",
+    "exp2",
+    "expm1",
+    "cos",
+    "cosh",
+    "sin",
+    "sinh",
+    "tan",
+    "tanh",
+    "atan",
+    "asinh",
+    "sigmoid",
+)
 POSITIVE = ("acosh", "log", "log2", "log10", "log1p", "reciprocal", "rsqrt", "sqrt")
 SIGNED = ("abs", "neg", "sign", "sgn", "ceil", "floor", "round", "trunc", "fix", "frac", "relu", "sinc", "deg2rad", "rad2deg", "signbit")
 
@@ -16,7 +34,10 @@ SAMPLES = [
     *(AtenSample(f"{name}.default", lambda n: call(rand(n, 5, low=-0.95, high=0.95))) for name in INSIDE),
     *(AtenSample(f"{name}.default", lambda n: call(rand(n, 5, low=1.05, high=3.0))) for name in POSITIVE),
     *(AtenSample(f"{name}.default", lambda n: call(randn(n, 5) * 3)) for name in SIGNED),
-    *(AtenSample(f"{name}.default", lambda n: call(ints(n, 5))) for name in ("abs", "neg", "sign", "relu", "ceil", "trunc", "exp", "sigmoid", "sinc")),
+    *(
+        AtenSample(f"{name}.default", lambda n: call(ints(n, 5)))
+        for name in ("abs", "neg", "sign", "relu", "ceil", "trunc", "exp", "sigmoid", "sinc")
+    ),
     *(AtenSample(f"{name}.default", lambda n: call(ints(n, 5, dtype=torch.int8))) for name in ("abs", "neg")),
     *(AtenSample(f"{name}.default", lambda n: call(bools(n, 5))) for name in ("bitwise_not", "logical_not", "isnan", "isinf", "exp")),
     AtenSample("bitwise_not.default", lambda n: call(ints(n, 5))),

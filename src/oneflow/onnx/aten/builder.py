@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 import torch
 
+from oneflow.core.errors import UnsupportedError
 from oneflow.onnx.builder import Builder, Operand, Wire
 
 Number = int | float | bool
@@ -74,7 +76,7 @@ class AtenBuilder(Builder):
 
     def reshape_like(self, x: Wire, like: Operand) -> Wire:
         """x in the shape of ``like``, of which several sizes may follow the batch."""
-        zero = {"allowzero": 1} if 0 in like.shape and self.opset >= 14 else {}
+        zero: dict[str, Any] = {"allowzero": 1} if 0 in like.shape and self.opset >= 14 else {}
         if len(like.batch_dims) == 1 and not zero:
             return super().reshape_like(x, like)
         return self.node("Reshape", x, self.vector(self.sizes_of(like)), **zero)
@@ -129,6 +131,10 @@ class AtenBuilder(Builder):
             return [x]
         dtypes = [x.dtype] * len(sizes)
         if self.opset < 13:
+            if any(isinstance(size, Times) for size in sizes):
+                raise UnsupportedError(
+                    f"parts whose sizes follow the batch are there since opset 13, this is {self.opset}; export with opset=13"
+                )
             return self.many("Split", [x], dtypes, {"axis": dim, "split": list(sizes)})
         return self.many("Split", [x, self.vector(sizes)], dtypes, {"axis": dim})
 

@@ -122,6 +122,7 @@ class AtenGraphEmitter:
     def _builder(self, node: fx.Node) -> AtenBuilder:
         name = "/".join(part for part in (node_path(node), node.name) if part)
         value = node.meta["val"]
+        results: tuple[Operand, ...] = ()
         if isinstance(value, torch.Tensor):
             results, wanted = (self._operand(node, f"{name}/out_0"),), frozenset([0])
         else:
@@ -139,7 +140,9 @@ class AtenGraphEmitter:
         name = _overload(node)
         if name in ROWS:
             return ROWS[name]
-        reason = REASONS.get(name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model")
+        reason = REASONS.get(
+            name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model"
+        )
         raise UnsupportedError(f"{self._line(node)}: ONNX cannot express it: {reason}")
 
     def _arguments(self, node: fx.Node, row: AtenRow) -> tuple[list[Any], dict[str, Any]]:

@@ -117,4 +117,3 @@ def _no_training(*names: str) -> None:
 
 _no_training("_native_batch_norm_legit.default", "_batch_norm_with_update.default")
 _no_training("_native_batch_norm_legit_functional.default", "_batch_norm_with_update_functional.default")
-

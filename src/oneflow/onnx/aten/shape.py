@@ -93,7 +93,9 @@ def stack(b: AtenBuilder, tensors: list[Operand], dim: int = 0) -> Wire:
     return b.node("Concat", *(b.unsqueeze(b.cast(x, b.result.dtype), axis) for x in tensors), axis=axis)
 
 
-@EMITTERS.row("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"])
+@EMITTERS.row(
+    "split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"]
+)
 def split(b: AtenBuilder, x: Operand, sizes: Any, dim: int = 0) -> list[Wire]:
     axis = place(dim, x.rank)
     return b.split(x, [b.sizes_of(part)[axis] for part in b.results], axis)
