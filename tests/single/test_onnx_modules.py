@@ -462,8 +462,10 @@ def test_inputs_without_a_batch_are_left_out_by_name(tmp_path):
     [
         (lambda x: x / len(x), r"test_onnx_modules.py:\d+: aten.div.Tensor.*its argument 'y' is computed from the batch size"),
         (lambda x: x * len(x) ** 0.5, "an argument goes from 1.41.* to 2.0"),
-        (lambda x: x.unsqueeze(0).expand(len(x), -1, -1).reshape(-1), "the shape of aten.* goes from .* only in proportion"),
+        (lambda x: x.unsqueeze(0).expand(len(x), -1, -1).reshape(-1), "the shape of aten.* goes from .* only as a whole multiple"),
         (lambda x: sum(x[i] for i in range(len(x))), "takes other steps with 2 times the batch"),
+        (lambda x: x[: (len(x) + 1) // 2], "goes from .* only as a whole multiple"),
+        (lambda x: x.chunk(2)[0], "goes from .* only as a whole multiple"),
         (lambda x: x.unbind(0)[0], "dynamic_batch|follows the batch"),
         (lambda x: x + torch.tensor([float(len(x))]), "a tensor made from numbers .* changes with the batch"),
     ],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
 from typing import Any
 
@@ -18,9 +17,9 @@ Number = int | float | bool
 
 @dataclass(frozen=True)
 class Times:
-    """A number of the trace that follows the batch: ``ratio`` times its size."""
+    """A number of the trace that follows the batch: ``count`` times its size."""
 
-    ratio: Fraction
+    count: int
 
 
 Size = int | Times
@@ -52,7 +51,7 @@ class AtenBuilder(Builder):
         if dim not in x.batch_dims:
             return x.shape[dim]
         assert self.batch is not None
-        return Times(Fraction(x.shape[dim], self.batch.size))
+        return Times(x.shape[dim] // self.batch.size)
 
     def vector(self, sizes: Sequence[Size]) -> Wire:
         """An int64 vector of sizes, computed when the model runs where they follow the batch."""
@@ -64,9 +63,7 @@ class AtenBuilder(Builder):
         if isinstance(size, int):
             return self.ints([size])
         assert self.batch is not None
-        times, by = size.ratio.as_integer_ratio()
-        whole = self.batch.wire if times == 1 else self.node("Mul", self.batch.wire, self.ints([times]))
-        return whole if by == 1 else self.node("Div", whole, self.ints([by]))
+        return self.batch.wire if size.count == 1 else self.node("Mul", self.batch.wire, self.ints([size.count]))
 
     def scalar(self, size: Size | float, dtype: torch.dtype) -> Wire:
         """A number without dims, of ``dtype``."""
