@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from oneflow.collective.peers import introduce, meeting
 
@@ -18,22 +19,33 @@ _T = TypeVar("_T")
 
 
 def group_of(ranks: Ranks) -> Any:
-    """The process group of these ranks; those of one set are one group. It must have been made by ``make_groups``."""
-    return dist.group.WORLD if len(ranks) == dist.get_world_size() else _group(tuple(sorted(ranks)))
+    """The process group of these ranks, this one among them; those of one set are one group. Its members make it when they first ask for
+    it, and only they: each waits for all."""
+    world = dist.group.WORLD
+    return world if len(ranks) == dist.get_world_size() else _group(world, tuple(sorted(ranks)))
 
 
 @lru_cache(maxsize=None)
-def _group(ranks: Ranks) -> Any:
-    with meeting(range(dist.get_world_size())):  # also those that are no members
-        return dist.new_group(list(ranks), timeout=timedelta(seconds=patience(dist.group.WORLD)))
+def _group(world: Any, ranks: Ranks) -> Any:
+    """torch numbers the groups it makes, so all ranks of the world would have to make all groups in one order, members or not. A group that
+    is named by its ranks comes about whatever else its members have made before."""
+    backend, store = distributed_c10d._world.pg_map[world]
+    name, limit = f"oneflow/{'_'.join(map(str, ranks))}", timedelta(seconds=patience(world))
+    with meeting(ranks):
+        group, _ = distributed_c10d._new_process_group_helper(
+            len(ranks), place_in(ranks), list(ranks), backend, store, distributed_c10d.GroupName(name), timeout=limit
+        )
+    distributed_c10d._world.pg_group_ranks[group] = {rank: place for place, rank in enumerate(ranks)}
+    return group
 
 
 def make_groups(groups: Sequence[Ranks]) -> None:
-    """Makes process groups for the programs to come. All ranks make all of them in one order, members or not: torch numbers
-    them, and a group to which two members give different numbers never comes about. They also tell each other where they run."""
+    """Makes the process groups of the programs to come of which this rank is a member. All ranks make theirs in one order: two groups with
+    two common members would wait for each other. All ranks also tell each other where they run."""
     introduce()
     for ranks in groups:
-        group_of(ranks)
+        if dist.get_rank() in ranks:
+            group_of(ranks)
 
 
 def patience(group: Any) -> float:

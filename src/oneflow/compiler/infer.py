@@ -20,21 +20,19 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import Value, change_joint_note, joint_note, val, value_of
 from oneflow.core.errors import ArgumentError
-from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp, split
-from oneflow.ir.nodes import argument
-from oneflow.ir.notes import op_note
+from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature, whole
 from oneflow.sharding.rules.table import rule_of
+from oneflow.sharding.writes import any_layout, copies, written
 
 _WIDTH = 24
 _LAYOUT = torch.ops.oneflow.layout.default
 
-Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
@@ -67,20 +65,6 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
         change_joint_note(node, signatures=(), share=1.0)
     for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
         _Axis(axis, calls, given, wanted, micro_batches).choose()
-
-
-def value_of(node: fx.Node) -> Value:
-    """The output that a node's value is: an item of an op with several outputs is that op's."""
-    if node.target is operator.getitem:
-        return argument(node, 0), argument(node, 1)
-    return node, 0
-
-
-def layout_of(node: fx.Node) -> Layout:
-    """How a node's value lies, once it is inferred."""
-    producer, index = value_of(node)
-    note = joint_note(producer)
-    return Layout(note.placed, note.outputs[index])
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
@@ -243,7 +227,7 @@ class _Axis:
         whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
         signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
         prices = [price * self.repeats for price in cost.work(call, signatures, parts, note.share)]
-        return _Visit(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, _written(call))
+        return _Visit(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -256,7 +240,7 @@ class _Axis:
         if node.target is _LAYOUT:
             return self._hinted(node, call)
         if node.target is torch.ops.aten.copy_.default:
-            return [Signature((sbp, sbp), (sbp,)) for sbp in _any_layout(call.out, parts)]
+            return copies(call, parts)
         rule = rule_of(node.target)
         change_joint_note(node, has_rule=rule is not None)
         found = [whole(call), *(rule.signatures(call) if rule is not None else ())]
@@ -271,13 +255,13 @@ class _Axis:
         sbp = given.sbp[self.axis]
         if sbp is not AUTO:
             return [sbp]
-        free = [s for s in _any_layout(val(node).shape, parts) if s is not PARTIAL]
+        free = [s for s in any_layout(val(node).shape, parts) if s is not PARTIAL]
         return [s for s in free if given.splits is None or s.dim is None or s.dim in given.splits]
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
         texts = [text for text in str(node.args[1]).split(",") if text]
         if not texts:
-            return [Signature((sbp,), (sbp,)) for sbp in _any_layout(call.out, call.parts)]
+            return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
         sbp = parse_sbp(texts[min(self.axis, len(texts) - 1)])
         if sbp.kind == "S" and (sbp.dim is None or sbp.dim >= len(call.out)):
             raise ArgumentError(f"{_where(node)}a value of shape {call.out} cannot be split along dim {sbp.dim}")
@@ -311,29 +295,14 @@ def _order(held: tuple[Mesh, Sbp]) -> tuple[Any, ...]:
     return mesh.ranks, mesh.axes, str(sbp)
 
 
-def _any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:
-    return [BROADCAST, PARTIAL, *(split(d) for d, size in enumerate(shape) if size >= parts)]
-
-
 def _tensor(value: Value) -> Any:
     made = val(value[0])
     return made[value[1]] if isinstance(made, (tuple, list)) else made
 
 
-def _written(call: Call) -> list[int]:
-    """The places among a call's tensors of those it changes: they cannot be boxed, the change would be lost."""
-    if not isinstance(call.op, torch._ops.OpOverload):
-        return []
-    if call.op is torch.ops.aten.native_batch_norm.default:  # its schema does not say so
-        changed = ["running_mean", "running_var"] if call.arg("training") else []
-    else:
-        changed = [a.name for a in call.op._schema.arguments if a.alias_info is not None and a.alias_info.is_write]
-    return [i for name in changed if (i := call.index(name)) is not None]
-
-
 def _where(node: fx.Node) -> str:
     origin = joint_note(node).origin
-    return f"{op_note(origin).line}: op {op_note(origin).name!r}: " if origin is not None else ""
+    return f"{origin.line}: op {origin.name!r}: " if origin is not None else ""
 
 
 def _no_way(node: fx.Node) -> str:

@@ -70,6 +70,10 @@ class JobError(OneFlowError, AssertionError):
     """A job function that cannot be made into a graph, or is used in a way it does not allow."""
 
 
+class GraphError(OneFlowError, RuntimeError, AssertionError):
+    """A graph of modules that cannot be built, or is used in a way it does not allow."""
+
+
 class OutsideJobError(OneFlowError, NotImplementedError):
     """An op or a variable asked for where no job is being traced."""
 
@@ -88,8 +92,24 @@ class WorkerError(RunError):
     """A job that failed because of a worker process, or of the way to it; names job and step, rank and host."""
 
 
+class GlobalTensorError(OneFlowError, RuntimeError):
+    """A global tensor that cannot be made, laid out or mixed with others as asked; found from what every rank knows, so all of them raise."""
+
+
 class PeerError(WorkerError):
     """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
+
+
+class OrderError(RunError):
+    """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
+
+
+class LocalTensorError(OneFlowError, RuntimeError):
+    """Something that global tensors have, asked of a local one."""
+
+
+class NoDeviceError(OneFlowError, RuntimeError, AssertionError):
+    """A device that this machine, or this build of torch, has not."""
 
 
 class CheckpointError(OneFlowError, AssertionError, ValueError):

@@ -11,6 +11,7 @@ import torch
 
 from oneflow.core.errors import ArgumentError, WorkerError
 from oneflow.core.placement import Placement
+from oneflow.world import role
 
 if TYPE_CHECKING:
     from oneflow.runtime.launchers import Launched
@@ -73,6 +74,7 @@ class Machines:
 
     def _serve(self, devices: Placement) -> bool:
         if self.launched is not None:
+            role.take(role.DRIVEN)
             if self.launched.is_driver:
                 return False
             from oneflow.runtime.launchers import serve_rank

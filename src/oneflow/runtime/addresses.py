@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import ipaddress
+import os
 import socket
 import struct
 from array import array
@@ -34,6 +35,22 @@ def resolve(name: str) -> list[str]:
     except socket.gaierror:
         return []
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def own_address(other: str) -> str:
+    """The address by which this machine reaches another one, or itself. Nothing is sent."""
+    family, _, _, _, place = socket.getaddrinfo(other, 9, type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, socket.SOCK_DGRAM) as sock:
+        sock.connect(place)
+        return sock.getsockname()[0]
+
+
+def bind_collectives(address: str) -> None:
+    """Has this process's collectives use the interface of one of its addresses, unless the user has named one."""
+    interface = interface_of(address)
+    if interface is not None:
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
 
 
 def _version_4() -> dict[str, str]:

@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import ArgumentError
-from oneflow.runtime.addresses import interface_of
+from oneflow.runtime.addresses import bind_collectives
 from oneflow.runtime.channel import Channel, ChannelError, Frame, Kind, make_frame
 from oneflow.runtime.failures import report
 from oneflow.runtime.memory import keep_freed_memory
@@ -109,7 +109,7 @@ class _Worker:
     def _join(self, host: str, port: int, seconds: float) -> None:
         """Joins the collectives of all ranks, and makes the handler."""
         seat, timeout = self._seat, timedelta(seconds=seconds + _AFTER_THE_DRIVER)
-        self._bind_collectives()
+        bind_collectives(self._own_address)
         if self._store is None:
             self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
         device = self._device()
@@ -121,12 +121,6 @@ class _Worker:
     def _own_address(self) -> str:
         """The address by which this machine reaches the driver, so others can reach it there too."""
         return self._channel.socket.getsockname()[0]
-
-    def _bind_collectives(self) -> None:
-        interface = interface_of(self._own_address)
-        if interface is not None:
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
-            os.environ.setdefault("NCCL_SOCKET_IFNAME", interface)
 
     def _device(self) -> torch.device:
         if self._seat.world.device_type == "cpu":

@@ -1,0 +1,239 @@
+"""Who this process is among the processes of its launcher, and their process group.
+
+The group is made when something first needs it, from the launcher's variables (`runtime/launchers.py`), and left at exit. Rank 0 serves the
+store by which the ranks find each other, unless the launcher does.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import socket
+import sys
+import time
+import warnings
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+
+from oneflow.core.errors import ArgumentError, PeerError
+from oneflow.runtime.limits import connect_seconds, step_seconds
+from oneflow.world import role
+
+if TYPE_CHECKING:
+    from oneflow.runtime.launchers import Launched
+
+_FAREWELL_SECONDS = 10.0  # for which rank 0 goes on serving the store at its end, while others are still there
+_LOOK_SECONDS = 0.02
+
+
+@dataclass(frozen=True)
+class PeerWorld:
+    """This process among those of its launcher: ``rank`` of ``size``, and ``local_rank`` of the ``local_size`` of its machine."""
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+    local_size: int = 1
+
+    @property
+    def node_size(self) -> int:
+        """The number of machines."""
+        return self.size // self.local_size
+
+    @property
+    def ranks(self) -> tuple[int, ...]:
+        return tuple(range(self.size))
+
+
+class _Membership:
+    """The world of this process once it was asked for, and what ``leave`` has to undo."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self.world: PeerWorld | None = None
+        self.store: dist.Store | None = None
+        self.owner = 0  # the process that joined; a fork of it has not
+        self.serves = False
+        self.is_joined = False
+
+
+_MEMBERSHIP = _Membership()
+
+
+def current_world() -> PeerWorld:
+    """This process's place among those of its launcher; a world of one without a launcher. Nothing is started. In a world of several it
+    makes them peers."""
+    if _MEMBERSHIP.world is None:
+        found = _found()
+        if found.size > 1:
+            role.take(role.PEERS)
+        _MEMBERSHIP.world = found
+    return _MEMBERSHIP.world
+
+
+def join() -> PeerWorld:
+    """This process's world, whose ranks can meet from now on: the first call makes the process group, all ranks make it together. A world
+    of one has none. A group that the program itself has made with torch is used as it is."""
+    world = current_world()
+    if world.size > 1 and not _MEMBERSHIP.is_joined:
+        _join(world)
+    return world
+
+
+def group_for(ranks: Iterable[int]) -> Any:
+    """The process group of some ranks, this one among them; None for a rank alone. Only these ranks ask for it; when they do so for the
+    first time they wait for each other."""
+    members = tuple(sorted(ranks))
+    world = join()
+    if world.rank not in members or members[-1] >= world.size or members[0] < 0 or len(set(members)) != len(members):
+        raise ArgumentError(f"a group of ranks {list(members)} for rank {world.rank} of {world.size}; name ranks of the world once each, its own too")
+    if len(members) == 1:
+        return None
+    from oneflow.collective import group_of
+
+    return group_of(members)
+
+
+def leave() -> None:
+    """Leaves the process group, if this process has made it. Called at exit; afterwards the process may join anew."""
+    atexit.unregister(leave)
+    if _MEMBERSHIP.owner == os.getpid():
+        _leave()
+    _MEMBERSHIP.reset()
+    role.forget()
+
+
+def _found() -> PeerWorld:
+    found = _launched()
+    if dist.is_available() and dist.is_initialized():  # by the program itself
+        rank, size = dist.get_rank(), dist.get_world_size()
+        same = found is not None and (found.rank, found.size) == (rank, size)
+        return PeerWorld(rank, size, found.local_rank, found.local_size) if found is not None and same else PeerWorld(rank, size, rank, size)
+    return PeerWorld() if found is None else PeerWorld(found.rank, found.size, found.local_rank, found.local_size)
+
+
+def _launched() -> Launched | None:
+    given = [name for name in ("RANK", "WORLD_SIZE") if name in os.environ]
+    if not given and "SLURM_PROCID" not in os.environ:
+        return None
+    if len(given) == 1:
+        other = "WORLD_SIZE" if given[0] == "RANK" else "RANK"
+        warnings.warn(f"{given[0]} is set and {other} is not: this process runs alone; a launcher sets both", stacklevel=4)
+    from oneflow.runtime.launchers import launched
+
+    return launched()
+
+
+def _join(world: PeerWorld) -> None:
+    from oneflow.collective import make_groups, share_memory
+
+    if not dist.is_initialized():
+        found = _launched()
+        assert found is not None
+        _make_group(world, found)
+        _MEMBERSHIP.owner = os.getpid()
+        atexit.register(leave)
+    make_groups([])  # the ranks tell each other where they run
+    share_memory()
+    _MEMBERSHIP.is_joined = True
+
+
+def _make_group(world: PeerWorld, found: Launched) -> None:
+    from oneflow.runtime.addresses import bind_collectives, own_address
+
+    seconds = connect_seconds()
+    bind_collectives(own_address(found.address))
+    store = _store(found, seconds)
+    _MEMBERSHIP.store, _MEMBERSHIP.serves = store, found.rank == 0 and found.store_key is None
+    _await_all(world, store, seconds)
+    backend = "gloo"
+    if torch.cuda.is_available():  # never run where the tests run: no GPU there
+        backend = "cpu:gloo,cuda:nccl"
+        torch.cuda.set_device(world.local_rank % torch.cuda.device_count())
+    limit = timedelta(seconds=step_seconds())
+    store.set_timeout(limit)
+    dist.init_process_group(backend, store=store, rank=world.rank, world_size=world.size, timeout=limit)
+
+
+def _store(found: Launched, seconds: float) -> dist.Store:
+    """The store of this run: served by rank 0, or by the launcher, in which an earlier attempt may have left its keys."""
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    limit = timedelta(seconds=seconds)
+    if found.rank == 0 and found.store_key is None:
+        listener = _listener(found)
+        host, port = listener.getsockname()[:2]
+        tcp = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit)
+    else:
+        _await_store(found, seconds)
+        tcp = dist.TCPStore(found.address, found.port, is_master=False, wait_for_workers=False, timeout=limit)
+    return dist.PrefixStore(f"oneflow/peers/{attempt}", tcp)
+
+
+def _listener(found: Launched) -> socket.socket:
+    """On the address that the others are told only, so a run on one machine is not seen from outside."""
+    try:
+        family = socket.getaddrinfo(found.address, found.port, type=socket.SOCK_STREAM)[0][0]
+        return socket.create_server((found.address, found.port), family=family)
+    except OSError as error:
+        raise ArgumentError(
+            f"rank 0 cannot listen at {found.address} port {found.port} ({error.strerror or error}); MASTER_ADDR must be an address of rank 0's "
+            "machine and MASTER_PORT a port that nothing else uses there"
+        ) from None
+
+
+def _await_store(found: Launched, seconds: float) -> None:
+    """Returns when somebody listens at the store's place."""
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            with socket.create_connection((found.address, found.port), timeout=max(_LOOK_SECONDS, end - time.monotonic())):
+                return
+        except OSError as error:
+            if time.monotonic() > end:
+                raise PeerError(
+                    f"rank {found.rank} on {socket.gethostname()} waited in vain for rank 0 at {found.address} port {found.port}: "
+                    f"{error.strerror or error} for {seconds:g} s; ONEFLOW_CONNECT_TIMEOUT sets another limit"
+                ) from None
+            time.sleep(_LOOK_SECONDS)
+
+
+def _await_all(world: PeerWorld, store: dist.Store, seconds: float) -> None:
+    """Returns when every rank is here."""
+    keys = [f"here/{rank}" for rank in world.ranks]
+    store.set(keys[world.rank], socket.gethostname())
+    try:
+        store.wait(keys, timedelta(seconds=seconds))
+    except dist.DistStoreError:
+        absent = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
+        raise PeerError(
+            f"rank {world.rank} on {socket.gethostname()} waited in vain for rank {', '.join(absent)} of {world.size}: not here after "
+            f"{seconds:g} s; every rank must come to the first use of a global tensor, graph or flow.comm. ONEFLOW_CONNECT_TIMEOUT sets another limit"
+        ) from None
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
+    store, world = _MEMBERSHIP.store, _MEMBERSHIP.world
+    if store is None or world is None:
+        return
+    with contextlib.suppress(RuntimeError):  # the store may be gone with the process that served it
+        store.set(f"left/{world.rank}", "")
+        end = time.monotonic() + _FAREWELL_SECONDS
+        while _MEMBERSHIP.serves and not _failed() and time.monotonic() < end:
+            if store.check([f"left/{rank}" for rank in world.ranks]):
+                return
+            time.sleep(_LOOK_SECONDS)
+
+
+def _failed() -> bool:
+    """Whether the program ends by an error; then nobody should wait for its end."""
+    return getattr(sys, "last_value", None) is not None
