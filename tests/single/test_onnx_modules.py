@@ -229,7 +229,7 @@ class Evaluate(flow.nn.Graph):
         return {"scores": self.network(x) * scale}
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet18", "gpt", "vit", "lstm"])
+@pytest.mark.parametrize("name", ["mlp", "lenet", "gpt", "lstm"])
 @pytest.mark.parametrize("dynamic_batch", [False, True])
 def test_a_graph_gives_the_same_in_onnx_runtime(name, dynamic_batch, tmp_path):
     make, draw = NETWORKS[name]
