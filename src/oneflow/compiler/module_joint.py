@@ -75,7 +75,7 @@ def trace_step(step: ModuleStep) -> TracedStep:
     Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random ops draw by counter.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, _told_once():
+    with mode, told_once():
         arguments: list[Tensor] = [mode.from_tensor(tensor.detach()) for tensor in (*step.variables.values(), *step.feeds)]
         arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
         if step.trained and step.loss_scale is None:
@@ -86,7 +86,7 @@ def trace_step(step: ModuleStep) -> TracedStep:
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
+def told_once() -> Iterator[None]:
     """Keeps torch from printing the errors that it raises."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True

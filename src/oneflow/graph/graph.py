@@ -22,6 +22,7 @@ from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
+    from oneflow.compiler.forward_graph import Captured
     from oneflow.core.placement import Placement
     from oneflow.graph.compiled import CompiledStep
     from oneflow.plan.report import Plan
@@ -177,6 +178,22 @@ class Graph:
     def _require_open(self, what: str) -> None:
         if self._compiled:
             raise GraphError(f"{self.name} is compiled; {what} before its first call")
+
+    # -------------------------------------------------------------- export
+
+    def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that trains."""
+        from oneflow.graph.forward import forward_captured
+
+        return forward_captured(self, args, kwargs)
+
+    def forward_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments like those of the last call that was compiled, with zeros for tensors. Refuses a graph that was not called."""
+        from oneflow.graph.forward import inputs_like
+
+        if not self._compiled:
+            raise GraphError(f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example inputs")
+        return inputs_like(next(reversed(self._compiled)))
 
     def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
         """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
