@@ -402,6 +402,14 @@ def test_a_build_that_fails_gives_its_batch_back(digits, kept):
     assert graph().tolist() == LABELS[rows_of(0)].tolist()
 
 
+def test_a_plan_of_a_graph_that_reads_costs_no_batch(digits, kept):
+    graph = Train(kept(Digits(digits)), new_net())
+    assert "net.weight" in str(flow.plan(graph))
+    assert graph()[1].tolist() == LABELS[rows_of(0)].tolist()
+    flow.plan(graph)
+    assert graph()[1].tolist() == LABELS[rows_of(1)].tolist()
+
+
 def test_arguments_that_a_graph_refuses_cost_no_batch(digits, kept):
     class Added(Digits):
         def forward(self, x):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import update_wrapper
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,9 @@ from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
+    from oneflow.core.placement import Placement
     from oneflow.graph.compiled import CompiledStep
+    from oneflow.plan.report import Plan
 
 _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
@@ -141,7 +144,7 @@ class Graph:
         found = compiled.get(signature)
         if found is not None and not found.is_current:
             for step in compiled.values():
-                step.sources.give_back()
+                step.sources.close()
             compiled.clear()
             found = None
         return found if found is not None else self._made(call, signature)
@@ -178,6 +181,16 @@ class Graph:
     def _require_open(self, what: str) -> None:
         if self._compiled:
             raise GraphError(f"{self.name} is compiled; {what} before its first call")
+
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
+        from oneflow.graph.compiled import capture
+        from oneflow.graph.sources import Sources
+        from oneflow.plan.make import make_step_plan
+
+        with self._making, paused(), closing(Sources()) as sources:
+            captured = capture(self, call_of(inputs, {}), sources)
+            return make_step_plan(captured.decl, captured.traced.joint, placement)
 
     # -------------------------------------------------------------- text
 

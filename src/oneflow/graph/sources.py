@@ -167,8 +167,8 @@ class Sources:
             self._before = {}
             return self._read() if feeds is None else feeds
 
-    def give_back(self) -> None:
-        """Has a batch that no step has used be read again."""
+    def close(self) -> None:
+        """Gives a batch back that no step has used: its readers will read it again."""
         for source, state in self._before.items():
             source.load_state(state)
         self._first, self._before = None, {}
