@@ -1,7 +1,7 @@
 """One training step of an ``nn.Graph`` against the same module in eager PyTorch, and in ``torch.compile``.
 
 The rival is eager PyTorch as a good engineer writes it: fused optimizer, gradients set to None; networks of pictures also in channels_last, and the better
-counts. Each has a process of its own, all take turns in one run; all have loaded the same modules, so that memory is that of tensors. The first call of a graph is
+counts; the graph has them in channels_last. Each has a process of its own, all take turns in one run; all have loaded the same modules, so that memory is that of tensors. The first call of a graph is
 timed in a fresh process, with what it loads. ``python benchmarks/graph_step.py [--rounds N] [--compile] [--small]``
 """
 
@@ -44,6 +44,8 @@ def work_of(title: str, is_small: bool) -> Work:
 def graph_step(title: str, is_small: bool) -> Callable[[], object]:
     work = work_of(title, is_small)
     model, (x, y) = work.make(), work.inputs()
+    if work.has_images:
+        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     make = flow.optim.AdamW(model.parameters(), lr=1e-4) if work.by_adamw else flow.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
     graph = TrainGraph(model, make)
     return lambda: graph(x, y)
