@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.forward_graph import Captured, node_path
-from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError, nearest
+from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.onnx.aten.batch import Pairing, line_of
 from oneflow.onnx.aten.builder import AtenBuilder, Batch, Times
 from oneflow.onnx.aten.family import AtenRow
@@ -140,9 +140,7 @@ class AtenGraphEmitter:
         name = _overload(node)
         if name in ROWS:
             return ROWS[name]
-        reason = REASONS.get(
-            name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model"
-        )
+        reason = REASONS.get(name, "there is no emitter of it; write it with other ops, or compute it outside of the model")
         raise UnsupportedError(f"{self._line(node)}: ONNX cannot express it: {reason}")
 
     def _arguments(self, node: fx.Node, row: AtenRow) -> tuple[list[Any], dict[str, Any]]:
