@@ -49,6 +49,13 @@ NETWORKS = {
 }
 
 
+def channels_last(n: int) -> torch.Tensor:
+    return torch.randn(n, 4, 6, 6).to(memory_format=torch.channels_last)
+
+
+NETWORKS["channels last"] = (lambda: nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)), channels_last)
+
+
 def expected(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
     with torch.no_grad():
         found = network(x)
@@ -361,6 +368,11 @@ def test_an_op_that_onnx_cannot_express_is_named_with_line_and_module(tmp_path):
     with pytest.raises(NotImplementedError, match=message) as caught:
         flow_onnx.export(Outer().eval(), torch.ones(2), tmp_path / "net.onnx")
     assert f":{inspect.getsourcelines(Inner.forward)[1] + 1}: " in str(caught.value)
+
+
+def test_reading_memory_by_strides_is_refused(tmp_path):
+    with pytest.raises(NotImplementedError, match="aten.as_strided.default.*it reads memory by strides"):
+        flow_onnx.export(Calls(lambda x: x.as_strided((2, 2), (1, 1))), torch.ones(2, 2), tmp_path / "net.onnx")
 
 
 def test_an_op_without_an_emitter_is_named(tmp_path):

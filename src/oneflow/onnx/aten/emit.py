@@ -99,6 +99,8 @@ class AtenGraphEmitter:
         if node.target is operator.getitem:
             source, index = node.args
             self._values[node] = self._item(node, self._values[source], int(index))  # type: ignore[index, arg-type]
+        elif _tells_strides_alone(node):
+            self._values[node] = self._values[node.args[0]]  # type: ignore[index]
         elif _overload(node) not in _CHECKS:
             self._emit(node)
 
@@ -198,6 +200,16 @@ def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset
 
 def _overload(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.")
+
+
+def _tells_strides_alone(node: fx.Node) -> bool:
+    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with channels last."""
+    if _overload(node) != "as_strided.default":
+        return False
+    x, size, stride, *offset = node.args
+    own = x.meta["val"]  # type: ignore[union-attr]
+    same = all(n == 1 or mine == theirs for n, mine, theirs in zip(size, own.stride(), stride))  # type: ignore[arg-type]
+    return tuple(size) == tuple(own.shape) and same and offset in ([], [None], [0])  # type: ignore[arg-type]
 
 
 def _reached(captured: Captured) -> set[fx.Node]:
