@@ -208,7 +208,7 @@ from oneflow.version import __version__
 
 function_config = FunctionConfig
 _add_methods()
-__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, globals))
+__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, lambda: globals()))
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",

@@ -18,7 +18,6 @@ from oneflow.core.errors import GraphError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.graph.definition import Definition
-from oneflow.graph.filters import lay_out_filters
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import standing_in, variables_of
@@ -56,7 +55,6 @@ class Captured:
 def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
     """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``."""
     modules = graph.modules
-    lay_out_filters(modules)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
