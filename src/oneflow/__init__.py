@@ -10,9 +10,11 @@ from torch import int8 as char
 
 from oneflow import (
     checkpoint,
+    comm,
     data,
     deprecated,
     distribute,
+    env,
     image,
     keras,
     layers,
@@ -103,7 +105,7 @@ from oneflow.initializer import (
     zeros_initializer,
 )
 from oneflow.ir.variable import get_variable
-from oneflow.job.config import config, env
+from oneflow.job.config import config
 from oneflow.job.function import (
     clear_default_session,
     current_global_function_desc,
@@ -151,6 +153,7 @@ __all__ = [
     "clip",
     "clip_by_scalar",
     "clip_by_value",
+    "comm",
     "compat",
     "concat",
     "config",

@@ -21,7 +21,7 @@ LAYERS = (
     *("runtime", "world", "job"),  # programs to results; processes that are peers, or driven by jobs
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
-    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type
+    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system", "autograd", "amp", "cuda", "utils", "profiler", "_C", "mock_torch", "eager"),  # those that take others for their work
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -82,7 +83,7 @@ class meet(contextlib.AbstractContextManager[None]):
                 raise OrderError(_differing(found)) from error
 
     def _call(self) -> Call:
-        return Call(self._ranks, self._number, self._name, ", ".join(map(_described, self._arguments)), user_line())
+        return Call(self._ranks, self._number, self._name, described(self._arguments), user_line())
 
 
 def is_checked() -> bool:
@@ -95,11 +96,16 @@ def _calls(world: Any) -> _Calls:
     return _Calls()
 
 
+def described(arguments: Sequence[Any]) -> str:
+    """What of some arguments all ranks must agree on, as text."""
+    return ", ".join(map(_described, arguments))
+
+
 def _described(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{tuple(value.shape)}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{described(value)}]"
     return str(value)
 
 
