@@ -118,10 +118,9 @@ class _Rank:
 
     def last_words(self) -> str:
         """The end of what the rank has written to stderr: its last traceback, if there is one."""
-        text = self._written().decode(errors="replace")
-        begin = text.rfind(_TRACEBACK)
-        lines = text[max(0, begin) :].rstrip().splitlines() if begin >= 0 else text.rstrip().splitlines()
-        return "\n".join(lines[-_SHOWN_LINES:])
+        lines = self._written().decode(errors="replace").rstrip().splitlines()
+        begins = [number for number, line in enumerate(lines) if _TRACEBACK in line]
+        return "\n".join(lines[max(begins, default=0) :][-_SHOWN_LINES:])
 
     def _written(self) -> bytes:
         if self._logs is None:
