@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import ArgumentError, PeerError
+from oneflow.runtime.addresses import bind_collectives, listen, own_address
 from oneflow.runtime.limits import connect_seconds, step_seconds
 from oneflow.world import role
 
@@ -147,8 +148,6 @@ def _join(world: PeerWorld) -> None:
 
 
 def _make_group(world: PeerWorld, found: Launched) -> None:
-    from oneflow.runtime.addresses import bind_collectives, own_address
-
     seconds = connect_seconds()
     bind_collectives(own_address(found.address))
     store = _store(found, seconds)
@@ -180,11 +179,10 @@ def _store(found: Launched, seconds: float) -> dist.Store:
 def _listener(found: Launched) -> socket.socket:
     """On the address that the others are told only, so a run on one machine is not seen from outside."""
     try:
-        family = socket.getaddrinfo(found.address, found.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((found.address, found.port), family=family)
+        return listen(found.address, found.port)
     except OSError as error:
         raise ArgumentError(
-            f"rank 0 cannot listen at {found.address} port {found.port} ({error.strerror or error}); MASTER_ADDR must be an address of rank 0's "
+            f"rank 0 cannot listen at {found.address} port {found.port} ({error.strerror}); MASTER_ADDR must be an address of rank 0's "
             "machine and MASTER_PORT a port that nothing else uses there"
         ) from None
 
