@@ -19,10 +19,12 @@ LAYERS = (
     "ir",  # the trace and its graph
     *("collective", "sharding", "compiler"),  # graphs to programs
     *("runtime", "world", "job"),  # programs to results; processes that are peers, or driven by jobs
+    "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
     *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
-    *("nn", "array", "layers", "image", "system", "autograd", "amp", "cuda", "utils", "profiler", "_C", "mock_torch", "eager"),  # those that take others for their work
+    *("nn", "array", "layers", "image", "system"),  # those that take others for their work
+    *("eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )

@@ -32,6 +32,14 @@ def all_reduce(value: Tensor, how: str, ranks: Ranks) -> Tensor:
     return result
 
 
+def broadcast(value: Tensor, ranks: Ranks) -> Tensor:
+    """The value of the first of these ranks; all of them give one of the same shape and dtype."""
+    result = value.clone(memory_format=torch.contiguous_format)
+    with meeting(ranks):
+        dist.broadcast(result, ranks[0], group_of(ranks))
+    return result
+
+
 def all_gather(value: Tensor, ranks: Ranks) -> Tensor:
     """The values of all ranks, of equal shapes, stacked along a new first dim."""
     room = room_of(ranks, value)

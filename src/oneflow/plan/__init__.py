@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.placement import Placement
 from oneflow.job.job import Job
 from oneflow.plan.devices import device_axes, placement_of
-from oneflow.plan.report import Plan
+
+if TYPE_CHECKING:
+    from oneflow.plan.report import Plan
 
 __all__ = ["plan", "plan_job"]
 

@@ -1,0 +1,22 @@
+"""Global tensors: logical tensors that lie on many ranks, op by op.
+
+| module | what it holds |
+|---|---|
+| `placement`, `sbp` | where and how a tensor lies, as users write it |
+| `spec`, `tensor` | what is known of a global tensor; the tensor itself |
+| `choose`, `decide`, `dispatch` | what an op does, decided once and looked up |
+| `runs`, `move` | how it is done on this rank: changes of layout, calls on parts |
+| `handlers`, `many`, `random` | ops that are not run by rules |
+| `agree`, `convert` | local tensors to global ones, from layout to layout, and back |
+| `members`, `methods` | what global tensors have, and what tensors and modules have for them |
+| `create`, `mode`, `view` | functions that make global tensors; `flow.utils.global_view` |
+
+Rules, costs and boxing are those of `sharding/`, by which jobs are compiled; ranks meet in `collective/`, in the world of `world/`.
+"""
+
+from oneflow.global_tensor import members  # noqa: F401  completes GlobalTensor
+from oneflow.global_tensor.methods import install
+from oneflow.global_tensor.placement import placement
+from oneflow.global_tensor.tensor import GlobalTensor
+
+__all__ = ["GlobalTensor", "install", "placement"]

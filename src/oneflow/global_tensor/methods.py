@@ -1,0 +1,99 @@
+"""What local tensors and modules have for global ones: ``to_global``, ``to_local`` and their older names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from oneflow.core.errors import GlobalTensorError
+from oneflow.global_tensor.convert import from_local
+from oneflow.global_tensor.tensor import GlobalTensor
+
+
+def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
+    """The global tensor of which the local tensors of all ranks are the parts: slices of a split, terms of a sum; of what is broadcast, the
+    first rank's counts. All ranks call this, those outside the placement too, with whatever tensor they have."""
+    if placement is None or sbp is None:
+        raise GlobalTensorError(f"a local tensor becomes global with placement and sbp together, got placement={placement} and sbp={sbp}")
+    if grad_sbp is not None:
+        raise GlobalTensorError("grad_sbp is for tensors that are global already; the gradient of this one is local")
+    return from_local(self, placement, sbp)
+
+
+def local_to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, check_meta: bool = True, copy: bool = False) -> Any:
+    """``to_global`` of a local tensor."""
+    return to_global(self, placement, sbp)
+
+
+def to_local(self: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
+    """This rank's part of a global tensor; a local one has none."""
+    raise GlobalTensorError("Expected global tensor for to_local but got local tensor!")
+
+
+def global_to_global(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+    """``to_global`` of a global tensor."""
+    raise GlobalTensorError("Expected global tensor for global_to_global but got local tensor! Use local_to_global or to_global")
+
+
+def _of_global_tensors(name: str) -> Any:
+    def refused(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        raise GlobalTensorError(f"Expected global tensor for {name} but got local tensor!")
+
+    return refused
+
+
+def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = None) -> torch.nn.Module:
+    """Makes the parameters and buffers global, in place, and returns the module: local ones with placement and sbp together; of those that
+    are global already the layout is changed."""
+    made: dict[int, Any] = {}
+    return _replaced(self, lambda tensor: _once(made, tensor, lambda: tensor.to_global(placement=placement, sbp=sbp)))
+
+
+def module_to_local(self: torch.nn.Module) -> torch.nn.Module:
+    """Makes the parameters and buffers local, in place, and returns the module: each rank keeps its part."""
+    made: dict[int, Any] = {}
+    return _replaced(self, lambda tensor: _once(made, tensor, lambda: tensor.to_local(copy=True)))
+
+
+def _once(made: dict[int, Any], tensor: torch.Tensor, make: Any) -> Any:
+    """A tensor that two modules share is made once."""
+    if id(tensor) not in made:
+        with torch.no_grad():
+            found = make()
+        is_parameter = isinstance(tensor, torch.nn.Parameter)
+        made[id(tensor)] = torch.nn.Parameter(found.detach(), tensor.requires_grad) if is_parameter else found
+    return made[id(tensor)]
+
+
+def _replaced(module: torch.nn.Module, make: Any) -> torch.nn.Module:
+    for one in module.modules():
+        for tensors in (one._parameters, one._buffers):
+            for name, tensor in tensors.items():
+                if tensor is not None:
+                    tensors[name] = make(tensor)
+    return module
+
+
+TENSOR_METHODS: dict[str, Any] = {
+    "to_global": to_global,
+    "to_consistent": to_global,
+    "local_to_global": local_to_global,
+    "global_to_global": global_to_global,
+    "to_local": to_local,
+    "global_id": _of_global_tensors("global_id"),
+    "check_meta_consistency": _of_global_tensors("check_meta_consistency"),
+    "is_consistent": property(lambda self: False),
+}
+"""What every tensor has, by name; a global tensor has its own of each."""
+
+MODULE_METHODS: dict[str, Any] = {"to_global": module_to_global, "to_local": module_to_local}
+
+
+def install() -> None:
+    """Gives tensors and modules of torch these methods."""
+    for name, method in TENSOR_METHODS.items():
+        assert name in vars(GlobalTensor), f"a global tensor has its own {name}"
+        setattr(torch.Tensor, name, method)
+    for name, method in MODULE_METHODS.items():
+        setattr(torch.nn.Module, name, method)

@@ -1,0 +1,50 @@
+"""A forward graph of aten ops, with its parameters, as an ONNX file."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from oneflow.compiler.forward_graph import Captured, functional
+from oneflow.core.errors import ArgumentError
+from oneflow.onnx.aten.batch import Pairing, paired
+from oneflow.onnx.aten.emit import AtenGraphEmitter
+from oneflow.onnx.model import LARGEST_FILE, make_model, write_model
+from oneflow.onnx.packages import onnx_package
+
+
+@dataclass(frozen=True)
+class AnyBatch:
+    """The same forward pass traced with twice the batch, which was ``size``; ``inputs`` are those whose first dim is the batch."""
+
+    doubled: Captured
+    size: int
+    inputs: tuple[str, ...]
+
+
+def export_graph(
+    captured: Captured, path: str | os.PathLike[str], opset: int, any_batch: AnyBatch | None = None, external_data: bool = False
+) -> None:
+    """Writes a forward graph as an ONNX model, which ONNX's checker has seen, beside ``path`` and renames it.
+
+    Parameters and buffers become initializers under the names that ``captured.constants`` gives them. With ``any_batch`` the model takes any
+    batch size: what doubled with the batch follows it.
+    """
+    onnx = onnx_package("flow.onnx.export")
+    _require_outputs(captured)
+    plain = functional(captured)
+    pairing: Pairing | None = None
+    if any_batch is not None:
+        pairing = paired(plain, functional(any_batch.doubled), any_batch.size)
+    parts = AtenGraphEmitter(plain, opset, pairing, any_batch.inputs if any_batch else ()).run()
+    weights = {name: plain.constants[name].detach().cpu() for name in parts.variables}
+    is_external = external_data or sum(t.nbytes for t in weights.values()) > LARGEST_FILE
+    make = partial(make_model, onnx, parts, weights, job=plain.title, doc=plain.doc, opset=opset)
+    write_model(onnx, Path(path), is_external, make, parts, opset)
+
+
+def _require_outputs(captured: Captured) -> None:
+    if not captured.outputs:
+        raise ArgumentError(f"{captured.title} returns no tensor, so there is nothing to export; return the network's outputs")
