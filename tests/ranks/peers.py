@@ -8,6 +8,7 @@ import subprocess
 import sys
 from typing import NamedTuple
 
+from processes import are_gone
 from warm_python import WARM
 
 
@@ -61,6 +62,7 @@ def ended(processes: list[subprocess.Popen], *, without: tuple[int, ...] = (), s
         for process in processes:
             process.kill()
             process.communicate()
+        assert are_gone([process.pid for process in processes])
 
 
 def run(size: int, program: str, *arguments: str, **others: str) -> list[str]:
