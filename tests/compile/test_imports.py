@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -83,6 +84,7 @@ def _targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> list[st
     return list(dict.fromkeys(name if name in known else statement.module or "" for name in names if statement.module in known or name in known))
 
 
+@cache
 def every_import() -> list[Import]:
     modules = modules_under(SOURCES)
     return [found for module, path in modules.items() for found in imports_of(module, path.read_text(encoding="utf-8"), modules)]

@@ -7,7 +7,6 @@ from oneflow.eager.names import ABSENT as _ROOT
 _UPDATES = "an update of variables; use the optimizer of flow.optim"
 _READERS = "a stage of a reader; use the data modules of flow.nn, or flow.data"
 _GRAPHS = "a port of a compiled graph; use nn.Graph"
-_EMBEDDING = "one_embedding is not there; use nn.Embedding, whose weight a job can split over devices"
 _QUANTIZATION = "quantization is not there; use torch.ao.quantization on the module"
 _RANKS = "ranks meet in jobs and graphs; use torch.distributed between processes of your own"
 _STAGES = "one stage of a reduction over devices; use reduce_max or reduce_min"
@@ -41,7 +40,7 @@ ABSENT = {
             *("one_embedding_fused_lookup_grad", "one_embedding_id_shuffle", "one_embedding_lookup", "one_embedding_sgd_update"),
             "one_embedding_unique_key_value_pair",
         ],
-        _EMBEDDING,
+        _ROOT["one_embedding"],
     ),
     **dict.fromkeys(["fake_quantization", "min_max_observer", "moving_average_min_max_observer", "quantization"], _QUANTIZATION),
     **dict.fromkeys(

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
-from torch.fx.traceback import preserve_node_meta
+from torch.fx.traceback import preserve_node_meta, set_current_meta
 
 from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file
 
@@ -58,8 +58,7 @@ class Captured:
         """The outputs for these inputs, computed by torch op by op."""
         values = [self.constants[name] if name in self.constants else inputs[name] for name in self.names]
         with torch.no_grad():
-            returned = fx.Interpreter(_module(self.graph, self.attributes)).run(*values)
-        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            return _interpret(self, values)
 
 
 def forward_graph(
@@ -86,9 +85,8 @@ def functional(captured: Captured) -> Captured:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         fakes = [_without_data(node.meta["val"]) for node in captured.graph.nodes if node.op == "placeholder"]
-    interpreter = fx.Interpreter(_module(captured.graph, captured.attributes))
     with mode, _forward_only(), preserve_node_meta():
-        module = make_fx(torch.func.functionalize(interpreter.run))(*fakes)
+        module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
     return replace(captured, graph=module.graph, attributes=_attributes(module))
 
 
@@ -100,8 +98,43 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
-def _module(graph: fx.Graph, attributes: Mapping[str, torch.Tensor]) -> fx.GraphModule:
-    return fx.GraphModule(dict(attributes), graph)
+def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of tqdm's.)"""
+    following = iter(values)
+    env: dict[fx.Node, Any] = {}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            env[node] = next(following)
+        elif node.op == "get_attr":
+            env[node] = captured.attributes[str(node.target)]
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            with set_current_meta(node):
+                env[node] = node.target(*args, **kwargs)
+    return [env[node] for node in captured.output_nodes()]
+
+
+@contextmanager
+def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """The module with other tensors for its parameters and buffers, by their names in ``named_parameters`` and ``named_buffers``.
+
+    Also where one stands in several places, or a module in two: ``torch.func.functional_call`` leaves the other tensors in the second.
+    """
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    new = {id(own[name]): value for name, value in values.items()}
+    saved = []
+    try:
+        for part in module.modules():
+            for table in (part._parameters, part._buffers):
+                for name, tensor in table.items():
+                    if id(tensor) in new:
+                        saved.append((table, name, tensor))
+        for table, name, tensor in saved:
+            table[name] = new[id(tensor)]  # type: ignore[assignment]
+        yield
+    finally:
+        for table, name, tensor in saved:
+            table[name] = tensor  # type: ignore[assignment]
 
 
 def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:

@@ -22,30 +22,37 @@ def local(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
             )
         return make(*args, **kwargs)
 
+    made.__module__, made.__qualname__ = __name__, make.__name__
     return made
 
 
-arange = local(torch.arange)
-empty = local(torch.empty)
-empty_like = local(torch.empty_like)
-eye = local(torch.eye)
-full = local(torch.full)
-full_like = local(torch.full_like)
-hann_window = local(torch.hann_window)
-linspace = local(torch.linspace)
-logspace = local(torch.logspace)
-normal = local(torch.normal)
-ones = local(torch.ones)
-ones_like = local(torch.ones_like)
-rand = local(torch.rand)
-randint = local(torch.randint)
-randint_like = local(torch.randint_like)
-randn = local(torch.randn)
-randn_like = local(torch.randn_like)
-randperm = local(torch.randperm)
-tensor = local(torch.tensor)
-zeros = local(torch.zeros)
-zeros_like = local(torch.zeros_like)
+def _torchs(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    made = local(make)
+    made.__doc__ = f"``torch.{make.__name__}`` of a local tensor."
+    return made
+
+
+arange = _torchs(torch.arange)
+empty = _torchs(torch.empty)
+empty_like = _torchs(torch.empty_like)
+eye = _torchs(torch.eye)
+full = _torchs(torch.full)
+full_like = _torchs(torch.full_like)
+hann_window = _torchs(torch.hann_window)
+linspace = _torchs(torch.linspace)
+logspace = _torchs(torch.logspace)
+normal = _torchs(torch.normal)
+ones = _torchs(torch.ones)
+ones_like = _torchs(torch.ones_like)
+rand = _torchs(torch.rand)
+randint = _torchs(torch.randint)
+randint_like = _torchs(torch.randint_like)
+randn = _torchs(torch.randn)
+randn_like = _torchs(torch.randn_like)
+randperm = _torchs(torch.randperm)
+tensor = _torchs(torch.tensor)
+zeros = _torchs(torch.zeros)
+zeros_like = _torchs(torch.zeros_like)
 
 
 @local

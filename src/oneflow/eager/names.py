@@ -62,6 +62,7 @@ ABSENT = {
     "gen_tensor_buffer": _BUFFERS,
     "global_to_global": _LATER,
     "local_to_global": _LATER,
+    "one_embedding": "tables that are larger than memory are not there; use nn.Embedding, whose weight a job can split over devices",
     "oneflow_internal_path": "there is no compiled core; the package lies in oneflow_python_base_dir",
     "placement": _LATER,
     "record": f"a dtype; {_BUFFERS}",

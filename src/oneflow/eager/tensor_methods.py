@@ -18,12 +18,12 @@ _LAYOUTS = ("NCHW", "NHWC")
 
 
 def _method(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A function of a tensor as a method; torch's built-in ones do not bind by themselves."""
+    """A function of torch.nn.functional as a method; those that are built in do not bind by themselves."""
 
     def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         return function(self, *args, **kwargs)
 
-    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__name__, method.__doc__ = function.__name__, f"torch.nn.functional.{function.__name__}, as a method."
     return method
 
 

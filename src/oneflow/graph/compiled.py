@@ -19,6 +19,7 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.graph.definition import Definition
 from oneflow.graph.optimizers import graph_optimizer, states_of
+from oneflow.graph.filters import lay_out_filters
 from oneflow.graph.stand_in import standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
@@ -53,6 +54,7 @@ class Captured:
 def capture(graph: Definition, call: Call) -> Captured:
     """Traces ``build`` on one micro-batch of a call's arguments."""
     modules = graph.modules
+    lay_out_filters(modules)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None

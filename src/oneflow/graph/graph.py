@@ -22,7 +22,9 @@ from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
+    from oneflow.core.placement import Placement
     from oneflow.graph.compiled import CompiledStep
+    from oneflow.plan.report import Plan
 
 _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
@@ -175,6 +177,15 @@ class Graph:
     def _require_open(self, what: str) -> None:
         if self._compiled:
             raise GraphError(f"{self.name} is compiled; {what} before its first call")
+
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
+        from oneflow.graph.compiled import capture
+        from oneflow.plan.make import make_step_plan
+
+        with self._making, paused():
+            captured = capture(self, call_of(inputs, {}))
+            return make_step_plan(captured.decl, captured.traced.joint, placement)
 
     # -------------------------------------------------------------- text
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from oneflow.compiler.forward_graph import Captured, forward_graph
+from oneflow.compiler.forward_graph import Captured, forward_graph, replaced_state
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.onnx.aten.batch import FACTOR
@@ -151,7 +151,8 @@ def _captured(module: torch.nn.Module, title: str, names: list[str], tensors: Te
     def forward(*values: torch.Tensor) -> Tensors:
         state = dict(zip(constants, values))
         args, kwargs = call_with(list(values[len(constants) :]))
-        outputs = _outputs(torch.func.functional_call(module, state, args, kwargs), title)
+        with replaced_state(module, state):
+            outputs = _outputs(module(*args, **kwargs), title)
         returned[:] = outputs
         return list(outputs.values())
 
@@ -188,14 +189,17 @@ def captured_for_any_batch(
     source: Source, which: bool | Sequence[str], input_names: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> tuple[Captured, AnyBatch]:
     """The graph for a batch of two or more, since one of one may be broadcast, and the same for twice as many."""
-    names = renamed(source.capture(source.examples), input_names, output_names).inputs()
+    first = source.capture(source.examples)
+    names = renamed(first, input_names, output_names).inputs()
     batched = _batched(names, source.examples, which)
     least = source.examples[batched[0]].shape[0]
     times = 1 if least > 1 else FACTOR
-    graphs = []
-    for factor in (times, times * FACTOR):
+
+    def traced(factor: int) -> Captured:
         tensors = [torch.cat([t] * factor) if i in batched else t for i, t in enumerate(source.examples)]
-        graphs.append(renamed(_traced(source, tensors, batched, names), input_names, output_names))
+        return first if factor == 1 else _traced(source, tensors, batched, names)
+
+    graphs = [renamed(traced(factor), input_names, output_names) for factor in (times, times * FACTOR)]
     return graphs[0], AnyBatch(graphs[1], least * times, tuple(names[i] for i in batched))
 
 
@@ -218,5 +222,7 @@ def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -
     found = [names.index(name) for name in chosen]
     sizes = {names[i]: examples[i].shape[:1].numel() if examples[i].dim() else None for i in found}
     if len(set(sizes.values())) > 1 or None in sizes.values() or 0 in sizes.values():
-        raise ArgumentError(f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}")
+        raise ArgumentError(
+            f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}"
+        )
     return found

@@ -24,7 +24,7 @@ def _same(value: Number, *names: str) -> None:
         EMITTERS.add(name, lambda b, *_, **__: _all(b, value), follows=["_"])
 
 
-_same(0, "zeros.default", "zeros_like.default", "new_zeros.default")
+_same(0, "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default")
 _same(1, "ones.default", "ones_like.default", "new_ones.default")
 _same(0, "empty.memory_format", "empty_like.default", "new_empty.default", "empty_strided.default", "new_empty_strided.default")
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.forward_graph import Captured, node_line, node_path
+from oneflow.compiler.forward_graph import Captured, node_path
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError, nearest
-from oneflow.onnx.aten.batch import Pairing
+from oneflow.onnx.aten.batch import Pairing, line_of
 from oneflow.onnx.aten.builder import AtenBuilder, Batch, Times
 from oneflow.onnx.aten.family import AtenRow
 from oneflow.onnx.aten.table import REASONS, ROWS
@@ -122,6 +122,7 @@ class AtenGraphEmitter:
     def _builder(self, node: fx.Node) -> AtenBuilder:
         name = "/".join(part for part in (node_path(node), node.name) if part)
         value = node.meta["val"]
+        results: tuple[Operand, ...] = ()
         if isinstance(value, torch.Tensor):
             results, wanted = (self._operand(node, f"{name}/out_0"),), frozenset([0])
         else:
@@ -139,7 +140,9 @@ class AtenGraphEmitter:
         name = _overload(node)
         if name in ROWS:
             return ROWS[name]
-        reason = REASONS.get(name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model")
+        reason = REASONS.get(
+            name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model"
+        )
         raise UnsupportedError(f"{self._line(node)}: ONNX cannot express it: {reason}")
 
     def _arguments(self, node: fx.Node, row: AtenRow) -> tuple[list[Any], dict[str, Any]]:
@@ -186,7 +189,7 @@ class AtenGraphEmitter:
     def _line(self, node: Any) -> str:
         path = node_path(node)
         where = f" (in module {path!r})" if path else ""
-        return f"{node_line(node)}: {node.target}{where}"
+        return f"{line_of(node)}{node.target}{where}"
 
 
 def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset()) -> Operand:

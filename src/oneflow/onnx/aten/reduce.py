@@ -205,4 +205,6 @@ EMITTERS.cannot(
     "ONNX has no running maximum, minimum or logarithm of sums; compute it outside of the model",
     *("cummax.default", "cummin.default", "logcumsumexp.default"),
 )
-EMITTERS.cannot("ONNX has no median; take a quantile by sort and index", "median.default", "median.dim", "nanmedian.default", "mode.default")
+EMITTERS.cannot(
+    "ONNX has no median; take a quantile by sort and index", "median.default", "median.dim", "nanmedian.default", "mode.default"
+)

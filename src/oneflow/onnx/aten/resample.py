@@ -75,5 +75,5 @@ def grid_sampler(b: AtenBuilder, x: Operand, grid: Operand, interpolation_mode: 
     if b.opset < 16:
         raise UnsupportedError(f"GridSample is there since opset 16, this is {b.opset}; export with opset=16")
     modes = ("bilinear", "nearest", "bicubic") if b.opset < 20 else ("linear", "nearest", "cubic")
-    attributes = {"mode": modes[interpolation_mode], "padding_mode": ("zeros", "border", "reflection")[padding_mode]}
+    attributes: dict[str, Any] = {"mode": modes[interpolation_mode], "padding_mode": ("zeros", "border", "reflection")[padding_mode]}
     return b.node("GridSample", x, grid, align_corners=int(align_corners), **attributes)

@@ -38,7 +38,7 @@ def to_copy(b: AtenBuilder, x: Operand, *_: Any, **__: Any) -> Wire:
     return b.cast(x, b.result.dtype)
 
 
-@EMITTERS.row("copy.default", "expand_as.default")
+@EMITTERS.row("copy.default")
 def copy(b: AtenBuilder, x: Operand, source: Operand, non_blocking: bool = False) -> Wire:
     """The source in dtype and shape of x."""
     typed = b.cast(source, b.result.dtype)
@@ -70,6 +70,11 @@ def expand(b: AtenBuilder, x: Operand, size: Sequence[Size], *, implicit: bool =
     return x if same else b.expand_like(x, b.result)
 
 
+@EMITTERS.row("expand_as.default")
+def expand_as(b: AtenBuilder, x: Operand, like: Operand) -> Wire:
+    return b.expand_like(x, b.result)
+
+
 @EMITTERS.row("unsqueeze.default")
 def unsqueeze(b: AtenBuilder, x: Operand, dim: int) -> Wire:
     return b.unsqueeze(x, dim % (x.rank + 1))
@@ -88,7 +93,9 @@ def stack(b: AtenBuilder, tensors: list[Operand], dim: int = 0) -> Wire:
     return b.node("Concat", *(b.unsqueeze(b.cast(x, b.result.dtype), axis) for x in tensors), axis=axis)
 
 
-@EMITTERS.row("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"])
+@EMITTERS.row(
+    "split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"]
+)
 def split(b: AtenBuilder, x: Operand, sizes: Any, dim: int = 0) -> list[Wire]:
     axis = place(dim, x.rank)
     return b.split(x, [b.sizes_of(part)[axis] for part in b.results], axis)
