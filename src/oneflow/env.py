@@ -6,7 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from oneflow.core.errors import UnsupportedError
+from oneflow.core.errors import AbsentNameError, UnsupportedError
 from oneflow.job.config import env as _of_jobs
 from oneflow.world import current_world
 
@@ -53,6 +53,8 @@ class _Env(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name == "all_device_placement":
+            raise AbsentNameError("oneflow.env.all_device_placement is not there: it gives the placement of a global tensor; name the ranks yourself")
         return getattr(_of_jobs, name)
 
     def __setattr__(self, name: str, value: Any) -> None:
