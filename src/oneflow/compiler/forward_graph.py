@@ -1,6 +1,6 @@
 """The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
 
-Besides ``joint.py`` the only module that traces with torch's semi-private make_fx.
+It traces with torch's semi-private make_fx, as ``joint.py`` and ``module_joint.py`` do.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import preserve_node_meta, set_current_meta
 
+from oneflow.compiler.module_joint import told_once
 from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -72,7 +73,7 @@ def forward_graph(
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]
     marks: list[tuple[int, str]] = [(0, "")]
-    with mode, _forward_only(), _paths(modules or {}, marks), _told_by_line():
+    with mode, _forward_only(), told_once(), _paths(modules or {}, marks), _told_by_line():
         module = make_fx(function, record_stack_traces=True)(*fakes)
     _name_paths(module.graph, marks)
     return module.graph, _attributes(module)
