@@ -34,10 +34,12 @@ from oneflow import (
     autograd,
     backends,
     checkpoint,
+    comm,
     cuda,
     data,
     deprecated,
     distribute,
+    env,
     image,
     keras,
     layers,
@@ -184,7 +186,7 @@ from oneflow.initializer import (
     zeros_initializer,
 )
 from oneflow.ir.variable import get_variable
-from oneflow.job.config import config, env
+from oneflow.job.config import config
 from oneflow.job.function import (
     clear_default_session,
     current_global_function_desc,
@@ -220,7 +222,7 @@ __all__ = [
     "batch_gather", "bernoulli", "bfloat16", "bincount", "bmm", "bool", "broadcast_like", "broadcast_shapes", "broadcast_tensors",
     "broadcast_to", "broadcast_to_compatible_with", "cast", "cast_to_current_logical_view", "cast_to_static_shape", "cat", "ceil",
     "char", "checkpoint", "chunk", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clear_autocast_cache",
-    "clear_default_session", "clip", "clip_", "clip_by_scalar", "clip_by_value", "column_stack", "compat", "concat", "config",
+    "clear_default_session", "clip", "clip_", "clip_by_scalar", "clip_by_value", "column_stack", "comm", "compat", "concat", "config",
     "constant", "constant_initializer", "constant_like", "constant_scalar", "contiguous", "convert_oneflow_dtype_to_numpy_dtype",
     "cos", "cosh", "count_not_finite", "cross", "cuda", "cumprod", "cumsum", "current_global_function_desc", "current_machine_id",
     "data", "default_generator", "deform_conv2d", "deprecated", "device", "device_prior_placement", "diag", "diagonal",
