@@ -13,7 +13,7 @@ from oneflow.core.sbp import BROADCAST
 from oneflow.global_tensor.choose import choose, functional_of
 from oneflow.global_tensor.dispatch import Decisions, Ready, require_one_placement, specs_in
 from oneflow.global_tensor.handlers import HANDLERS, other_handler
-from oneflow.global_tensor.runs import ByResult, Direct, Gathered, InPlace, InSimplerOps, OnParts, Outs
+from oneflow.global_tensor.runs import ByResult, Direct, Gathered, InPlace, InPlaceView, InSimplerOps, OnParts, Outs
 from oneflow.global_tensor.spec import Spec, spec_of
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.call import Call, tensors_in, with_tensors
@@ -32,11 +32,9 @@ Kwargs = dict[str, Any]
 _IN_SIMPLER_OPS = (
     "embedding embedding_dense_backward nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss "
     "mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward binary_cross_entropy "
-    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss glu glu_backward std.correction std_mean.correction "
-    "addmv addr native_layer_norm_backward renorm trace logsumexp im2col prelu celu selu rrelu_with_noise_backward hardshrink softshrink "
-    "softshrink_backward hardshrink_backward frac log_sigmoid_backward split_with_sizes_copy _softmax _log_softmax lerp.Tensor "
-    "linalg_cross masked_fill.Tensor new_full square deg2rad rad2deg sinc count_nonzero aminmax var.correction "
-    "logaddexp2 heaviside baddbmm rsub.Tensor index_fill.int_Scalar index_fill.int_Tensor nansum pixel_shuffle pixel_unshuffle dist"
+    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward glu glu_backward "
+    "std.correction std_mean.correction addmv addr trace hardshrink softshrink frac lerp.Tensor square count_nonzero heaviside "
+    "index_fill.int_Scalar index_fill.int_Tensor nansum pixel_shuffle pixel_unshuffle rrelu_with_noise_backward celu"
 ).split()
 
 
@@ -73,6 +71,8 @@ class _Deciding:
 
     def decided(self) -> Ready:
         functional = functional_of(self.func) if self.func._schema.is_mutable else None
+        if functional is not None and torch.Tag.inplace_view in self.func.tags:
+            return InPlaceView(self.decisions, self.func, functional)
         if functional is not None and isinstance(self.args[0], GlobalTensor):
             return self._in_place(functional)
         if _depends_on_values(self.func, self.args):
@@ -155,14 +155,32 @@ def is_debugging() -> bool:
 
 def inferred(func: Any, args: Args, kwargs: Kwargs) -> Any:
     """What a call gives, without data."""
-    meta_args, meta_kwargs = with_tensors((args, kwargs), _meta)
-    if meta_kwargs.get("device") is not None:
-        meta_kwargs["device"] = torch.device("meta")
-    return func(*meta_args, **meta_kwargs)
+    with _fake_mode():
+        fake_args, fake_kwargs = with_tensors((args, kwargs), _fake)
+        return _masked(func, args, func(*fake_args, **fake_kwargs))
 
 
-def _meta(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor._spec.meta() if isinstance(tensor, GlobalTensor) else _described(tensor)
+@cache
+def _fake_mode() -> Any:
+    """Tensors without data that know their device: what kernels give may depend on it."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode()
+
+
+def _masked(func: Any, args: Args, result: Any) -> Any:
+    """Without the gradients that a call leaves out: torch describes them all the same."""
+    names = [argument.name for argument in func._schema.arguments]
+    if "output_mask" not in names or names.index("output_mask") >= len(args):
+        return result
+    return tuple(made if wanted else None for made, wanted in zip(result, args[names.index("output_mask")]))
+
+
+def _fake(tensor: torch.Tensor) -> torch.Tensor:
+    if isinstance(tensor, GlobalTensor):
+        spec = tensor._spec
+        return torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=spec.device)
+    return torch.empty(tensor.shape, dtype=tensor.dtype, device=tensor.device)
 
 
 def _described(plain: torch.Tensor) -> torch.Tensor:

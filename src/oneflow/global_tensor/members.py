@@ -11,7 +11,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
-from oneflow.global_tensor.convert import gathered, in_layout, relaid, to_local
+from oneflow.global_tensor.convert import gathered, gradient_in, relaid, to_local
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
@@ -119,7 +119,7 @@ class Members:
         """Gradients of a leaf come in its own layout, each before it is added to the others."""
         torch.Tensor.requires_grad_(self, requires_grad)  # type: ignore[arg-type]
         if requires_grad and self.is_leaf and "_gradient_hook" not in self.__dict__:
-            self._gradient_hook = torch.Tensor.register_hook(self, partial(in_layout, layout=self._spec.layout))  # type: ignore[arg-type]
+            self._gradient_hook = torch.Tensor.register_hook(self, partial(gradient_in, layout=self._spec.layout, device=self._spec.device))  # type: ignore[arg-type]
         return self
 
     @property

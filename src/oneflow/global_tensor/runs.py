@@ -158,6 +158,25 @@ class ByResult:
         return args[0]
 
 
+@dataclass(frozen=True)
+class InPlaceView:
+    """An op that gives a tensor another shape in place: its part becomes that of the view, and torch is told the shape."""
+
+    decisions: Decisions
+    func: Any
+    functional: Any
+
+    def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        tensor = args[0]
+        before = GlobalTensor(tensor._part, tensor._spec)
+        before._source = tensor._source
+        made = self.decisions.run(self.functional, (before, *args[1:]), kwargs)
+        with torch._C._DisableTorchDispatch():
+            self.func(*args, **kwargs)
+        tensor._part, tensor._spec, tensor._source = made._part, made._spec, made._source
+        return tensor
+
+
 def written_into(target: GlobalTensor, made: GlobalTensor) -> None:
     """Writes a global tensor of the same shape into another one's memory."""
     part = moved(made._part, made._spec, target._spec.layout, "copy_")
@@ -181,7 +200,7 @@ class InSimplerOps:
         finally:
             self.decisions.decomposing -= 1
         if isinstance(made, (tuple, list)):
-            return type(made)(self._global(value) for value in made)
+            return tuple(self._global(value) for value in made)
         return self._global(made)
 
     def _global(self, value: Any) -> Any:
@@ -212,7 +231,7 @@ class Gathered:
 
     def _global(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
-            return type(value)(self._global(item) for item in value)
+            return tuple(self._global(item) for item in value)
         if not isinstance(value, torch.Tensor):
             return value
         spec = fresh(value.shape, value.dtype, whole_on(self.like.layout.mesh), self.like.device)
