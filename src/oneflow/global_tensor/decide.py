@@ -75,7 +75,7 @@ class _Deciding:
             return InPlaceView(self.decisions, self.func, functional)
         if functional is not None and isinstance(self.args[0], GlobalTensor):
             return self._in_place(functional)
-        if _depends_on_values(self.func, self.args):
+        if _depends_on_values(self.func, self.args) or (torch.Tag.nondeterministic_seeded in self.func.tags and rule_of(self.func) is None):
             return self._gathered()
         try:
             result = inferred(self.func, self.args, self.kwargs)
@@ -91,7 +91,8 @@ class _Deciding:
 
     def _gathered(self) -> Ready:
         self._tell()
-        return Gathered(self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None)
+        is_random = torch.Tag.nondeterministic_seeded in self.func.tags
+        return Gathered(self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None, is_random)
 
     def _in_place(self, functional: Any) -> Ready:
         """In place if the first argument need not move; a shape that does not fit is an error of torch's own."""

@@ -9,13 +9,15 @@ from typing import Any
 import torch
 
 from oneflow.global_tensor.dispatch import Decisions, version_of
-from oneflow.global_tensor.move import Calls, moved, on_every_rank
+from oneflow.global_tensor.move import Calls, moved, on_every_rank, world_mesh
+from oneflow.global_tensor.random import drawn
 from oneflow.global_tensor.spec import Spec, fresh
 from oneflow.global_tensor.tensor import GlobalTensor, Source
 from oneflow.sharding.call import Call, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.sharding.rules.local import RankLocal
 from oneflow.sharding.rules.rule import Signature
+from oneflow.world import join
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -218,8 +220,17 @@ class Gathered:
     like: Spec
     writes: tuple[int, ...]
     is_member: bool
+    is_random: bool = False
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        if self.is_random:  # by one number on all ranks, whatever their generators have given so far
+            number = int(drawn(world_mesh(join().size)))
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(number)
+                return self._run(args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Args, kwargs: Kwargs) -> Any:
         given, name = tensors_in((*args, *kwargs.values())), self.func.name()
         whole = [on_every_rank(v._part, v._spec, name) if type(v) is GlobalTensor else v for v in given]
         mine = iter(whole)
