@@ -14,8 +14,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import torch
+
 import oneflow
-from oneflow.core.dtype import DType
 
 TARGET = Path(__file__).parent / "reference.md"
 # Public namespaces that are imported by their full names and so are not offered by the one above them.
@@ -57,8 +58,8 @@ def entries(module: ModuleType) -> list[tuple[str, Any]]:
 
 def summary(value: Any) -> str:
     """The first line of a value's own docstring; of a plain value its class's. A dtype is told by its name."""
-    if isinstance(value, DType):
-        return f"The element type {value.name}."
+    if isinstance(value, torch.dtype):
+        return f"The element type {str(value).removeprefix('torch.')}, torch's own."
     return (inspect.getdoc(value) or "").split("\n", 1)[0]
 
 

@@ -3,11 +3,18 @@
 ``import oneflow as flow`` gives job functions, ops, layers, optimizers, data and checkpoints.
 """
 
+from torch import bfloat16, double, float, float16, float32, float64, half, int8, int32, int64, long, uint8
+from torch import bool as bool
+from torch import int as int
+from torch import int8 as char
+
 from oneflow import (
     checkpoint,
+    comm,
     data,
     deprecated,
     distribute,
+    env,
     image,
     keras,
     layers,
@@ -81,7 +88,6 @@ from oneflow.checkpoint import get as load
 from oneflow.checkpoint import get_all_variables, load_variables
 from oneflow.checkpoint import save_dict as save
 from oneflow.compat import compat
-from oneflow.core.dtype import bfloat16, char, float16, float32, float64, int8, int32, int64, uint8
 from oneflow.initializer import (
     constant_initializer,
     empty_initializer,
@@ -99,7 +105,7 @@ from oneflow.initializer import (
     zeros_initializer,
 )
 from oneflow.ir.variable import get_variable
-from oneflow.job.config import config, env
+from oneflow.job.config import config
 from oneflow.job.function import (
     clear_default_session,
     current_global_function_desc,
@@ -122,9 +128,6 @@ from oneflow.scope import placement as fixed_placement
 from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef, input_blob_def
 from oneflow.version import __version__
 
-float = float32  # the spelling of every program of the job-function era
-double = float64
-half = float16
 function_config = FunctionConfig
 
 __all__ = [
@@ -137,6 +140,7 @@ __all__ = [
     "argsort",
     "assign",
     "bfloat16",
+    "bool",
     "broadcast_like",
     "broadcast_to_compatible_with",
     "cast",
@@ -149,6 +153,7 @@ __all__ = [
     "clip",
     "clip_by_scalar",
     "clip_by_value",
+    "comm",
     "compat",
     "concat",
     "config",
@@ -193,6 +198,7 @@ __all__ = [
     "image",
     "in_top_k",
     "input_blob_def",
+    "int",
     "int32",
     "int64",
     "int8",
@@ -202,6 +208,7 @@ __all__ = [
     "linalg",
     "load",
     "load_variables",
+    "long",
     "losses",
     "masked_fill",
     "math",

@@ -195,7 +195,7 @@ def test_layouts_and_channels_reach_the_first_convolution(flags, shape, capsys):
 def test_the_dtype_is_that_of_all_variables():
     train_net, _ = programs.make_jobs(parse("--model=alexnet", "--image_size=67", "--batch_size_per_device=2", "--dtype=float64"))
     train_net.job.trace()
-    assert {decl.spec.dtype for decl in train_net.job.graph.decls.values()} == {flow.float64}
+    assert {decl.spec.dtype.torch for decl in train_net.job.graph.decls.values()} == {flow.float64}
 
 
 @pytest.mark.parametrize(("smoothing", "loss"), [("0.1", 1.0148), ("0", 0.0)])

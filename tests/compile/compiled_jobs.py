@@ -89,7 +89,10 @@ def joint_of(job) -> tuple[Joint, list[torch.Tensor]]:
     tensors.update(zip(graph.feeds(), map(torch.from_numpy, batch())))
     trained = tuple(decl.name for decl in graph.trained_variables())
     joint = build_joint(JointOptions(graph, tensors, CPU, lambda node, inputs: inputs, trained))
-    return joint, [tensors[node] for node in joint.inputs]
+    by_key = {("variable", name): tensors[node] for name, node in graph.variables.items()}
+    by_key.update({("feed", number): tensors[node] for number, node in enumerate(graph.feeds())})
+    keys = {node: key for key, node in joint.arguments.items()}
+    return joint, [by_key[keys[node]] for node in joint.graph.nodes if node.op == "placeholder"]
 
 
 def evaluate(graph: fx.Graph, tensors: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -13,8 +13,7 @@ from torch import fx
 import oneflow as flow
 from oneflow import collective
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.infer import layout_of
-from oneflow.compiler.notes import boxing_note, local_note, val
+from oneflow.compiler.notes import boxing_note, layout_of, local_note, val
 from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.storage import variable_layouts

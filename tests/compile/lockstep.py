@@ -17,8 +17,8 @@ from oneflow import collective
 from oneflow.core.region import coordinates, local_shape, region
 from oneflow.sharding.call import Call, with_tensors
 from oneflow.sharding.mesh import Mesh, NdSbp
-from oneflow.sharding.rules.local import RankLocal, layouts
-from oneflow.sharding.rules.rule import Signature
+from oneflow.sharding.rules.local import RankLocal
+from oneflow.sharding.rules.rule import Signature, layouts
 
 aten = torch.ops.aten
 

@@ -71,7 +71,7 @@ def differing(file: str) -> dict[Any, str]:
 
 def _cotangent(blob: Blob) -> Tensor:
     count = torch.Size(blob.shape).numel()
-    return torch.linspace(0.5, 1.5, count, dtype=blob.dtype.torch).reshape(blob.shape)
+    return torch.linspace(0.5, 1.5, count, dtype=blob.dtype).reshape(blob.shape)
 
 
 def _differing_nodes(step: Callable[..., list[Tensor]], feeds: list[Tensor]) -> Iterator[tuple[Any, str]]:

@@ -22,7 +22,7 @@ LAYERS = (
     "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
-    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type
+    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system", "autograd", "amp", "cuda", "utils", "profiler", "_C", "mock_torch", "eager"),  # those that take others for their work
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole

@@ -65,7 +65,7 @@ def test_filters_are_kept_channels_last():
 def test_every_node_knows_the_op_it_came_from(net):
     job = train_job(net)
     joint, _ = joint_of(job)
-    origins = {op_note(origin).name for node in calls(joint.graph) if (origin := joint_note(node).origin) is not None}
+    origins = {origin.name for node in calls(joint.graph) if (origin := joint_note(node).origin) is not None}
     ops = {op_note(node).name for node in traced(job)[0].body.nodes if node.op == "call_function"}
     assert "loss" in origins and origins <= ops
     assert len(origins) > len(ops) / 2

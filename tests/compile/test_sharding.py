@@ -28,8 +28,8 @@ from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import Call, key_of, nbytes, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
-from oneflow.sharding.rules.local import RankLocal, layouts
-from oneflow.sharding.rules.rule import Signature, whole
+from oneflow.sharding.rules.local import RankLocal
+from oneflow.sharding.rules.rule import Signature, layouts, whole
 from oneflow.sharding.rules.table import RULES, rule_of
 
 aten = torch.ops.aten

@@ -104,7 +104,7 @@ class Joint:
 
     @property
     def floats(self) -> list[Blob]:
-        return [blob for blob in self.blobs if blob.dtype.torch.is_floating_point] if any(self.learned) else []
+        return [blob for blob in self.blobs if blob.dtype.is_floating_point] if any(self.learned) else []
 
     def step(self, *given: Tensor) -> list[Tensor]:
         """The results, then the gradients of what is learned."""

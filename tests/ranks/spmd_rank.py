@@ -20,7 +20,7 @@ from oneflow import collective
 from oneflow.compiler.digest import digest
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
 from oneflow.compiler.groups import process_groups
-from oneflow.compiler.infer import layout_of
+from oneflow.compiler.notes import layout_of
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.storage import stored_layouts, variable_layouts
 from oneflow.ir.graph import Graph

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from checkpoint_jobs import files, two_variables, variables
 
 import oneflow as flow
@@ -49,7 +50,7 @@ def test_every_dtype_goes_and_comes_back(tmp_path, dtype, name, size):
     flow.checkpoint.save(tmp_path / "saved")
     assert (tmp_path / "saved/v/meta").read_text() == f"shape {{\n  dim: 3\n}}\ndata_type: {name}\n"
     assert len((tmp_path / "saved/v/out").read_bytes()) == 3 * size
-    flow.load_variables({"v": np.zeros(3, dtype.numpy)})
+    flow.load_variables({"v": torch.zeros(3, dtype=dtype).numpy()})
     flow.train.CheckPoint().load(str(tmp_path / "saved"))
     assert variables()["v"].tolist() == [5, 5, 5]
 

@@ -1,4 +1,4 @@
-"""What ``import oneflow`` loads: names and values, not the compiler."""
+"""What is loaded when: ``import oneflow`` loads names and values, the first job the compiler, the first of several ranks the SBP rules."""
 
 from __future__ import annotations
 
@@ -6,16 +6,43 @@ import json
 import subprocess
 import sys
 
-PROGRAM = """
+IMPORT = """
 import json, sys
-import oneflow
-print(json.dumps(sorted(name for name in sys.modules if name.startswith("oneflow."))))
+import oneflow as flow
 """
+JOB = """
+import numpy as np
+
+@flow.global_function(type="train")
+def train(x: flow.typing.Numpy.Placeholder((2, 3))) -> flow.typing.Numpy:
+    loss = flow.matmul(x, flow.get_variable("w", (3, 2), initializer=flow.ones_initializer()))
+    flow.optimizer.SGD(flow.optimizer.ConstantScheduler(0.1), momentum=0).minimize(loss)
+    return loss
+
+assert (train(np.ones((2, 3), np.float32)) == 3).all()
+"""
+TELL = """
+print(json.dumps(sorted(sys.modules)))
+"""
+
+
+def loaded_by(program: str) -> list[str]:
+    """The modules that a fresh interpreter has loaded at the end of a program."""
+    run = subprocess.run([sys.executable, "-c", program + TELL], capture_output=True, text=True, check=True, timeout=120)
+    return json.loads(run.stdout)
 
 
 def test_importing_oneflow_loads_no_compiler_and_no_workers() -> None:
     """The first job loads them. What is loaded sooner makes every program start later, also one that only reads records."""
-    run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, timeout=120)
-    loaded: list[str] = json.loads(run.stdout)
+    loaded = [name for name in loaded_by(IMPORT) if name.startswith("oneflow.")]
     late = [name for name in loaded if name.split(".")[1] in ("compiler", "collective") or name in ("oneflow.runtime.driver", "oneflow.runtime.worker")]
     assert "oneflow.job.session" in loaded and not late
+
+
+def test_a_job_on_one_device_loads_no_rules_of_several_ranks() -> None:
+    """The rules look up hundreds of aten ops, which would make every first call later."""
+    loaded = loaded_by(IMPORT + JOB)
+    rules = {name for name in loaded if name.startswith("oneflow.sharding.rules.")}
+    several = {"oneflow.compiler.infer", "oneflow.compiler.mirror", "oneflow.sharding.cost", "oneflow.runtime.driver"}
+    assert "oneflow.compiler.rank_program" in loaded
+    assert rules == {"oneflow.sharding.rules.rule"} and not several & set(loaded)

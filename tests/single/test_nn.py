@@ -158,7 +158,7 @@ def test_batch_norm_moves_its_statistics() -> None:
 def test_batch_norm_keeps_float32_variables_beside_half_inputs() -> None:
     state, blobs = traced(lambda x: layers.batch_normalization(x), rand(4, 3).astype(np.float16), is_train=True)
     assert {d.spec.dtype for d in state.graph.decls.values()} == {dtypes.float32}
-    assert blobs[0].dtype == dtypes.float16
+    assert blobs[0].dtype == torch.float16
 
 
 @pytest.mark.parametrize(("rate", "is_train"), [(0.5, False), (0, True)])

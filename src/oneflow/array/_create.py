@@ -46,7 +46,7 @@ def ones(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Bl
 
 def constant_like(like: Blob, value: float, dtype: Any = None, name: str | None = None) -> Blob:
     """``value`` in the shape of ``like`` and in its dtype, unless another is given. No gradient reaches ``like``."""
-    out = blob_of("constant_like", like).dtype if dtype is None else as_dtype(dtype)
+    out = blob_of("constant_like", like).spec.dtype if dtype is None else as_dtype(dtype)
     return apply(rows.constant_like, like, value=value, dtype=out.torch, name=name)
 
 

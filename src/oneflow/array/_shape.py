@@ -36,7 +36,7 @@ def cast_to_static_shape(x: Blob, name: str | None = None) -> Blob:
 def cast(x: Blob, dtype: Any, name: str | None = None) -> Blob:
     """x in ``dtype``, x itself if it has it already. Floats become ints by dropping the fraction."""
     target = as_dtype(dtype)
-    return x if blob_of("cast", x).dtype == target else apply(rows.cast, x, dtype=target.torch, name=name)
+    return x if blob_of("cast", x).spec.dtype == target else apply(rows.cast, x, dtype=target.torch, name=name)
 
 
 def reshape(x: Blob, shape: Sequence[int], name: str | None = None) -> Blob:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from oneflow.checkpoint import positions
 from oneflow.checkpoint.folder import FileValue, read_checkpoint, write_checkpoint
 from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.safetensors import to_safetensors
-from oneflow.core.dtype import DType
 from oneflow.core.errors import ArgumentError, CheckpointError
 from oneflow.job.function import default_session
 from oneflow.job.session import Session
@@ -34,8 +34,8 @@ class Variable:
         return self.session.store.decls[self.name].spec.shape
 
     @property
-    def dtype(self) -> DType:
-        return self.session.store.decls[self.name].spec.dtype
+    def dtype(self) -> torch.dtype:
+        return self.session.store.decls[self.name].spec.dtype.torch
 
     def numpy(self) -> np.ndarray:
         """A copy of the present values."""

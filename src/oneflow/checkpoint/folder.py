@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import CheckpointError
@@ -104,8 +105,8 @@ class FileValue:
         return self._known().shape
 
     @property
-    def dtype(self) -> dtypes.DType:
-        return self._known().dtype
+    def dtype(self) -> torch.dtype:
+        return self._known().dtype.torch
 
     def _known(self) -> TensorSpec:
         if self.spec is None:

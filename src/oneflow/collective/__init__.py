@@ -7,6 +7,7 @@
 | `blocks` | blocks of tensors that go from one placement to another |
 | `buckets`, `gathers` | sums and gathers that are begun early and waited for late |
 | `host_group`, `shared_sum` | the same among ranks of one host, through memory that they share |
+| `rooms` | calls of one host's ranks through memory, for ranks that are peers; they see at once when they call different things |
 | `bound` | what the plain values of a program become in the executor that runs it, and the groups that its calls need |
 | `peers` | who the other ranks are, and the error when one has ended or is silent |
 
@@ -33,6 +34,7 @@ from oneflow.collective.calls import (
 )
 from oneflow.collective.gathers import Gather, RunningGather, gather_start, gather_wait
 from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
+from oneflow.collective.rooms import Room, room_of, share_memory
 
 __all__ = [
     "Bound",
@@ -41,6 +43,7 @@ __all__ = [
     "NormOverParts",
     "Piece",
     "Ranks",
+    "Room",
     "RunningBucket",
     "RunningGather",
     "Sends",
@@ -66,4 +69,6 @@ __all__ = [
     "part_of",
     "product_in",
     "reduce_parts",
+    "room_of",
+    "share_memory",
 ]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 
 import torch
 import torch.distributed as dist
@@ -16,12 +16,16 @@ from torch import Tensor
 
 from oneflow.collective.groups import Ranks, Sizes, by_place, by_rank, group_of, is_sorted, place_in
 from oneflow.collective.peers import meeting
+from oneflow.collective.rooms import fits, reduced, room_of
 
 _REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
 
 
 def all_reduce(value: Tensor, how: str, ranks: Ranks) -> Tensor:
     """The elementwise reduction of every rank's value."""
+    room = room_of(ranks, value)
+    if room is not None:
+        return room.reduce(value, how, _told(f"all_reduce {how}", value))
     result = value.clone(memory_format=torch.contiguous_format)
     with meeting(ranks):
         dist.all_reduce(result, _REDUCTIONS[how], group_of(ranks))
@@ -38,6 +42,9 @@ def broadcast(value: Tensor, ranks: Ranks) -> Tensor:
 
 def all_gather(value: Tensor, ranks: Ranks) -> Tensor:
     """The values of all ranks, of equal shapes, stacked along a new first dim."""
+    room = room_of(ranks, value)
+    if room is not None:
+        return in_order(room.gather(value, _told("all_gather", value)), ranks)
     result = value.new_empty((len(ranks), *value.shape))
     with meeting(ranks):
         dist.all_gather_single(result.view(-1), value.contiguous().view(-1), group_of(ranks))
@@ -51,6 +58,10 @@ def in_order(stacked: Tensor, ranks: Ranks) -> Tensor:
 
 def gather_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
     """S(dim) to B: the parts of all ranks, one behind the other along ``dim``."""
+    shapes = [(*value.shape[:dim], size, *value.shape[dim + 1 :]) for size in sizes]
+    rows = _shared_parts(value, f"gather_parts {dim} {sizes}", shapes, ranks)
+    if rows is not None:
+        return torch.cat(rows, dim)
     return joined(all_gather(padded_to(value, dim, max(sizes)), ranks), dim, sizes)
 
 
@@ -63,6 +74,13 @@ def joined(stacked: Tensor, dim: int, sizes: Sizes) -> Tensor:
 
 def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
     """P to S(dim): this rank's part of the sum of all values."""
+    room = room_of(ranks, value)
+    if room is not None and not fits(value.numel(), value.dtype):
+        return part_of(room.reduce(value, "sum", _told(f"reduce_parts {dim}", value)), dim, sizes, place_in(ranks)).contiguous()
+    if room is not None:
+        rows = room.exchange(value.reshape(-1), _told(f"reduce_parts {dim}", value))
+        found = [part_of(row.view(value.shape), dim, sizes, place_in(ranks)) for row in rows]
+        return reduced(found, "sum", torch.empty_like(found[0], memory_format=torch.contiguous_format))
     parts = [padded_to(part, dim, max(sizes)) for part in value.split(list(sizes), dim)]
     mine = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
     with meeting(ranks):
@@ -73,6 +91,10 @@ def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
 def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks) -> Tensor:
     """S(source) to S(target): each rank sends each other what that one is to hold."""
     me = place_in(ranks)
+    wholes = [(*value.shape[:source], size, *value.shape[source + 1 :]) for size in source_sizes]
+    rows = _shared_parts(value, f"exchange_parts {source} {target} {source_sizes} {target_sizes}", wholes, ranks)
+    if rows is not None:
+        return torch.cat([part_of(row, target, target_sizes, me) for row in rows], source)
     outgoing = by_rank([part.reshape(-1) for part in value.split(list(target_sizes), target)], ranks)
     shapes = [list(value.shape) for _ in ranks]
     for shape, size in zip(shapes, source_sizes):
@@ -84,6 +106,20 @@ def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes,
         dist.all_to_all_single(flat, torch.cat(outgoing), *counts, group=group_of(ranks))
     incoming = [part.view(shape) for part, shape in zip(flat.split(counts[0]), shapes)]
     return torch.cat(by_place(incoming, ranks), source)
+
+
+def _shared_parts(value: Tensor, name: str, shapes: Sequence[Sequence[int]], ranks: Ranks) -> list[Tensor] | None:
+    """The values of all members, which have these shapes, where they lie in memory that the members share; None if they share none."""
+    room, counts = room_of(ranks, value), [prod(shape) for shape in shapes]
+    if room is None or not fits(max(counts), value.dtype):
+        return None
+    rows = by_place(room.exchange(value.reshape(-1), f"{name} {value.dtype}", max(counts)), ranks)
+    return [row[:count].view(tuple(shape)) for row, count, shape in zip(rows, counts, shapes)]
+
+
+def _told(name: str, value: Tensor) -> str:
+    """A call, as far as all members must make the same."""
+    return f"{name} {str(value.dtype).removeprefix('torch.')}{tuple(value.shape)}"
 
 
 def part_of(value: Tensor, dim: int, sizes: Sizes, place: int) -> Tensor:
@@ -126,11 +162,13 @@ def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes]
             target.copy_(block[: target.numel()].view(target.shape))
 
 
-def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str) -> Tensor:
-    """The common norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
-    squares = [torch.linalg.vector_norm(grad, dtype=torch.float64).square() for grad, mine in zip(grads, owned) if mine]
-    total = torch.stack(squares).sum() if squares else torch.zeros((), dtype=torch.float64, device=device)
-    return all_reduce(total, "sum", ranks).sqrt()
+def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str, norm_type: float = 2.0) -> Tensor:
+    """The common p-norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
+    norms = [torch.linalg.vector_norm(grad, norm_type, dtype=torch.float64) for grad, mine in zip(grads, owned) if mine]
+    own = torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64, device=device)
+    if norm_type == inf:
+        return all_reduce(own.max(), "max", ranks)
+    return all_reduce(own.pow(norm_type).sum(), "sum", ranks).pow(1.0 / norm_type)
 
 
 def finite_over(is_finite: Tensor, ranks: Ranks, device: str) -> Tensor:

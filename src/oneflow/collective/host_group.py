@@ -53,6 +53,11 @@ class HostGroup:
         for fd in (inbox, *self._lives):
             self._poll.register(fd, select.POLLIN)
 
+    @property
+    def ranks(self) -> list[int]:
+        """The members, in order."""
+        return dist.get_process_group_ranks(self._group)
+
     def reach(self) -> int:
         """Tells the others that this rank has come to its next milestone; the number by which to wait for them there."""
         self._reached += 1
@@ -97,7 +102,7 @@ class HostGroup:
             raise self._missing(absent, ended)
 
     def _missing(self, absent: list[int], ended: list[int]) -> PeerError:
-        ranks = dist.get_process_group_ranks(self._group)
+        ranks = self.ranks
         return missing({ranks[place]: self._neighbours[place].pid for place in absent}, [ranks[place] for place in ended], self._seconds)
 
     def memory(self, count: int, dtype: torch.dtype) -> torch.Tensor:
@@ -107,7 +112,7 @@ class HostGroup:
         segment = Segment(count * dtype.itemsize) if self.place == 0 else None
         told = torch.tensor(segment.reference if segment is not None else (0, 0, 0))
         try:
-            with meeting(dist.get_process_group_ranks(self._group)):
+            with meeting(self.ranks):
                 dist.broadcast(told, group=self._group, group_src=0)
             mapped = self._mapped(Reference(*told.tolist()), count, dtype)
             self.wait(self.reach())
@@ -134,6 +139,11 @@ def host_of(ranks: Ranks, value: torch.Tensor, is_common: bool) -> HostGroup | N
 def host_group(group: Any) -> HostGroup | None:
     """The ranks of a process group as ranks of one host; None when they are not, or may not look into each other. All call this
     together."""
+    return new_host_group(group)
+
+
+def new_host_group(group: Any) -> HostGroup | None:
+    """As ``host_group``, and each time another one: whoever waits in it meets nobody else's milestones."""
     inbox, entrance = os.pipe()  # the way in stays open here too: a pipe without writers would read as ended
     neighbours = None
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import fx
 
 from oneflow.compiler.notes import joint_note, local_note
-from oneflow.ir.notes import op_note
 
 
 def what_of(node: fx.Node) -> str:
@@ -21,4 +20,4 @@ def what_of(node: fx.Node) -> str:
     if joint is None or origin is None:
         return f"the boxing of {note.boxing.node.name}" if note.boxing is not None else f"the backward pass ({node.target})"
     part = "the backward of " if joint.part == "backward" else ""
-    return f"{part}op {op_note(origin).name!r} ({origin.target}) from {op_note(origin).line}"
+    return f"{part}op {origin.name!r} ({origin.kind}) from {origin.line}"

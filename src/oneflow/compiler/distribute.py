@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
 from oneflow.compiler.append_update import UpdateGroup, groups_of
 from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
-from oneflow.compiler.infer import Given, Wanted, infer, layout_of
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
-from oneflow.compiler.mirror import mirror, mirrored_mesh, require_whole
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
+from oneflow.compiler.recompute import recompute
 from oneflow.compiler.rewrite import rewritten
+from oneflow.compiler.step_decl import StepDecl, decl_of_job
 from oneflow.compiler.storage import RankOfDevice, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
 from oneflow.core.errors import UnsupportedError
@@ -26,6 +27,9 @@ from oneflow.core.sbp import BROADCAST, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of
+
+if TYPE_CHECKING:
+    from oneflow.compiler.infer import Given, Wanted
 
 
 @dataclass(frozen=True)
@@ -42,10 +46,10 @@ class CompileTarget:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What all ranks of a job share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A job
+    """What all ranks of a step share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A step
     ``is_alone`` in a world of one rank."""
 
-    logical: Graph
+    decl: StepDecl
     graph: fx.Graph
     arguments: dict[Key, fx.Node]
     outputs: Outputs
@@ -67,20 +71,45 @@ class Assigned:
         return tuple(sorted({rank for mesh in self.meshes for rank in mesh.ranks}))
 
     def rates(self) -> list[Callable[[int], float]]:
-        """The learning rates that a step is told, each a function of its number."""
-        return [group.rate for group in self.groups if id(group.optimizer) not in self.custom_rates]
+        """The learning rates that a step is told, and the numbers of updates, each a function of its number."""
+        found: list[Callable[[int], float]] = []
+        for group in self.groups:
+            found += [group.rate] if id(group.optimizer) not in self.custom_rates else []
+            found += [group.optimizer.count] if group.takes_count else []
+        return found
 
 
 def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_after) -> Assigned:
-    """Places every node, chooses every layout; of a mirrored job every device gets a copy.
+    """A traced job as its ranks share it; of a mirrored job every device gets a copy.
 
-    Relies on a graph as a trace leaves it, which is not changed. Leaves a clean joint graph in which every node has a mesh and a layout.
+    Relies on a graph as a trace leaves it, which is not changed. Leaves what ``distribute`` does.
     """
     graph = rewritten(graph)
     joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
+    over = Spread(target.ranks, target.layouts, target.device, _mirrored(graph, target.ranks))
+    return distribute(decl_of_job(graph), joint, over, custom_rates(graph), after)
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What a step is spread over: the rank of every device, the layouts of its variables, the type of the devices. ``mirrored``: each device
+    of that mesh runs a copy of its own."""
+
+    ranks: RankOfDevice
+    layouts: Mapping[str, Layout]
+    device: torch.device
+    mirrored: Mesh | None = None
+
+
+def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after) -> Assigned:
+    """Places every node and chooses every layout. ``rates`` says which optimizers take their rate from the graph.
+
+    Relies on a joint graph as a trace leaves it, which becomes the assignment's. Leaves a clean one in which every node has a mesh and a
+    layout.
+    """
     after("joint", joint.graph)
-    is_alone = len(target.ranks) == 1
-    if graph.is_mirrored or is_alone:
+    is_alone = len(over.ranks) == 1
+    if decl.is_mirrored or is_alone:
         drop_layouts(joint.graph)
     clean(joint.graph)
     after("clean", joint.graph)
@@ -90,23 +119,22 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     else:
         without_writes(joint.graph)
         after("without writes", joint.graph)
+    recompute(joint.graph)
+    after("recompute", joint.graph)
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
-    arguments = _arguments(graph, joint)
+    _note_arguments(joint.arguments)
     if is_alone:
-        whole_on_one_rank(joint.graph, Mesh(tuple(target.ranks.values()), (1,)))
-    elif graph.is_mirrored:
-        mesh = mirrored_mesh(graph, target.ranks)
-        require_whole(graph, target.layouts, mesh)
-        outputs = mirror(joint.graph, arguments.get(("step",)), outputs, mesh)
+        whole_on_one_rank(joint.graph, Mesh(tuple(over.ranks.values()), (1,)))
+    elif over.mirrored is not None:
+        outputs = _mirror(decl, joint, outputs, over.layouts, over.mirrored)
     else:
-        _place(graph, joint, arguments, target)
-        count = graph.training.micro_batches if graph.training is not None else 1
-        infer(joint.graph, _given(graph, arguments, target), _wanted(graph, arguments, outputs, target), count)
-    layouts = {**target.layouts, **{name: layout_of(arguments["variable", name]) for name in graph.variables}}
-    groups = groups_of(graph, graph.training.optimizer, list(joint.trained)) if graph.training is not None else []
-    rates = dict(zip(custom_rates(graph), outputs.rates))
-    assigned = Assigned(graph, joint.graph, arguments, outputs, layouts, groups, rates, stages_of(joint.graph), target.device, is_alone)
+        _place(decl, joint, over)
+        _infer(decl, joint, outputs, over)
+    layouts = {**over.layouts, **{name: layout_of(joint.arguments["variable", name]) for name in decl.decls}}
+    groups = groups_of(decl, decl.training.optimizer, list(joint.trained)) if decl.training is not None else []
+    of_blobs = dict(zip(rates, outputs.rates))
+    assigned = Assigned(decl, joint.graph, joint.arguments, outputs, layouts, groups, of_blobs, stages_of(joint.graph), over.device, is_alone)
     after("assigned", assigned)
     return assigned
 
@@ -137,49 +165,74 @@ def _tensors(graph: Graph, target: CompileTarget) -> dict[fx.Node, torch.Tensor 
     return tensors
 
 
-def _arguments(graph: Graph, joint: Joint) -> dict[Key, fx.Node]:
-    found: dict[Key, fx.Node] = {("variable", name): joint.inputs[node] for name, node in graph.variables.items()}
-    for node in found.values():
-        change_joint_note(node, is_stored=True)
-    for number, node in enumerate(graph.feeds()):
-        found["feed", number] = joint.inputs[node]
-    everywhere = {("step",): joint.inputs[graph.step] if graph.step is not None else None, ("scale",): joint.loss_seed}
-    for key, argument in everywhere.items():
-        if argument is not None:
-            change_joint_note(argument, everywhere=True)
-            found[key] = argument
-    return found
+def _note_arguments(arguments: Mapping[Key, fx.Node]) -> None:
+    for key, node in arguments.items():
+        if key[0] == "variable":
+            change_joint_note(node, is_stored=True)
+        elif key[0] != "feed":
+            change_joint_note(node, everywhere=True)
 
 
-def _place(graph: Graph, joint: Joint, arguments: dict[Key, fx.Node], target: CompileTarget) -> None:
-    fixed = {arguments["variable", name]: target.layouts[name] for name in graph.variables}
-    assert graph.placement is not None
-    meshes = cache(lambda placement: mesh_of(placement, target.ranks))
-    place(joint.graph, lambda origin: meshes(op_note(origin).placement), fixed, meshes(graph.placement))
+def _place(decl: StepDecl, joint: Joint, over: Spread) -> None:
+    fixed = {joint.arguments["variable", name]: over.layouts[name] for name in decl.decls}
+    assert decl.placement is not None
+    default = mesh_of(decl.placement, over.ranks)
+    meshes = cache(lambda placement: default if placement is None else mesh_of(placement, over.ranks))
+    place(joint.graph, lambda origin: meshes(origin.placement), fixed, default)
 
 
-def _given(graph: Graph, arguments: dict[Key, fx.Node], target: CompileTarget) -> dict[fx.Node, Given]:
+# What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to look up.
+
+
+def _mirrored(graph: Graph, ranks: RankOfDevice) -> Mesh | None:
+    """The devices of a mirrored job, where it has several."""
+    if not graph.is_mirrored or len(ranks) == 1:
+        return None
+    from oneflow.compiler.mirror import mirrored_mesh
+
+    return mirrored_mesh(graph, ranks)
+
+
+def _mirror(decl: StepDecl, joint: Joint, outputs: Outputs, layouts: Mapping[str, Layout], mesh: Mesh) -> Outputs:
+    from oneflow.compiler.mirror import mirror, require_whole
+
+    require_whole(decl, layouts, mesh)
+    return mirror(joint.graph, joint.arguments.get(("step",)), outputs, mesh)
+
+
+def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread) -> None:
+    from oneflow.compiler.infer import infer
+
+    count = decl.training.micro_batches if decl.training is not None else 1
+    infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count)
+
+
+def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> dict[fx.Node, Given]:
     """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
+    from oneflow.compiler.infer import Given
+
     given: dict[fx.Node, Given] = {}
     for key, node in arguments.items():
         mesh = joint_note(node).placed
         axes = mesh.axes
         given[node] = Given((BROADCAST,) * len(axes))
         if key[0] == "variable":
-            given[node] = Given(target.layouts[key[1]].sbp, splits_of(graph, key[1]))
+            given[node] = Given(over.layouts[key[1]].sbp, splits_of(decl, key[1]))
         elif key[0] == "feed":
-            batch = op_note(graph.feeds()[key[1]]).batch_axis
+            batch = decl.feeds[key[1]].batch_axis
             if batch is not None and val(node).shape[batch] >= mesh.size:
                 given[node] = Given((split(batch),) * len(axes))
     return given
 
 
-def _wanted(graph: Graph, arguments: dict[Key, fx.Node], outputs: Outputs, target: CompileTarget) -> list[Wanted]:
+def _wanted(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs, over: Spread) -> list[Wanted]:
     """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
+    from oneflow.compiler.infer import Wanted
+
     wanted = []
     for name, node in outputs.gradients.items():
-        layout = update_layout(graph.require_training(), graph.decls[name].spec, target.layouts[name])
-        if name in graph.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
+        layout = update_layout(decl.require_training(), decl.decls[name].spec, over.layouts[name])
+        if name in decl.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
             raise UnsupportedError(f"variable {name!r} is updated by rows and cannot lie as {layout}; split it along dim 0")
         wanted.append(Wanted(node, layout, arguments["variable", name]))
     return wanted

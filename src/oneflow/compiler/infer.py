@@ -20,11 +20,9 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import Value, change_joint_note, joint_note, val, value_of
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp
-from oneflow.ir.nodes import argument
-from oneflow.ir.notes import op_note
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
@@ -35,7 +33,6 @@ from oneflow.sharding.writes import any_layout, copies, written
 _WIDTH = 24
 _LAYOUT = torch.ops.oneflow.layout.default
 
-Value = tuple[fx.Node, int]
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
 
 
@@ -68,20 +65,6 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
         change_joint_note(node, signatures=(), share=1.0)
     for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
         _Axis(axis, calls, given, wanted, micro_batches).choose()
-
-
-def value_of(node: fx.Node) -> Value:
-    """The output that a node's value is: an item of an op with several outputs is that op's."""
-    if node.target is operator.getitem:
-        return argument(node, 0), argument(node, 1)
-    return node, 0
-
-
-def layout_of(node: fx.Node) -> Layout:
-    """How a node's value lies, once it is inferred."""
-    producer, index = value_of(node)
-    note = joint_note(producer)
-    return Layout(note.placed, note.outputs[index])
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
@@ -319,7 +302,7 @@ def _tensor(value: Value) -> Any:
 
 def _where(node: fx.Node) -> str:
     origin = joint_note(node).origin
-    return f"{op_note(origin).line}: op {op_note(origin).name!r}: " if origin is not None else ""
+    return f"{origin.line}: op {origin.name!r}: " if origin is not None else ""
 
 
 def _no_way(node: fx.Node) -> str:

@@ -16,7 +16,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
-from oneflow.compiler.notes import JointNote, set_joint_note
+from oneflow.compiler.notes import JointNote, Origin, set_joint_note
+from oneflow.compiler.program import Key
 from oneflow.core.errors import JobError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.tree import tree_leaves
@@ -39,11 +40,11 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Joint:
-    """An aten graph and what its inputs and outputs stand for. ``inputs`` follows the order of its placeholders."""
+    """An aten graph and what its arguments and outputs stand for. It has as many results, watched values and rates as ``counts`` says, then
+    the gradients of ``trained``."""
 
     graph: fx.Graph
-    inputs: dict[fx.Node, fx.Node]
-    loss_seed: fx.Node | None
+    arguments: dict[Key, fx.Node]
     counts: tuple[int, int, int]
     trained: tuple[str, ...]
 
@@ -126,7 +127,7 @@ class _TracedStep:
         self.placeholders = placeholders
         self.counts = (0, 0, 0)
         self.trained: list[str] = []
-        self.origins: list[tuple[int, fx.Node | None, str]] = []
+        self.origins: list[tuple[int, Origin | None, str]] = []
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         graph = self.options.graph
@@ -144,7 +145,7 @@ class _TracedStep:
         self._enter(None, "backward" if graph.losses else "forward")
         watched_in_order = _weave(graph, watched, diffs)
         self.counts = (len(results), len(watched_in_order), len(rates))
-        outputs = [*_unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
+        outputs = [*unaliased(results + watched_in_order, list(tensors)), *rates, *gradients]
         self._assign(env, dict(zip(self.placeholders, tensors)))
         return outputs
 
@@ -184,7 +185,7 @@ class _TracedStep:
     def _enter(self, node: fx.Node | None, part: str = "forward") -> None:
         mode = get_proxy_mode()
         assert mode is not None
-        self.origins.append((len(mode.tracer.graph.nodes), node, part))
+        self.origins.append((len(mode.tracer.graph.nodes), None if node is None else _origin(node), part))
 
     def _follow_backward(self, env: dict[fx.Node, Any]) -> None:
         """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the backward pass."""
@@ -201,9 +202,9 @@ class _TracedStep:
     def describe(self, graph: fx.Graph) -> Joint:
         self._name_origins(graph)
         placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-        inputs = dict(zip(self.placeholders, placeholders))
         seed = placeholders[len(self.placeholders) :]
-        return Joint(graph, inputs, seed[0] if seed else None, self.counts, tuple(self.trained))
+        arguments = _arguments(self.options.graph, dict(zip(self.placeholders, placeholders)))
+        return Joint(graph, {**arguments, **({("scale",): seed[0]} if seed else {})}, self.counts, tuple(self.trained))
 
     def _name_origins(self, graph: fx.Graph) -> None:
         """Notes on each aten node which op of the job it came from, and in which part of the step it runs."""
@@ -214,6 +215,20 @@ class _TracedStep:
         for (start, origin, part), (end, _, _) in zip(bounds, bounds[1:]):
             for node in nodes[start:end]:
                 set_joint_note(node, JointNote(origin, part))
+
+
+def _origin(node: fx.Node) -> Origin:
+    note = op_note(node)
+    return Origin(note.name, str(node.target), note.line, note.placement)
+
+
+def _arguments(graph: Graph, inputs: Mapping[fx.Node, fx.Node]) -> dict[Key, fx.Node]:
+    """The placeholders of a joint graph by key, given the one of each of the job's."""
+    found: dict[Key, fx.Node] = {("variable", name): inputs[node] for name, node in graph.variables.items()}
+    found.update({("feed", number): inputs[node] for number, node in enumerate(graph.feeds())})
+    if graph.step is not None:
+        found["step",] = inputs[graph.step]
+    return found
 
 
 def _in_spec(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
@@ -231,7 +246,7 @@ def _weave(graph: Graph, watched: list[torch.Tensor], diffs: list[torch.Tensor])
     return [next(gradients) if w.diff else next(values) for w in graph.watches]
 
 
-def _unaliased(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+def unaliased(outputs: list[torch.Tensor], inputs: list[torch.Tensor]) -> list[torch.Tensor]:
     """Outputs that share no memory with an input (a variable is updated in place) or with each other."""
     taken = {t.untyped_storage()._cdata for t in inputs}
     fresh = []

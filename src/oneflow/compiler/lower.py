@@ -17,24 +17,25 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import call_of, tensor_arguments
-from oneflow.compiler.infer import Value, layout_of, value_of
 from oneflow.compiler.notes import (
     ArgumentNote,
     BoxingNote,
     LocalNote,
+    Value,
     change_local_note,
     joint_note,
+    layout_of,
     set_argument_note,
     set_local_note,
     set_val,
     val,
+    value_of,
 )
 from oneflow.core.region import local_shape
-from oneflow.sharding import cost
 from oneflow.sharding.boxing import Crossing, box
 from oneflow.sharding.call import nbytes
 from oneflow.sharding.mesh import Layout, Mesh
-from oneflow.sharding.rules.local import RankLocal, layouts
+from oneflow.sharding.rules.rule import layouts
 
 _LAYOUT = torch.ops.oneflow.layout.default
 
@@ -99,6 +100,8 @@ class Lowering:
             made = self.call_function(node.target, args, kwargs)
             set_val(made, val(node))
             return made
+        from oneflow.sharding.rules.local import RankLocal  # with the rules of every op, which one rank does not need
+
         local = RankLocal(self, call_of(node, mesh.size), joint_note(node).chosen, mesh, position)
         made = local.emit(args, kwargs)
         if not local.along:
@@ -159,6 +162,8 @@ class Lowering:
         return self._note.section if note.placed == target.mesh else note.part
 
     def _boxed(self, node: fx.Node, have: dict[Layout, fx.Node | None], target: Layout) -> fx.Node | None:
+        from oneflow.sharding import cost
+
         tensor = val(node)
         near = [layout for layout in have if layout.mesh == target.mesh]
         source, crossing = next(iter(have)), None

@@ -16,6 +16,7 @@ from torch import fx
 from oneflow.compiler.calls import call_of
 from oneflow.compiler.joint import Outputs
 from oneflow.compiler.notes import JointNote, change_joint_note, copy_notes, joint_note, set_joint_note, set_val, val
+from oneflow.compiler.step_decl import StepDecl
 from oneflow.core.errors import UnsupportedError
 from oneflow.core.sbp import BROADCAST, PARTIAL
 from oneflow.ir.graph import Graph
@@ -43,13 +44,13 @@ def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
     return mesh_of(where, ranks)
 
 
-def require_whole(graph: Graph, layouts: Mapping[str, Layout], mesh: Mesh) -> None:
+def require_whole(step: StepDecl, layouts: Mapping[str, Layout], mesh: Mesh) -> None:
     """Refuses variables that are not whole on every device of a mirrored job."""
-    for name in graph.variables:
+    for name in step.decls:
         layout = layouts[name]
         if layout.mesh != mesh or any(sbp.kind not in ("B", "auto") for sbp in layout.sbp):
             raise UnsupportedError(
-                f"{graph.decls[name].line}: variable {name!r} lies as {layout}, but job {graph.job!r} is in the mirrored view and needs it "
+                f"{step.decls[name].line}: variable {name!r} lies as {layout}, but job {step.job!r} is in the mirrored view and needs it "
                 f"whole on each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's placement, or use "
                 "the consistent view"
             )

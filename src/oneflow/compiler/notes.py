@@ -6,17 +6,24 @@ has its size and strides has those of the rank's part there.
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import fx
 
 from oneflow.compiler.program import Key
+from oneflow.core.placement import Placement
+from oneflow.ir.nodes import argument
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
-from oneflow.sharding.rules.local import RankLocal
 from oneflow.sharding.rules.rule import Signature
+
+if TYPE_CHECKING:
+    from oneflow.sharding.rules.local import RankLocal  # with it come the rules of every op, which one rank does not need
+
+Value = tuple[fx.Node, int]  # an output of a node of the joint graph
 
 _JOINT, _LOCAL, _ARGUMENT, _VAL = "joint", "local", "argument", "val"
 
@@ -55,15 +62,26 @@ def forget_val(node: fx.Node) -> None:
 
 
 @dataclass(frozen=True)
+class Origin:
+    """What a user would say a node came from: an op of a job, or a module of a graph and the function it called. ``kind`` is the op's row,
+    or the module's class. Without a ``placement`` it runs where the step does."""
+
+    name: str
+    kind: str
+    line: str
+    placement: Placement | None = None
+
+
+@dataclass(frozen=True)
 class JointNote:
-    """A node of a joint graph: the logical op it came from, if one, and whether it is of the "forward" or the "backward" part.
+    """A node of a joint graph: what it came from, if that is known, and whether it is of the "forward" or the "backward" part.
 
     An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the number of the step.
     From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does.
-    An item of an op with several outputs has no signatures of its own.
+    An item of an op with several outputs has no signatures of its own. What belongs to one ``region`` is made again for the backward pass.
     """
 
-    origin: fx.Node | None = None
+    origin: Origin | None = None
     part: str = "forward"
     is_stored: bool = False
     everywhere: bool = False
@@ -71,6 +89,7 @@ class JointNote:
     signatures: tuple[Signature, ...] = ()
     share: float = 1.0
     has_rule: bool = True
+    region: int | None = None
 
     @property
     def placed(self) -> Mesh:
@@ -102,6 +121,20 @@ def set_joint_note(node: fx.Node, note: JointNote) -> None:
 def change_joint_note(node: fx.Node, **changes: Any) -> None:
     """Gives a node of a joint graph a note with some fields changed."""
     node.meta[_JOINT] = replace(joint_note(node), **changes)
+
+
+def value_of(node: fx.Node) -> Value:
+    """The output that a node's value is: an item of an op with several outputs is that op's."""
+    if node.target is operator.getitem:
+        return argument(node, 0), argument(node, 1)
+    return node, 0
+
+
+def layout_of(node: fx.Node) -> Layout:
+    """How a node's value lies, once it is inferred."""
+    producer, index = value_of(node)
+    note = joint_note(producer)
+    return Layout(note.placed, note.outputs[index])
 
 
 # ------------------------------------------------------------------ the graph of a rank

@@ -3,6 +3,7 @@
     rewrite                     logical graph    cheaper ops of the same values                                rewrite.py
     joint graph                 aten graph       forward and backward, each node with the op it came from      joint.py
     clean up                                     dead code elimination, common subexpressions                  cleanup.py, strides.py
+    recompute                                    activation checkpointing                                      recompute.py
     place, infer                                 a mesh and an SBP signature for every node                    place.py, infer.py, mirror.py
     ---------------------------------------------------------------------------------------- what all ranks share: distribute.py
     lower                       rank's graph     local calls and boxing                                        lower.py
@@ -35,7 +36,7 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    return optimized(program, folds=keeps_values and assigned.logical.training is None, after=after)
+    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:

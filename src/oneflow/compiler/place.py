@@ -10,13 +10,13 @@ from collections.abc import Callable, Mapping
 from torch import fx
 
 from oneflow.compiler.calls import tensor_arguments
-from oneflow.compiler.notes import change_joint_note, joint_note, val
+from oneflow.compiler.notes import Origin, change_joint_note, joint_note, val
 from oneflow.core.sbp import BROADCAST
 from oneflow.sharding.mesh import Layout, Mesh
 from oneflow.sharding.rules.rule import Signature
 
 
-def place(graph: fx.Graph, mesh_of: Callable[[fx.Node], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
+def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
     """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where it
     is first used, unless ``fixed`` says where it is stored.
 

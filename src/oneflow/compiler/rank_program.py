@@ -5,20 +5,19 @@ Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variab
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import fx
 
 import oneflow.collective as collective
-from oneflow.compiler.append_update import OtherRanks, Update
+from oneflow.compiler.append_update import GroupRate, OtherRanks, Update, UpdateGroup
 from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, local_note
+from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
@@ -42,7 +41,7 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     lowering = Lowering(rank, assigned.device, assigned.is_alone)
     builder = _Builder(assigned, lowering)
     builder.build()
-    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.logical.is_mirrored)
+    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored)
     return builder.program()
 
 
@@ -60,7 +59,7 @@ class _Builder:
     def __init__(self, assigned: Assigned, lowering: Lowering) -> None:
         self.assigned = assigned
         self.lowering = lowering
-        self.training: Training | None = assigned.logical.training
+        self.training: Training | None = assigned.decl.training
         self.results: list[fx.Node | None] = []
         self.watched: list[fx.Node | None] = []
         self.accumulated: list[fx.Node] = []
@@ -118,7 +117,7 @@ class _Builder:
         return found
 
     def _update_layout(self, training: Training, name: str) -> Layout:
-        return update_layout(training, self.assigned.logical.decls[name].spec, self.assigned.layouts[name])
+        return update_layout(training, self.assigned.decl.decls[name].spec, self.assigned.layouts[name])
 
     def _update(self, training: Training, gradients: dict[str, fx.Node]) -> None:
         assigned, lowering = self.assigned, self.lowering
@@ -130,7 +129,7 @@ class _Builder:
         elif training.loss_scale.initial != 1.0:
             unscale = 1.0 / training.loss_scale.initial
         parts = self._parts(training, list(gradients)) if len(assigned.ranks) > 1 else None
-        Update(lowering, assigned.logical, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
+        Update(lowering, assigned.decl, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
         self._gather_shared(shared)
 
     def _parts(self, training: Training, names: list[str]) -> OtherRanks:
@@ -140,18 +139,21 @@ class _Builder:
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
         return OtherRanks(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
 
-    def _rates(self) -> list[fx.Node]:
-        """The rate of each group: an argument, or the value of a blob, which every rank then needs."""
-        found, number = [], 0
+    def _rates(self) -> list[GroupRate]:
+        """The rate of each group, and its count where it asks for one: arguments in the order of ``Assigned.rates``."""
+        numbers = iter(range(2 * len(self.assigned.groups)))
+        return [GroupRate(self._rate(group, numbers), self._number(numbers) if group.takes_count else None) for group in self.assigned.groups]
+
+    def _rate(self, group: UpdateGroup, numbers: Iterator[int]) -> fx.Node:
+        """An argument, or the value of a blob, which every rank then needs."""
+        blob = self.assigned.custom_rates.get(id(group.optimizer))
+        if blob is None:
+            return self._number(numbers)
         everyone = whole_on(Mesh(self.assigned.ranks, (len(self.assigned.ranks),)))
-        for group in self.assigned.groups:
-            blob = self.assigned.custom_rates.get(id(group.optimizer))
-            if blob is None:
-                found.append(self.lowering.argument(ArgumentNote(("rate", number))))
-                number += 1
-            else:
-                found.append(self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),)))
-        return found
+        return self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),))
+
+    def _number(self, numbers: Iterator[int]) -> fx.Node:
+        return self.lowering.argument(ArgumentNote(("rate", next(numbers))))
 
     def _variables(self, training: Training, names: list[str]) -> tuple[dict[str, fx.Node], list[_Shared]]:
         """What the update changes: variables and their state; of variables whose state is shared out, this rank's part."""
@@ -169,7 +171,7 @@ class _Builder:
         position = layout.mesh.position(self.lowering.rank)
         assert position is not None
         (axis,) = [a for a, sbp in enumerate(layout.sbp) if sbp is not self.assigned.layouts[name].sbp[a]]
-        sizes = extents(self.assigned.logical.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
+        sizes = extents(self.assigned.decl.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
         place = coordinates(position, layout.mesh.axes)[axis]
         part = self.lowering.call_function(collective.part_of, (whole, 0, sizes, place))
         return _Shared(whole, part, sizes, tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,))))
@@ -203,7 +205,7 @@ class _Builder:
         else:
             sections = {"step": _cut(self.lowering.graph, keys, None, returned, in_order=True)}
         return Program(
-            job=self.assigned.logical.job,
+            job=self.assigned.decl.job,
             rank=self.lowering.rank,
             sections=sections,
             schedule=self._schedule(),
@@ -212,7 +214,7 @@ class _Builder:
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
             finite=None if self.finite is None else keys.of(self.finite),
-            is_common=not self.assigned.logical.is_mirrored,
+            is_common=not self.assigned.decl.is_mirrored,
             writes=self.training is not None or any(map(_writes_variable, self.assigned.graph.nodes)),
         )
 

@@ -10,6 +10,7 @@ from functools import cache
 
 from torch import fx
 
+from oneflow.compiler.step_decl import StepDecl
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
 from oneflow.ir.graph import Graph
@@ -56,9 +57,9 @@ def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layou
     return Layout(layout.mesh, tuple(split(0) if axis == first else sbp for axis, sbp in enumerate(layout.sbp)))
 
 
-def splits_of(graph: Graph, name: str) -> frozenset[int] | None:
+def splits_of(step: StepDecl, name: str) -> frozenset[int] | None:
     """The dims along which the compiler may choose to split a variable (None: any): as its update allows."""
-    training = graph.training
+    training = step.training
     if training is None or not training.optimizer.selects(name):
         return None
     if not training.optimizer.owner(name).row.may_be_split:

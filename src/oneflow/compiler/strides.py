@@ -15,7 +15,7 @@ from oneflow.compiler.cleanup import writes
 from oneflow.compiler.inplace import memories
 from oneflow.compiler.notes import copy_notes, set_val, val
 from oneflow.ir.nodes import argument
-from oneflow.sharding.rules.local import ANY_STRIDES
+from oneflow.sharding.rules.rule import ANY_STRIDES
 
 aten = torch.ops.aten
 

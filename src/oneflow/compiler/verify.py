@@ -75,11 +75,11 @@ def _assigned(stage: str, assigned: Assigned) -> None:
             if node.op == "call_function":
                 inputs = len(tensor_arguments(node))
                 _require(stage, node, len(signature.inputs) == inputs, f"has {inputs} inputs and a signature of {len(signature.inputs)}")
-    for name in assigned.logical.variables:
+    for name in assigned.decl.decls:
         layout = assigned.layouts[name]
         _require(stage, name, all(sbp.kind in ("S", "B") for sbp in layout.sbp), f"lies as {layout}")
     placed = {rank for mesh in assigned.meshes for rank in mesh.ranks}
-    _require(stage, assigned.logical.job, placed == set(assigned.ranks), "has nodes on other ranks than its own")
+    _require(stage, assigned.decl.job, placed == set(assigned.ranks), "has nodes on other ranks than its own")
 
 
 # ------------------------------------------------------------------ programs

@@ -1,4 +1,4 @@
-"""The element types of blobs: one frozen value each, with its numpy and torch counterpart."""
+"""The element types of blobs: one frozen value each, with its names, numpy and torch counterpart. What users pass and see is torch's dtype."""
 
 from __future__ import annotations
 
@@ -55,6 +55,11 @@ def from_torch(dtype: torch.dtype) -> DType:
         return _BY_TORCH[dtype]
     except KeyError:
         raise UnsupportedError(f"blobs cannot have the torch dtype {dtype}; there are {list(_BY_NAME)}") from None
+
+
+def dtype_like(dtype: torch.dtype) -> DType:
+    """The DType of any torch dtype. Blobs do not have all of them, tensors do."""
+    return _BY_TORCH.get(dtype) or DType(str(dtype).removeprefix("torch."), dtype, None, "")
 
 
 def from_numpy(dtype: np.dtype) -> DType:

@@ -70,6 +70,10 @@ class JobError(OneFlowError, AssertionError):
     """A job function that cannot be made into a graph, or is used in a way it does not allow."""
 
 
+class GraphError(OneFlowError, RuntimeError, AssertionError):
+    """A graph of modules that cannot be built, or is used in a way it does not allow."""
+
+
 class OutsideJobError(OneFlowError, NotImplementedError):
     """An op or a variable asked for where no job is being traced."""
 

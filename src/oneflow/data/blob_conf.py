@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
@@ -134,10 +136,10 @@ class BlobConf:
     ``preprocessors`` (``NormByChannelPreprocessor``) change the decoded numbers.
     """
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: DType, codec: Any, preprocessors: Sequence[Any] | None = None) -> None:
+    def __init__(self, name: str, shape: Sequence[int], dtype: torch.dtype, codec: Any, preprocessors: Sequence[Any] | None = None) -> None:
         self.name = feature_name("BlobConf", name)
         self.shape = row_shape("BlobConf", shape)
-        self.dtype = as_dtype(dtype)
+        self.dtype = as_dtype(dtype).torch
         self.codec = codec
         self.preprocessors = tuple(preprocessors or ())
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+import torch
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import as_dtype
@@ -70,7 +71,7 @@ class RawDecoder:
     feature is one entry, each byte a signed number (200 is -56) unless the dtype is uint8.
     """
 
-    def __init__(self, key: str, shape: Sequence[int] = (), dtype: Any = dtypes.float32, zero_padding: bool = False) -> None:
+    def __init__(self, key: str, shape: Sequence[int] = (), dtype: Any = torch.float32, zero_padding: bool = False) -> None:
         self.keys = (key,)
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
         if self.row.dtype.numpy is None:
@@ -127,7 +128,7 @@ def _in_range(values: np.ndarray, dtype: np.dtype[Any]) -> bool:
 class BytesDecoder:
     """Every entry of a bytes feature in a line of ``shape`` (most entries, longest entry), zeros behind it."""
 
-    def __init__(self, key: str, shape: Sequence[int], dtype: Any = dtypes.int8) -> None:
+    def __init__(self, key: str, shape: Sequence[int], dtype: Any = torch.int8) -> None:
         self.keys = (key,)
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
         self._key = key

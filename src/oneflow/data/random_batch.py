@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.data.arguments import positive, row_shape
@@ -64,7 +64,7 @@ class RandomSource:
 
 def decode_random(
     shape: Sequence[int],
-    dtype: DType,
+    dtype: torch.dtype,
     batch_size: int = 1,
     initializer: Any = None,
     tick: Any = None,

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.dtype import DType
+import torch
+
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
 from oneflow.data.arguments import at_least, feature_name, positive, row_spec
 from oneflow.data.decode import RandomCrop, RawDecoder
@@ -92,7 +93,7 @@ def ofrecord_raw_decoder(
     input_blob: Records,
     blob_name: str,
     shape: Sequence[int],
-    dtype: DType,
+    dtype: torch.dtype,
     dim1_varying_length: bool = False,
     auto_zero_padding: bool = False,
     name: str | None = None,

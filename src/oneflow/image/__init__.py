@@ -10,9 +10,11 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from oneflow.array import cast
 from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.data.arguments import at_least, positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
@@ -38,7 +40,7 @@ _METHODS = {
 _IMAGES = "what flow.data.OFRecordImageDecoder or another image decoder gave"
 
 
-def decode(images_bytes_buffer: Buffers, dtype: DType = dtypes.uint8, color_space: str = "BGR", name: str | None = None) -> Images:
+def decode(images_bytes_buffer: Buffers, dtype: torch.dtype = torch.uint8, color_space: str = "BGR", name: str | None = None) -> Images:
     """The pictures in the buffers of ``flow.data.OFRecordBytesDecoder``, each in its own size."""
     trace = take("flow.image.decode", images_bytes_buffer, Buffers, "what flow.data.OFRecordBytesDecoder gave")
     if as_dtype(dtype) is not dtypes.uint8:
@@ -55,7 +57,7 @@ def resize(
     keep_aspect_ratio: bool = False,
     resize_side: str = "shorter",
     channels: int = 3,
-    dtype: DType | None = None,
+    dtype: torch.dtype | None = None,
     interpolation_type: str = "auto",
     name: str | None = None,
     color_space: str | None = None,
@@ -159,7 +161,7 @@ def crop_mirror_normalize(
     crop_pos_x: float = 0.5,
     mean: Sequence[float] = (0.0,),
     std: Sequence[float] = (1.0,),
-    output_dtype: DType = dtypes.float32,
+    output_dtype: torch.dtype = torch.float32,
     name: str | None = None,
 ) -> Blob:
     """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror_blob`` is 1, and makes ``(x - mean) / std`` of it.

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
 from oneflow.core.number import number, real, wholes
@@ -227,25 +226,25 @@ def _one_of(what: str, value: Any, known: Sequence[str]) -> str:
     return value
 
 
-def constant_initializer(value: float = 0, dtype: Any = dtypes.float32) -> Constant:
+def constant_initializer(value: float = 0, dtype: Any = torch.float32) -> Constant:
     """``value`` everywhere; with an integer dtype a whole number."""
     dtype = as_dtype(dtype)
     value = real("value", value)
     return Constant(float(value) if dtype.is_floating_point else _whole(value, dtype))
 
 
-def zeros_initializer(dtype: Any = dtypes.float32) -> Constant:
+def zeros_initializer(dtype: Any = torch.float32) -> Constant:
     """Zeros."""
     return constant_initializer(0, dtype)
 
 
-def ones_initializer(dtype: Any = dtypes.float32) -> Constant:
+def ones_initializer(dtype: Any = torch.float32) -> Constant:
     """Ones."""
     return constant_initializer(1, dtype)
 
 
 def random_uniform_initializer(
-    minval: float = 0, maxval: float = 1, dtype: Any = dtypes.float32
+    minval: float = 0, maxval: float = 1, dtype: Any = torch.float32
 ) -> RandomUniform | RandomUniformInt:
     """Uniform between ``minval`` and ``maxval``; with an integer dtype whole numbers, both bounds included.
 
@@ -328,7 +327,7 @@ def _gain(nonlinearity: str | None, negative_slope: float) -> float:
     return 1.0 if nonlinearity is None else gains[_one_of("nonlinearity", nonlinearity, list(gains))]
 
 
-def empty_initializer(dtype: Any = dtypes.float32) -> Empty:
+def empty_initializer(dtype: Any = torch.float32) -> Empty:
     """No content asked for; the variable starts as zeros, so that every run is the same."""
     as_dtype(dtype)
     return Empty()
@@ -343,7 +342,7 @@ def _constant_conf(value: float = 0.0) -> Constant:
 
 
 def _constant_int_conf(value: int = 0) -> Constant:
-    return constant_initializer(value, dtypes.int64)
+    return constant_initializer(value, torch.int64)
 
 
 def _random_uniform_conf(min: float = 0.0, max: float = 1.0) -> Initializer:
@@ -351,7 +350,7 @@ def _random_uniform_conf(min: float = 0.0, max: float = 1.0) -> Initializer:
 
 
 def _random_uniform_int_conf(min: int = 0, max: int = 1) -> Initializer:
-    return random_uniform_initializer(min, max, dtypes.int64)
+    return random_uniform_initializer(min, max, torch.int64)
 
 
 def _random_normal_conf(mean: float = 0.0, std: float = 1.0) -> Initializer:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NoReturn
 
 import numpy as np
+import torch
 from torch import fx
 
 from oneflow.core.body import Symbol
-from oneflow.core.dtype import DType
 from oneflow.core.errors import DTypeError, JobError
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
@@ -40,8 +40,8 @@ class Blob(Symbol):
     static_shape = shape
 
     @property
-    def dtype(self) -> DType:
-        return self.spec.dtype
+    def dtype(self) -> torch.dtype:
+        return self.spec.dtype.torch
 
     @property
     def batch_axis(self) -> int | None:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.dtype import DType, as_dtype
+import torch
+
+from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, UnsupportedError, user_line
 from oneflow.core.number import flag, seed, wholes
 from oneflow.core.placement import Placement
@@ -20,7 +22,7 @@ from oneflow.regularizers import Regularizer
 def get_variable(
     name: str,
     shape: Sequence[int] | None = None,
-    dtype: DType | None = None,
+    dtype: torch.dtype | None = None,
     initializer: Any = None,
     regularizer: Any = None,
     trainable: bool | None = None,

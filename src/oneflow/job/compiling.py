@@ -11,9 +11,8 @@ from torch import fx
 from oneflow.compiler.describe import what_of
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job, feeds_like
 from oneflow.compiler.groups import process_groups
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.notes import val
+from oneflow.compiler.notes import layout_of, val
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.readers import shares_of
 from oneflow.compiler.serialize import pack

@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import fx
 
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.mirror import mirrored_mesh
-from oneflow.compiler.notes import val
+from oneflow.compiler.notes import layout_of, val
 from oneflow.compiler.readers import shares_of
 from oneflow.ir.graph import Graph, Reader
 from oneflow.job.backend import OpenJob, Values

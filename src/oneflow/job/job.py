@@ -155,8 +155,8 @@ class Job:
 
     def _result(self, value: Any, graph: Graph) -> fx.Node:
         if isinstance(value, Blob) and value.node.graph is graph.body:
-            if value.dtype.numpy is None:
-                kind = value.dtype.name
+            if value.spec.dtype.numpy is None:
+                kind = value.spec.dtype.name
                 raise UnsupportedError(f"{value.location}: job {self.name!r} returns {value!r}, numpy has no {kind}; cast it to float32")
             return value.node
         raise _NotABlob(

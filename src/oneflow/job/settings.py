@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, NameError_, UnsupportedError, nearest
@@ -246,7 +248,8 @@ class Members:
         if name.startswith("_"):
             return super().__setattr__(name, value)
         getattr(self, name)  # a name that is unknown besides is the error to report
-        raise ArgumentError(f"{name} is a method; write {self._owner}.{name}({value!r})")
+        written = as_dtype(value) if isinstance(value, torch.dtype) else value
+        raise ArgumentError(f"{name} is a method; write {self._owner}.{name}({written!r})")
 
     def __dir__(self) -> list[str]:
         return sorted({n[len(self._prefix) :].split(".")[0] for n in self._names if n.startswith(self._prefix)})

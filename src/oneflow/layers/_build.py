@@ -6,7 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from oneflow.core.dtype import DType
+import torch
+
 from oneflow.core.errors import ArgumentError
 from oneflow.core.sbp import Sbp
 from oneflow.initializer import zeros_initializer
@@ -24,7 +25,7 @@ def layer_name(kind: str, name: str | None) -> str:
 
 
 def weight(
-    name: str, shape: tuple[int, ...], dtype: DType, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None
+    name: str, shape: tuple[int, ...], dtype: torch.dtype, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None
 ) -> Blob:
     """A kernel variable; zeros if there is no initializer."""
     return get_variable(
@@ -39,7 +40,7 @@ def weight(
     )
 
 
-def bias(name: str, units: int, dtype: DType, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None) -> Blob:
+def bias(name: str, units: int, dtype: torch.dtype, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None) -> Blob:
     """A bias variable; zeros if there is no initializer."""
     return get_variable(
         name,

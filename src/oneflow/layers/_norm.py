@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import DType
+import torch
+
 from oneflow.core.number import flag, number
 from oneflow.initializer import ones_initializer, zeros_initializer
 from oneflow.ir.blob import Blob, emit
@@ -168,7 +168,7 @@ class _Parameters:
 
     layer: str
     shape: tuple[int, ...]
-    dtype: DType
+    dtype: torch.dtype
 
     def trained(self, what: str, initializer: Any, regularizer: Any, trainable: bool) -> Blob:
         return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, regularizer, trainable)
@@ -177,5 +177,5 @@ class _Parameters:
         return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, trainable=False)
 
 
-def _parameter_dtype(inputs: Blob) -> DType:
-    return dtypes.float32 if inputs.dtype in (dtypes.float16, dtypes.bfloat16) else inputs.dtype
+def _parameter_dtype(inputs: Blob) -> torch.dtype:
+    return torch.float32 if inputs.dtype in (torch.float16, torch.bfloat16) else inputs.dtype

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.dtype import DType, as_dtype
+import torch
+
+from oneflow.core.dtype import as_dtype
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import reduce as rows
 
@@ -81,7 +83,7 @@ two_stage_reduce_max = reduce_max
 two_stage_reduce_min = reduce_min
 
 
-def reduced_shape_elem_cnt(x: Blob, axis: Axis = None, dtype: DType | None = None, name: str | None = None) -> Blob:
+def reduced_shape_elem_cnt(x: Blob, axis: Axis = None, dtype: torch.dtype | None = None, name: str | None = None) -> Blob:
     """How many elements a reduction along ``axis`` puts together, shape (1,), in ``dtype`` or else in that of x."""
     kind = None if dtype is None else as_dtype(dtype).torch
     return emit(rows.reduced_shape_elem_cnt, x, axis=_axis(axis), dtype=kind, name=name)

@@ -155,7 +155,7 @@ def bias_add(value: Blob, bias: Blob, data_format: str | None = None, name: str 
     """``value`` + ``bias`` along the channels: dimension 1 if data_format is None or begins with "NC", the last if it is "N...C"."""
     x, b = arguments.blob("value", value), arguments.blob("bias", bias, 1)
     if x.dtype != b.dtype:
-        raise DTypeError(f"value is {x.dtype.name} and bias is {b.dtype.name}; cast one of them")
+        raise DTypeError(f"value is {x.spec.dtype.name} and bias is {b.spec.dtype.name}; cast one of them")
     if data_format is None or data_format.startswith("NC"):
         dim = 1
     elif data_format.startswith("N") and data_format.endswith("C"):

@@ -98,9 +98,9 @@ def _arrays(job: Job, inputs: Any) -> list[np.ndarray]:
 
 def _drawn(random: np.random.Generator, definition: TensorDef) -> np.ndarray:
     """Normal floats; whole numbers that are class numbers and indices in any model, or pixels."""
-    dtype = definition.dtype.numpy
+    dtype = definition.spec.dtype.numpy
     if dtype is None:
-        raise UnsupportedError(f"numpy has no {definition.dtype.name}, so nothing can be drawn for {definition!r}")
+        raise UnsupportedError(f"numpy has no {definition.spec.dtype.name}, so nothing can be drawn for {definition!r}")
     if definition.dtype.is_floating_point:
         return random.standard_normal(definition.shape).astype(dtype)
     return random.integers(0, 256 if dtype == np.uint8 else 2, definition.shape).astype(dtype)

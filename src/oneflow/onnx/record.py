@@ -53,7 +53,7 @@ def _input(trace: Trace, definition: TensorDef) -> Blob:
 def reshaped(definition: TensorDef, shape: Sequence[int]) -> TensorDef:
     """The same declaration with another shape."""
     new = copy.copy(definition)
-    new.spec = TensorSpec(tuple(shape), definition.dtype)
+    new.spec = TensorSpec(tuple(shape), definition.spec.dtype)
     return new
 
 

@@ -1,7 +1,8 @@
 """Optimizer updates on lists of variables, in place: the last ops of a train step.
 
 Each takes the variables, their gradients, one list per kind of state, the learning rate of the step and fixed numbers.
-Gradients are read only. Where torch has a fused kernel for a formula, it is used. ``ROWS`` says what the compiler must know of each.
+Gradients are read only. Where torch has a fused kernel for a formula, it is used. ``ROWS`` says what the compiler must know of each. These are
+the updates of jobs; those of ``flow.optim`` stand in ``optim_update.py``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Norms = Callable[[Sequence[Tensor]], Tensors]
 """The norm of each of some tensors; of whole ones, where a rank holds parts."""
 
 
-def _laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
+def laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
     """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and check nothing."""
     return [g if _lies_as(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
 
@@ -32,7 +33,7 @@ def _lies_as(a: Tensor, b: Tensor) -> bool:
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
     """w -= lr * (g + (weight_decay + l2) * w)"""
     torch._fused_sgd_(
-        params, _laid_out_as(params, grads), [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
+        params, laid_out_as(params, grads), [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
         is_first_step=False,
     )  # fmt: skip
 
@@ -46,7 +47,7 @@ def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, b
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     torch._fused_sgd_(
-        params, _laid_out_as(params, grads), velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
+        params, laid_out_as(params, grads), velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
         is_first_step=False,
     )  # fmt: skip
 
@@ -59,7 +60,7 @@ def adam(
     An infinite step count turns torch's own correction off: 1 - beta ** inf is 1.
     """
     steps = [torch.full((), float("inf"), device=p.device) for p in params]
-    grads = _laid_out_as(params, grads)
+    grads = laid_out_as(params, grads)
     torch._fused_adamw_(
         params,
         grads,
@@ -79,7 +80,7 @@ def adam(
 
 def rmsprop(params: Tensors, grads: Tensors, mean_square: Tensors, lr: float, *, decay_rate: float, epsilon: float) -> None:
     """s = decay_rate * s + (1 - decay_rate) * g * g; w -= lr * g / sqrt(s + epsilon)"""
-    _average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
+    average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
     _descend_(params, grads, torch._foreach_add(mean_square, epsilon), lr)
 
 
@@ -87,8 +88,8 @@ def rmsprop_centered(
     params: Tensors, grads: Tensors, mean_square: Tensors, mean_gradient: Tensors, lr: float, *, decay_rate: float, epsilon: float
 ) -> None:
     """As rmsprop with the variance s - a * a below the root, a the moving mean of g."""
-    _average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
-    _average_(mean_gradient, grads, decay_rate)
+    average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
+    average_(mean_gradient, grads, decay_rate)
     variance = torch._foreach_sub(mean_square, torch._foreach_mul(mean_gradient, mean_gradient))
     _descend_(params, grads, torch._foreach_add(variance, epsilon), lr)
 
@@ -136,8 +137,8 @@ def lamb(
     """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the betas."""
     torch._foreach_mul_(beta1_t, beta1)
     torch._foreach_mul_(beta2_t, beta2)
-    _average_(m, grads, beta1)
-    _average_(v, torch._foreach_mul(grads, grads), beta2)
+    average_(m, grads, beta1)
+    average_(v, torch._foreach_mul(grads, grads), beta2)
     directions = [(m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon) for m_w, v_w, b1, b2 in zip(m, v, beta1_t, beta2_t)]
     for w, direction, w_norm, d_norm in zip(params, directions, norms(params), norms(directions)):
         trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
@@ -199,12 +200,40 @@ def clipped(grads: Tensors, *, clip_norm: float, historical: bool, norm: Tensor 
     return list(torch._foreach_mul(grads, factor))
 
 
+def clipped_by_norm(grads: Tensors, *, max_norm: float, norm_type: float, norm: Tensor | None = None) -> Tensors:
+    """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is below 1."""
+    if not grads:
+        return []
+    return list(torch._foreach_mul(grads, _norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm)))
+
+
+def clip_by_norm_(grads: Tensors, *, max_norm: float, norm: Tensor) -> None:
+    """The same in place, by a norm that was computed before."""
+    torch._foreach_mul_(grads, _norm_factor(norm, max_norm))
+
+
+def _norm_factor(norm: Tensor, max_norm: float) -> Tensor:
+    return torch.clamp(max_norm / (norm + 1e-6), max=1.0)
+
+
+def common_norm(grads: Tensors, norm_type: float) -> Tensor:
+    """The p-norm of all elements of some gradients, for p of 1, 2, infinity or any other. Short floats are summed as float32."""
+    if any(g.dtype.itemsize < 4 for g in grads):
+        grads = [g.float() if g.dtype.itemsize < 4 else g for g in grads]
+    return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, norm_type)), norm_type)
+
+
+def zero_(tensors: Tensors) -> None:
+    """Makes all of them zero."""
+    torch._foreach_zero_(tensors)
+
+
 def all_finite(grads: Tensors) -> Tensor:
     """Whether every gradient is a finite number, as a bool tensor of rank 0."""
     return torch.stack([torch.isfinite(g).all() for g in grads]).all() if grads else torch.tensor(True)
 
 
-def _average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:
+def average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:
     torch._foreach_mul_(means, decay)
     torch._foreach_add_(means, list(values), alpha=1.0 - decay)
 

@@ -36,6 +36,7 @@ class UpdateRow:
       "everything": anything of all variables of the optimizer, so they stay in one call. A row that says nothing says this.
     ``states`` are in the order in which ``compute`` takes them.
     ``adds_l2``: when ``compute`` takes ``l2=`` and adds that much of the variable to its gradient itself.
+    ``takes_count``: ``compute`` takes ``count=``, the number of this update as a float: 1.0 at the first.
     ``row_wise``: it may be done for some rows of a variable only, as if there were no others; one that sees elements always may.
     """
 
@@ -44,12 +45,13 @@ class UpdateRow:
     states: tuple[State, ...] = ()
     adds_l2: AddsL2 = "never"
     row_wise: bool = False
+    takes_count: bool = False
 
     def __post_init__(self) -> None:
         taken = signature(self.compute).parameters
-        for argument, is_said in (("norms", self.takes_norms), ("l2", self.adds_l2 != "never")):
+        columns = (("norms", self.takes_norms, "sees='norms'"), ("l2", self.adds_l2 != "never", "adds_l2="), ("count", self.takes_count, "takes_count=True"))
+        for argument, is_said, column in columns:
             if (argument in taken) != is_said:
-                column = "sees='norms'" if argument == "norms" else "adds_l2="
                 raise ArgumentError(f"update {self.name!r} takes {argument}= if and only if its row says {column}; say both or neither")
         if self.row_wise and not self.may_be_cut:
             raise ArgumentError(f"update {self.name!r} is done row-wise for one variable at a time; its row says what it sees= of one")

@@ -16,7 +16,7 @@ from oneflow.core.variable import Initializer, VariableDecl
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ops import update
 from oneflow.ops.update_row import State, UpdateRow
-from oneflow.optimizer.grad_clipping import ClipByGlobalNorm
+from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
 from oneflow.optimizer.schedule import CustomScheduler, LrScheduler
 
@@ -35,7 +35,7 @@ class Optimizer:
         self,
         lr_scheduler: LrScheduler,
         loss_scale_factor: float | None = None,
-        grad_clipping: ClipByGlobalNorm | None = None,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
         train_step_lbn: str | None = None,
         loss_scale_policy: LossScale | None = None,
         variables: Variables = None,
@@ -46,7 +46,7 @@ class Optimizer:
             raise ArgumentError("give loss_scale_factor or loss_scale_policy, not both")
         if train_step_lbn is not None:
             raise UnsupportedError("train_step_lbn is not supported: the step is counted by the job itself")
-        if grad_clipping is not None and not isinstance(grad_clipping, ClipByGlobalNorm):
+        if grad_clipping is not None and not isinstance(grad_clipping, (ClipByGlobalNorm, ClipGradNorm)):
             raise ArgumentError(f"grad_clipping is flow.optimizer.grad_clipping.by_global_norm(...), got {grad_clipping!r}")
         if loss_scale_policy is not None and not isinstance(loss_scale_policy, LossScale):
             raise ArgumentError(
@@ -63,6 +63,11 @@ class Optimizer:
         """Makes this the job's optimizer and ``loss`` (one blob or several) what it lowers."""
         body = require_body(f"flow.optimizer.{type(self).__name__}.minimize")
         body.minimize(loss if isinstance(loss, (list, tuple)) else [loss], self)
+
+    @property
+    def title(self) -> str:
+        """How errors and plans name it."""
+        return type(self).__name__
 
     def members(self) -> list[Optimizer]:
         """The optimizers that update variables; several for a combined one."""
@@ -83,6 +88,10 @@ class Optimizer:
     def rate(self, t: int, base_lr: float | None = None) -> float:
         """The learning rate that the update of step ``t`` is given."""
         return self.lr_scheduler.lr(t, base_lr)
+
+    def count(self, t: int) -> float:
+        """The number of the update that step ``t`` makes, counted from 1."""
+        return float(t + 1)
 
     @property
     def row(self) -> UpdateRow:

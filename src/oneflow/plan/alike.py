@@ -11,8 +11,7 @@ from torch import fx
 
 from oneflow.compiler.calls import tensor_arguments
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import layout_of
-from oneflow.compiler.notes import joint_note, val
+from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.storage import update_layout
 from oneflow.core.region import coordinates
 from oneflow.sharding.boxing import transfer, without_partial
@@ -84,9 +83,9 @@ def _reads(node: fx.Node) -> Iterator[tuple[fx.Node, Layout]]:
 
 
 def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
-    logical = assigned.logical
+    decl = assigned.decl
     for name, node in assigned.outputs.gradients.items():
-        yield node, update_layout(logical.require_training(), logical.decls[name].spec, assigned.layouts[name])
+        yield node, update_layout(decl.require_training(), decl.decls[name].spec, assigned.layouts[name])
 
 
 def _sends(assigned: Assigned) -> Any:

@@ -22,7 +22,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.collective import Piece
-from oneflow.ops import update
+from oneflow.ops import optim_update, update
 
 Shape = tuple[int, ...]
 
@@ -101,7 +101,7 @@ def exchange_on(rank: int, target: Any, args: tuple[Any, ...], kwargs: dict[str,
         return _OF_RANK[target](rank, *args, **kwargs)
     if target in _CALLS:
         return _CALLS[target](*args, **kwargs)
-    return _updated(kwargs) if getattr(target, "__module__", "") == update.__name__ else None
+    return _updated(kwargs) if getattr(target, "__module__", "") in _UPDATES else None
 
 
 def _all_reduce(value: Held, how: str, ranks: Shape) -> Exchange:
@@ -210,6 +210,7 @@ def _updated(numbers: dict[str, Any]) -> Exchange:
     return Exchange(None, "all_reduce" if count else "none", count, count * torch.float32.itemsize)
 
 
+_UPDATES = (update.__name__, optim_update.__name__)
 _OF_RANK: dict[Any, Callable[..., Exchange]] = {
     collective.reduce_parts: _reduce_parts,
     collective.exchange_parts: _exchange_parts,
@@ -230,5 +231,6 @@ _CALLS: dict[Any, Callable[..., Exchange]] = {
     update.scaled: _scaled,
     update.regularized: _regularized,
     update.clipped: _clipped,
+    update.clipped_by_norm: _clipped,
     update.all_finite: _all_finite,
 }

@@ -13,12 +13,9 @@ from torch import fx
 import oneflow.collective as collective
 from oneflow.compiler.append_update import UpdateGroup
 from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.infer import value_of
-from oneflow.compiler.notes import LocalNote, joint_note, val
+from oneflow.compiler.notes import LocalNote, joint_note, val, value_of
 from oneflow.compiler.storage import update_layout
 from oneflow.core.region import local_shape
-from oneflow.ir.nodes import row_of
-from oneflow.ir.notes import op_note
 from oneflow.plan.measure import Measured, Sent
 from oneflow.plan.report import ranks_text
 from oneflow.plan.values import Boxing, PlanOp
@@ -81,11 +78,11 @@ class Listing:
         first, sbp = next((v, sbp) for v, sbp in zip(outputs, note.outputs) if v is not None)
         shape = tuple(first.shape)
         return {
-            "name": op_note(origin).name if origin is not None else self.assigned.logical.job,
-            "op": row_of(origin).name if origin is not None else "",
+            "name": origin.name if origin is not None else self.assigned.decl.job,
+            "op": origin.kind if origin is not None else "",
             "aten": str(node.target),
             "part": note.part,
-            "line": op_note(origin).line if origin is not None else self._loss_line(),
+            "line": origin.line if origin is not None else self._loss_line(),
             "shape": shape,
             "dtype": str(first.dtype).removeprefix("torch."),
             "sbp": tuple(map(str, sbp)),
@@ -98,14 +95,14 @@ class Listing:
 
     def _updates(self, group: UpdateGroup) -> Iterator[dict[str, Any]]:
         """The update call of a group, on each mesh that has variables of it."""
-        training, decls = self.assigned.logical.require_training(), self.assigned.logical.decls
+        training, decls = self.assigned.decl.require_training(), self.assigned.decl.decls
         layouts = {name: update_layout(training, decls[name].spec, self.assigned.layouts[name]) for name in group.names}
         for mesh in dict.fromkeys(layout.mesh for layout in layouts.values()):
             names = [name for name in group.names if layouts[name].mesh == mesh]
             here = [prod(local_shape(decls[name].spec.shape, layouts[name].sbp, mesh.axes, 0)) for name in names]
             yield self._in_update(
                 mesh,
-                op=f"optimizer.{type(group.optimizer).__name__}",
+                op=f"optimizer.{group.optimizer.title}",
                 aten=group.optimizer.row.name,
                 shape=(sum(decls[name].spec.elements for name in names),),
                 dtype=decls[names[0]].spec.dtype.name,
@@ -124,7 +121,7 @@ class Listing:
 
     def _gather_op(self, mesh: Mesh, sent: Sent) -> dict[str, Any]:
         """Variables that the ranks have updated in parts, made whole again."""
-        training, decls, layouts = self.assigned.logical.require_training(), self.assigned.logical.decls, self.assigned.layouts
+        training, decls, layouts = self.assigned.decl.require_training(), self.assigned.decl.decls, self.assigned.layouts
         parts = {name: update_layout(training, decls[name].spec, layouts[name]) for group in self.assigned.groups for name in group.names}
         names = [name for name, part in parts.items() if part != layouts[name] and part.mesh == mesh]
         before, after = (tuple(map(str, of[names[0]].sbp)) for of in (parts, layouts))
@@ -137,8 +134,7 @@ class Listing:
         return {"name": "optimizer", "part": "update", "line": self._loss_line(), "placement": self.where(mesh), **fields}
 
     def _loss_line(self) -> str:
-        losses = self.assigned.logical.losses
-        return op_note(losses[0]).line if losses else ""
+        return self.assigned.decl.loss_line
 
     # -------------------------------------------------------------- boxing
 
@@ -203,14 +199,14 @@ class Listing:
             return self._names[node]
         producer, index = value_of(node)
         origin = joint_note(producer).origin
-        name = op_note(origin).name if origin is not None else self._fed(producer)
+        name = origin.name if origin is not None else self._fed(producer)
         return f"{name}:{index}" if index else name
 
     def _fed(self, node: fx.Node) -> str:
         key = next((key for key, argument in self.assigned.arguments.items() if argument is node), None)
         if key is not None and key[0] == "feed":
-            return op_note(self.assigned.logical.feeds()[key[1]]).name
-        return self.assigned.logical.job
+            return self.assigned.decl.feeds[key[1]].name
+        return self.assigned.decl.job
 
 
 def _bucket(step: Boxing) -> int:

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.infer import layout_of
 from oneflow.compiler.joint import Like
-from oneflow.compiler.notes import joint_note, val
+from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
@@ -144,7 +143,7 @@ def _measured(assigned: Assigned, stored: Mapping[str, _Stored], micro_batches: 
 
 def _arguments(assigned: Assigned, stored: Mapping[str, _Stored], rank: int) -> dict[Key, Any]:
     """What a step of a rank is given, without data: its parts of variables and feeds; the numbers that all have."""
-    found: dict[Key, Any] = {("unscale",): 1.0, **{("rate", i): 1.0 for i in range(len(assigned.groups))}}
+    found: dict[Key, Any] = {("unscale",): 1.0, **{("rate", i): 1.0 for i in range(len(assigned.rates()))}}
     for name, variable in stored.items():
         shape = variable.shape(rank)
         if shape is not None:

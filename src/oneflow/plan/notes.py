@@ -48,14 +48,14 @@ def _idle(assigned: Assigned, devices: int) -> Iterator[str]:
 
 def _batches(assigned: Assigned) -> Iterator[str]:
     """Batches that are too small to give every device a part. In the mirrored view each device has a batch of its own."""
-    if assigned.logical.is_mirrored:
+    if assigned.decl.is_mirrored:
         return
     small: dict[tuple[int, int], list[str]] = defaultdict(list)
-    for number, feed in enumerate(assigned.logical.feeds()):
-        node, axis = assigned.arguments["feed", number], op_note(feed).batch_axis
+    for number, feed in enumerate(assigned.decl.feeds):
+        node, axis = assigned.arguments["feed", number], feed.batch_axis
         devices = joint_note(node).placed.size
         if node.users and axis is not None and len(val(node).shape) > axis and val(node).shape[axis] < devices:
-            small[val(node).shape[axis], devices].append(op_note(feed).name)
+            small[val(node).shape[axis], devices].append(feed.name)
     for (batch, devices), names in small.items():
         yield (
             f"the batch of {batch} ({', '.join(names)}) is smaller than its {devices} devices: it is not split, and every device computes all of it; "
@@ -71,7 +71,7 @@ def _without_rule(assigned: Assigned) -> Iterator[str]:
             whole[str(node.target)].append(node)
     for op, nodes in whole.items():
         origins = [origin for node in nodes if (origin := joint_note(node).origin) is not None]
-        first = f", first {op_note(origins[0]).name!r} at {op_note(origins[0]).line}" if origins else ""
+        first = f", first {origins[0].name!r} at {origins[0].line}" if origins else ""
         yield f"{op} has no SBP rule: its inputs are made whole and every device computes all of it ({_count(nodes)}{first})"
 
 

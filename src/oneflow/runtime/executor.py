@@ -36,12 +36,14 @@ class StepResult(NamedTuple):
 
 
 class Executor:
-    """A program with its variables bound. ``run`` is one step."""
+    """A program with its variables bound. ``run`` is one step. ``for_autograd``: its results are tensors that autograd may go on from, and
+    writes into variables are seen by it; otherwise torch's inference mode spares what that costs."""
 
-    def __init__(self, program: Program, variables: RankVariables) -> None:
+    def __init__(self, program: Program, variables: RankVariables, for_autograd: bool = False) -> None:
         self.device = variables.device
         self._program = program
         self._variables = variables
+        self._mode = torch._C._AutoDispatchBelowAutograd if for_autograd else _inference_mode
         self._bound = Bound()
         self.code = {name: generate(section.graph, program.job, self._bound) for name, section in program.sections.items()}
         asked = {key for section in program.sections.values() for key in section.inputs}
@@ -61,7 +63,7 @@ class Executor:
         """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in
         order."""
         whole = self._whole
-        with torch._C._InferenceMode(True):  # torch.inference_mode() without the classes around it
+        with self._mode():
             try:
                 result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:
@@ -161,6 +163,11 @@ class Executor:
     def _failure(self, step: StepNumbers, where: str, error: Exception) -> RunError:
         kind = PeerError if isinstance(error, PeerError) else RunError
         return kind(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}")
+
+
+def _inference_mode() -> Any:
+    """``torch.inference_mode()`` without the classes around it."""
+    return torch._C._InferenceMode(True)
 
 
 class _Whole:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
-from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import DType, as_dtype
+from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError
 from oneflow.core.spec import TensorSpec
 
@@ -17,7 +17,7 @@ class TensorDef:
 
     kind = "array"
 
-    def __init__(self, shape: tuple[int, ...], dtype: DType = dtypes.float32, batch_axis: int | None = 0, name: str | None = None) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, batch_axis: int | None = 0, name: str | None = None) -> None:
         if not isinstance(shape, tuple) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in shape):
             raise ArgumentError(f"an input's shape is a tuple of ints > 0, got {shape!r}")
         shape = tuple(map(int, shape))
@@ -31,8 +31,8 @@ class TensorDef:
         return self.spec.shape
 
     @property
-    def dtype(self) -> DType:
-        return self.spec.dtype
+    def dtype(self) -> torch.dtype:
+        return self.spec.dtype.torch
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.spec.shape}, {self.spec.dtype})"
@@ -64,7 +64,7 @@ class MirroredTensorListDef(TensorDef):
 
 def input_blob_def(
     shape: tuple[int, ...],
-    dtype: DType = dtypes.float32,
+    dtype: torch.dtype = torch.float32,
     is_dynamic: bool = False,
     batch_axis: int | None = 0,
     distribute: Any = None,

@@ -10,6 +10,7 @@ import atexit
 import contextlib
 import os
 import socket
+import sys
 import time
 import warnings
 from collections.abc import Iterable
@@ -132,7 +133,7 @@ def _launched() -> Launched | None:
 
 
 def _join(world: PeerWorld) -> None:
-    from oneflow.collective import make_groups
+    from oneflow.collective import make_groups, share_memory
 
     if not dist.is_initialized():
         found = _launched()
@@ -141,6 +142,7 @@ def _join(world: PeerWorld) -> None:
         _MEMBERSHIP.owner = os.getpid()
         atexit.register(leave)
     make_groups([])  # the ranks tell each other where they run
+    share_memory()
     _MEMBERSHIP.is_joined = True
 
 
@@ -224,7 +226,14 @@ def _leave() -> None:
     if store is None or world is None:
         return
     with contextlib.suppress(RuntimeError):  # the store may be gone with the process that served it
-        store.set_timeout(timedelta(seconds=_FAREWELL_SECONDS))
         store.set(f"left/{world.rank}", "")
-        if _MEMBERSHIP.serves:
-            store.wait([f"left/{rank}" for rank in world.ranks], timedelta(seconds=_FAREWELL_SECONDS))
+        end = time.monotonic() + _FAREWELL_SECONDS
+        while _MEMBERSHIP.serves and not _failed() and time.monotonic() < end:
+            if store.check([f"left/{rank}" for rank in world.ranks]):
+                return
+            time.sleep(_LOOK_SECONDS)
+
+
+def _failed() -> bool:
+    """Whether the program ends by an error; then nobody should wait for its end."""
+    return getattr(sys, "last_value", None) is not None

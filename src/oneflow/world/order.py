@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -75,13 +76,14 @@ class meet(contextlib.AbstractContextManager[None]):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PeerError):
+            found: dict[int, Call] = {}
             with contextlib.suppress(RuntimeError):  # the store may be gone with a rank
                 found = _others_than(self._call())
-                if found:
-                    raise OrderError(_differing(found)) from error
+            if found:
+                raise OrderError(_differing(found)) from error
 
     def _call(self) -> Call:
-        return Call(self._ranks, self._number, self._name, ", ".join(map(_described, self._arguments)), user_line())
+        return Call(self._ranks, self._number, self._name, described(self._arguments), user_line())
 
 
 def is_checked() -> bool:
@@ -94,11 +96,16 @@ def _calls(world: Any) -> _Calls:
     return _Calls()
 
 
+def described(arguments: Sequence[Any]) -> str:
+    """What of some arguments all ranks must agree on, as text."""
+    return ", ".join(map(_described, arguments))
+
+
 def _described(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{tuple(value.shape)}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{described(value)}]"
     return str(value)
 
 

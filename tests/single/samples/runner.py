@@ -41,7 +41,7 @@ def outputs(sample: Sample, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     env = interpret(state.graph, values, "cpu")
     results = [env[b.node] for b in blobs]
     for blob, value in zip(blobs, results):
-        assert tuple(value.shape) == blob.shape and value.dtype == blob.dtype.torch, (blob, value.shape, value.dtype)
+        assert tuple(value.shape) == blob.shape and value.dtype == blob.dtype, (blob, value.shape, value.dtype)
     return results
 
 

@@ -7,29 +7,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
 
-import torch
-
 import oneflow.collective as collective
 from oneflow.core.region import local_shape, peers, region
 from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.mesh import Mesh, NdSbp
-from oneflow.sharding.rules.rule import Signature, Value
+from oneflow.sharding.rules.rule import ANY_STRIDES, Signature, Value
 from oneflow.sharding.rules.table import rule_of
-
-aten = torch.ops.aten
-# A part of a tensor may have other strides than the whole; reshape takes any.
-ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
 
 
 class Emitter(Protocol):
     """What makes the calls of a rank: it adds them to a graph, or runs them at once. The values among the arguments are those it gave."""
 
     def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Value: ...
-
-
-def layouts(chosen: Sequence[Signature]) -> tuple[list[NdSbp], list[NdSbp]]:
-    """The layouts of the inputs and of the outputs of a call that runs by one signature per axis."""
-    return list(zip(*(s.inputs for s in chosen))), list(zip(*(s.outputs for s in chosen)))
 
 
 @dataclass(frozen=True)

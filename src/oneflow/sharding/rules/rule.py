@@ -13,8 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
+
 from oneflow.core.sbp import BROADCAST, Sbp
 from oneflow.sharding.call import Call, Shape, TensorLike
+from oneflow.sharding.mesh import NdSbp
+
+aten = torch.ops.aten
+# A part of a tensor may have other strides than the whole; reshape takes any.
+ANY_STRIDES: dict[Any, Any] = {aten.view.default: aten.reshape.default, aten._unsafe_view.default: aten.reshape.default}
 
 Value = Any  # what whoever asks has as one rank's value of a tensor: a node of a graph, a tensor
 
@@ -89,6 +96,11 @@ class Rules:
             return signatures
 
         return add
+
+
+def layouts(chosen: Sequence[Signature]) -> tuple[list[NdSbp], list[NdSbp]]:
+    """The layouts of the inputs and of the outputs of a call that runs by one signature per axis."""
+    return list(zip(*(s.inputs for s in chosen))), list(zip(*(s.outputs for s in chosen)))
 
 
 def whole(call: Call) -> Signature:

@@ -1,0 +1,1 @@
+"""``nn.Graph``: steps written with tensors and modules, traced once and compiled by the passes that compile jobs."""

@@ -1,0 +1,173 @@
+"""One compiled step of a graph: for one structure of arguments, and one set of shapes, dtypes and devices."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from oneflow.compiler.distribute import Assigned, Spread, distribute
+from oneflow.compiler.module_joint import ModuleStep, TracedStep, trace_step
+from oneflow.compiler.pipeline import compile_rank
+from oneflow.compiler.step_decl import FeedDecl, StepDecl
+from oneflow.core import dtype as dtypes
+from oneflow.core.errors import GraphError
+from oneflow.core.spec import TensorSpec
+from oneflow.core.variable import VariableDecl
+from oneflow.graph.optimizers import graph_optimizer, states_of
+from oneflow.graph.stand_in import standing_in, variables_of
+from oneflow.graph.structure import Call, Returned, returned_by
+from oneflow.graph.whereabouts import Whereabouts
+from oneflow.initializer import empty_initializer
+from oneflow.ops.counter_random import stable_seed
+from oneflow.optimizer.loss_scale import LossScale
+from oneflow.optimizer.training import Training
+from oneflow.runtime.executor import Executor
+from oneflow.runtime.memory import keep_freed_memory
+from oneflow.runtime.rank_variables import RankVariables
+from oneflow.runtime.step_clock import RunningScale, StepClock
+from oneflow.sharding.mesh import Mesh, whole_on
+
+if TYPE_CHECKING:
+    from oneflow.graph.graph import Graph
+
+_ALONE = whole_on(Mesh((0,), (1,)))
+
+
+@dataclass(frozen=True)
+class Captured:
+    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables."""
+
+    traced: TracedStep
+    decl: StepDecl
+    returned: Returned
+    tensors: dict[str, Tensor]
+    device: torch.device
+
+    def assigned(self) -> Assigned:
+        """The step on one device."""
+        layouts = dict.fromkeys(self.decl.decls, _ALONE)
+        return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, layouts, self.device))
+
+
+def capture(graph: Graph, call: Call) -> Captured:
+    """Traces ``build`` on one micro-batch of a call's arguments."""
+    modules = graph.modules
+    variables = variables_of(modules)
+    names = {id(tensor): name for name, tensor in variables.items()}
+    optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
+    device = _device(variables, call)
+    trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
+    found: list[Returned] = []
+
+    def run(values: dict[str, Tensor], feeds: list[Tensor]) -> list[Tensor]:
+        args, kwargs = call.arguments(feeds)
+        with standing_in(modules, names, values):
+            found.append(returned_by(graph.build(*args, **kwargs)))
+        return found[-1].tensors()
+
+    scale = graph.loss_scale
+    with Whereabouts(modules, graph.name, graph.settings) as whereabouts:
+        traced = trace_step(
+            ModuleStep(
+                name=graph.name,
+                variables=variables,
+                feeds=_micro_batches(call.tensors, graph.config.micro_batches)[0],
+                run=run,
+                where=whereabouts.here,
+                device=device,
+                trained=frozenset(trained),
+                loss_scale=None if scale.is_dynamic else scale.initial,
+                micro_batches=graph.config.micro_batches,
+                draws_from=stable_seed(torch.initial_seed(), type(graph).__name__),
+                autocast=_autocast(graph.config.amp_dtype, device),
+            )
+        )
+    if optimizer is not None and not traced.joint.trained:
+        raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
+    tensors = {**variables, **traced.constants}
+    training = None if optimizer is None else Training(optimizer, scale, graph.config.micro_batches, lambda decl: (0.0, 0.0))
+    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call), training, loss_line=traced.loss_line)
+    tensors |= states_of(graph.added, names, frozenset(traced.joint.trained))
+    return Captured(traced, decl, found[-1], tensors, device)
+
+
+def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
+    """Where a graph runs: where its variables and inputs lie, which is one device."""
+    found = dict.fromkeys(tensor.device for tensor in (*variables.values(), *call.tensors))
+    if len(found) > 1:
+        raise GraphError(
+            f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move the module and the inputs with .to(device)"
+        )
+    return next(iter(found), torch.device("cpu"))
+
+
+def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | None:
+    """On a CPU float16 is not computed in, as with OneFlow; bfloat16 is."""
+    return None if dtype is torch.float16 and device.type == "cpu" else dtype
+
+
+def _feeds(call: Call) -> tuple[FeedDecl, ...]:
+    return tuple(FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors))
+
+
+def _decl(name: str, tensor: Tensor) -> VariableDecl:
+    return VariableDecl(name, TensorSpec(tuple(tensor.shape), dtypes.dtype_like(tensor.dtype)), empty_initializer(), trainable=isinstance(tensor, nn.Parameter))
+
+
+def _micro_batches(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
+    """The inputs of each micro-batch; those of rank 0 are the same for all."""
+    if count == 1:
+        return [list(tensors)]
+    for tensor in tensors:
+        if tensor.dim() and tensor.shape[0] % count:
+            raise GraphError(
+                f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of shape {tuple(tensor.shape)}"
+            )
+    cut = [tensor.chunk(count) if tensor.dim() else [tensor] * count for tensor in tensors]
+    return [list(one) for one in zip(*cut)] if cut else [[] for _ in range(count)]
+
+
+class CompiledStep:
+    """A step that can run."""
+
+    def __init__(self, graph: Graph, call: Call) -> None:
+        keep_freed_memory()
+        captured = capture(graph, call)
+        assigned = captured.assigned()
+        program = compile_rank(assigned, 0, keeps_values=False)
+        variables = RankVariables(0, captured.device)
+        variables.tensors = captured.tensors
+        self.captured = captured
+        self.executor = Executor(program, variables, for_autograd=True)
+        self._graph = graph
+        self._returned = captured.returned
+        self._is_one_tensor = captured.returned.is_one_tensor
+        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors))) else None
+        self._count = graph.config.micro_batches
+        self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
+
+    def run(self, tensors: Sequence[Tensor]) -> Any:
+        """One step on the tensors of a call."""
+        micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
+        if self._feeds is not None:
+            micro = [[own[i] for i in self._feeds] for own in micro]
+        results, _, is_finite = self.executor.run(self._clock.step(), micro)
+        self._clock.advance(is_finite)
+        for added in self._graph.added:
+            added.optimizer.step_count += is_finite
+        made = results[0] if self._count == 1 else [_joined(parts) for parts in zip(*results)]
+        return made[0] if self._is_one_tensor else self._returned.filled(made)
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    """What the micro-batches gave as one tensor: numbers as a vector, others along dim 0."""
+    return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
+
+
+def loss_scale_of(scaler: Any) -> LossScale:
+    """The loss scale that a ``GradScaler`` or ``StaticGradScaler`` asks for; None asks for none."""
+    return LossScale() if scaler is None else scaler.loss_scale()

@@ -1,0 +1,318 @@
+"""``nn.Graph``: a step written with tensors and modules, traced once and compiled."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator, Mapping
+from functools import update_wrapper
+from threading import RLock
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from oneflow.core.collector import paused
+from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
+from oneflow.core.number import whole
+from oneflow.graph.config import GraphConfig
+from oneflow.graph.proxy import GraphModule, ProxyModule, origin_of
+from oneflow.graph.structure import Call, call_of
+from oneflow.graph.text import told, told_ops
+from oneflow.optimizer.loss_scale import LossScale
+
+if TYPE_CHECKING:
+    from oneflow.graph.compiled import CompiledStep
+    from oneflow.graph.optimizers import Added
+
+_NUMBERS: Counter[str] = Counter()
+"""How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
+
+
+class Graph:
+    """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
+    ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
+
+    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module is in
+    training or in evaluation mode is settled at the first call.
+    """
+
+    def __init__(self) -> None:
+        kind = type(self).__name__
+        own = self.__dict__
+        own["modules"] = OrderedDict()
+        own["settings"] = {}
+        own["added"] = []
+        own["config"] = GraphConfig()
+        own["step"] = torch.zeros(1, dtype=torch.int64)
+        own["scale_state"] = None
+        own["loss_scale"] = LossScale()
+        own["_name"] = f"{kind}_{_NUMBERS[kind]}"
+        own["_compiled"] = OrderedDict()
+        own["_making"] = RLock()
+        own["_debug"] = -1
+        own["_loaded"] = {}
+        _NUMBERS[kind] += 1
+
+    # -------------------------------------------------------------- attributes
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if "modules" not in self.__dict__:
+            raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before it assigns {name!r}")
+        value = origin_of(value)
+        if isinstance(value, Graph):
+            raise GraphError(f"{self.name}: a graph cannot hold another graph ({name!r}); share modules between them")
+        if isinstance(value, nn.Module):
+            self._require_open(f"module {name!r} is assigned")
+            self.__dict__.pop(name, None)
+            self.modules[name] = value
+        else:
+            self.modules.pop(name, None)
+            object.__setattr__(self, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        modules = self.__dict__.get("modules")
+        if modules is None and not name.startswith("__"):
+            raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before anything else")
+        if modules is not None and name in modules:
+            return ProxyModule(modules[name], self.settings)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+
+    @property
+    def name(self) -> str:
+        """The class and the number of the graph among those of its class."""
+        return self._name
+
+    @property
+    def training(self) -> bool:
+        """Whether the graph has an optimizer."""
+        return bool(self.added)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether ``build`` has been traced."""
+        return bool(self._compiled)
+
+    # -------------------------------------------------------------- what a class of one's own calls
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and dictionaries."""
+        raise UnsupportedError(f"{type(self).__name__} does not define build(self, ...), the step of the graph")
+
+    def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
+        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
+        from oneflow.graph.optimizers import Added
+        from oneflow.optim.lr_scheduler import LRScheduler
+        from oneflow.optim.optimizer import Optimizer
+
+        self._require_open("an optimizer is added")
+        if not isinstance(optim, Optimizer):
+            raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
+        if lr_sch is not None and not (isinstance(lr_sch, LRScheduler) and lr_sch.is_function_of_step):
+            raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
+        if is_sparse:
+            raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
+        self.added.append(Added(optim, lr_sch))
+
+    def set_grad_scaler(self, grad_scaler: Any = None) -> None:
+        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
+        from oneflow.graph.compiled import loss_scale_of
+
+        self._require_open("a grad scaler is set")
+        if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
+            raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
+        own = self.__dict__
+        own["loss_scale"] = loss_scale_of(grad_scaler)
+        own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
+
+    def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
+        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step too."""
+        own = self.__dict__
+        own["_debug"] = whole("v_level", v_level, -1)
+
+    # -------------------------------------------------------------- calls
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One step."""
+        call = call_of(args, kwargs)
+        return self._step_of(call).run(call.tensors if call.nesting is not None else call.leaves)
+
+    def _step_of(self, call: Call) -> CompiledStep:
+        compiled = self.__dict__.get("_compiled")
+        if compiled is None:
+            raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before anything else")
+        signature = call.signature()
+        found = compiled.get(signature)
+        return found if found is not None else self._made(call, signature)
+
+    def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
+        with self._making, paused():
+            if signature in self._compiled:  # another thread has made it meanwhile
+                return self._compiled[signature]
+            if self._compiled and not self.config.has_dynamic_shapes:
+                raise _other_inputs(self.name, next(iter(self._compiled)), signature)
+            from oneflow.graph.compiled import CompiledStep  # loads torch's tracing, which importing oneflow should not
+
+            self._say(0, f"{self.name}: building ...")
+            self._finish_loading()
+            step = CompiledStep(self, call)
+            self.config.is_fixed = True
+            self._compiled[signature] = step
+            while len(self._compiled) > self.config.shapes_kept:
+                self._compiled.popitem(last=False)
+            self._tell(step)
+            return step
+
+    def _compile(self, *args: Any, **kwargs: Any) -> Graph:
+        """Compiles the graph for these arguments without running a step."""
+        self._step_of(call_of(args, kwargs))
+        return self
+
+    build_graph = _compile
+
+    def finish_complie_and_init_runtime(self) -> None:
+        """What ``build_graph`` began is finished already; refuses where it was not called."""
+        if not self._compiled:
+            raise GraphError(f"{self.name} is not built yet; call build_graph(...) with the arguments of a step, or call the graph")
+
+    def _require_open(self, what: str) -> None:
+        if self._compiled:
+            raise GraphError(f"{self.name} is compiled; {what} before its first call")
+
+    # -------------------------------------------------------------- text
+
+    def _say(self, level: int, text: str) -> None:
+        if self._debug >= level:
+            print(text)
+
+    def _tell(self, step: CompiledStep) -> None:
+        self._say(0, f"{self.name}: compiled")
+        self._say(1, repr(self))
+        if self._debug >= 2:
+            print(told_ops(step.captured))
+        self._say(3, step.executor.source)
+
+    def __repr__(self) -> str:
+        return told(self)
+
+    # -------------------------------------------------------------- state
+
+    def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, and the graph's own counters."""
+        found: dict[str, Any] = OrderedDict() if destination is None else destination
+        for name, module in self.modules.items():
+            found[name] = OrderedDict(module.state_dict())
+        found.update(self._own_state())
+        return found
+
+    def _own_state(self) -> dict[str, Tensor]:
+        found: dict[str, Tensor] = {}
+        if not self.training:
+            return found
+        for name, tensor in self._states():
+            found[name] = tensor
+        found[f"System-Train-TrainStep-{self._state_name}"] = self.step
+        if self.scale_state is not None:
+            prefix = f"System-Train-DynamicLossScale-{self._state_name}"
+            found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self.scale_state
+        return found
+
+    @property
+    def _state_name(self) -> str:
+        """The same in another process, whatever other graphs it has."""
+        return type(self).__name__
+
+    def _states(self) -> Iterator[tuple[str, Tensor]]:
+        from oneflow.graph.stand_in import variables_of
+
+        names = {id(tensor): name for name, tensor in variables_of(self.modules).items()}
+        for added in self.added:
+            for p, states in added.optimizer.state.items():
+                if id(p) in names:
+                    yield from ((f"{names[id(p)]}-{suffix}", value) for suffix, value in states.items())
+            yield f"System-Train-Updates-{type(added.optimizer).__name__}", torch.tensor([added.optimizer.step_count])
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
+        """Takes over what ``state_dict`` gave, before the first call."""
+        self._require_open("load_state_dict is called")
+        missing = [name for name in self.modules if name not in state_dict]
+        strange = [name for name, value in state_dict.items() if name not in self.modules and isinstance(value, Mapping)]
+        if strict and (missing or strange):
+            raise GraphError(f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits")
+        for name, module in self.modules.items():
+            if name in state_dict:
+                module.load_state_dict(state_dict[name], strict=strict)
+        own = self.__dict__
+        own["_loaded"] = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
+        self._load_own(strict)
+
+    def _load_own(self, strict: bool) -> None:
+        """Counters at once; states of parameters when the optimizers say what they keep of each, at the first call."""
+        for name, value in self._own_counters():
+            if name in self._loaded:
+                value.copy_(self._loaded.pop(name))
+            elif strict and self.training:
+                raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
+
+    def _own_counters(self) -> Iterator[tuple[str, Tensor]]:
+        counters = ("System-Train-TrainStep-", "System-Train-DynamicLossScale-")
+        return ((name, value) for name, value in self._own_state().items() if name.startswith(counters))
+
+    def _finish_loading(self) -> None:
+        """Gives the optimizers the states that were loaded."""
+        if not self._loaded:
+            return
+        from oneflow.graph.loading import load_states
+
+        load_states(self)
+
+    # -------------------------------------------------------------- functions as graphs
+
+    @staticmethod
+    def trace(func: Callable[..., Any] | nn.Module) -> Callable[..., Any]:
+        """A function, or a module, as a graph. Modules that the function refers to are the graph's."""
+        graph = _Function(func)
+
+        def step(*args: Any, **kwargs: Any) -> Any:
+            return graph(*args, **kwargs)
+
+        step.graph = graph  # type: ignore[attr-defined]
+        return step if isinstance(func, nn.Module) else update_wrapper(step, func)
+
+
+class _Function(Graph):
+    """A graph of one function."""
+
+    def __init__(self, func: Callable[..., Any] | nn.Module) -> None:
+        super().__init__()
+        if not callable(func):
+            raise ArgumentError(f"nn.Graph.trace takes a function or a module, got {type(func).__name__}")
+        object.__setattr__(self, "_function", func)
+        self.modules.update({"module": func} if isinstance(func, nn.Module) else _modules_in(func))
+
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        return self._function(*args, **kwargs)
+
+
+def _modules_in(func: Callable[..., Any]) -> dict[str, nn.Module]:
+    """The modules that a function refers to by name."""
+    known = inspect.getclosurevars(func)
+    owner = getattr(func, "__self__", None)
+    found = {name: value for names in (known.nonlocals, known.globals) for name, value in names.items() if isinstance(value, nn.Module)}
+    return {**found, **({"self": owner} if isinstance(owner, nn.Module) else {})}
+
+
+def _other_inputs(name: str, first: tuple[Any, ...], now: tuple[Any, ...]) -> GraphError:
+    """What is different between the arguments of the first call and those of another."""
+    difference = "they are nested otherwise"
+    if first[0] == now[0] and len(first) == len(now):
+        place, before, given = next((i, a, b) for i, (a, b) in enumerate(zip(first[1:], now[1:])) if a != b)
+        difference = f"input {place} was {_leaf(before)} at the first call and is {_leaf(given)} now"
+    return GraphError(
+        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step is the same as the input of first "
+        f"call graph: {difference}. config.enable_dynamic_shapes() in __init__() compiles a program for each"
+    )
+
+
+def _leaf(meta: Any) -> str:
+    return repr(meta[1]) if isinstance(meta, tuple) else str(meta)

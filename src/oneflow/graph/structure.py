@@ -1,0 +1,97 @@
+"""What a graph takes and gives: tensors in nested lists, tuples and dictionaries, and plain constants among them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from oneflow.core.errors import UnsupportedError
+
+_CONSTANTS = (type(None), bool, int, float, str)
+
+
+@dataclass(frozen=True)
+class Meta:
+    """What a graph goes by of a tensor that it is given."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+
+    def __str__(self) -> str:
+        return f"{str(self.dtype).removeprefix('torch.')}({', '.join(map(str, self.shape))}) on {self.device}"
+
+
+def meta_of(leaf: Any) -> Any:
+    """Of a tensor its shape, dtype and device; a constant is what it is, with its type: True is not 1."""
+    return Meta(tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf), leaf)
+
+
+@dataclass(frozen=True)
+class Call:
+    """The arguments of one call: its leaves in order, and how they are nested (None: positional tensors alone)."""
+
+    leaves: Sequence[Any]
+    nesting: Any
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
+
+    def signature(self) -> tuple[Any, ...]:
+        """What must be the same from call to call."""
+        return (self.nesting, *[meta_of(leaf) for leaf in self.leaves])
+
+    def arguments(self, tensors: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and named arguments with other tensors in place of the call's own."""
+        given = iter(tensors)
+        leaves = [next(given) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves]
+        return (tuple(leaves), {}) if self.nesting is None else pytree.tree_unflatten(leaves, self.nesting)
+
+
+def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+    """The call with these arguments. Refuses leaves that are neither tensors nor constants."""
+    if not kwargs and all([isinstance(arg, Tensor) for arg in args]):
+        return Call(args, None)
+    paths, nesting = pytree.tree_flatten_with_path((args, kwargs))
+    for path, leaf in paths:
+        if not isinstance(leaf, (Tensor, *_CONSTANTS)):
+            raise UnsupportedError(
+                f"a graph takes tensors, None, numbers and text, in lists, tuples and dictionaries; argument {_told(path)} has a leaf of type "
+                f"{type(leaf).__name__}; make a tensor of it, or give it to the graph's __init__()"
+            )
+    return Call([leaf for _, leaf in paths], nesting)
+
+
+def _told(path: tuple[Any, ...]) -> str:
+    return pytree.keystr(path[1:]) or "0"
+
+
+@dataclass(frozen=True)
+class Returned:
+    """How the results of a graph are nested, and what of them is no tensor."""
+
+    leaves: list[Any]
+    nesting: Any
+
+    def tensors(self) -> list[Tensor]:
+        return [leaf for leaf in self.leaves if isinstance(leaf, Tensor)]
+
+    def filled(self, tensors: Sequence[Tensor]) -> Any:
+        """The results with these tensors in their places."""
+        given = iter(tensors)
+        return pytree.tree_unflatten([next(given) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves], self.nesting)
+
+    @property
+    def is_one_tensor(self) -> bool:
+        return self.nesting.is_leaf() and isinstance(self.leaves[0], Tensor)
+
+
+def returned_by(results: Any) -> Returned:
+    """What ``build`` gave."""
+    return Returned(*pytree.tree_flatten(results))
