@@ -80,6 +80,42 @@ class Direct:
 
 
 @dataclass(frozen=True)
+class Slot:
+    """The place of a tensor among arguments that are known otherwise."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Every rank brings the inputs into the layouts that were chosen and calls one function. ``args`` and ``kwargs`` are those of its part,
+    with slots for tensors, where they differ from the call's."""
+
+    decisions: Decisions
+    func: Any
+    function: Any
+    boxes: tuple[Layout | None, ...]
+    outs: Outs
+    is_view: bool
+    args: Args | None = None
+    kwargs: Kwargs | None = None
+
+    def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        given = [value for value in args if isinstance(value, torch.Tensor)]
+        name = self.func.name() if any(self.boxes) else ""
+        parts = [boxed(value, layout, name) for value, layout in zip(given, self.boxes)]
+        if self.args is not None:
+            found = self.function(*[parts[a.place] if type(a) is Slot else a for a in self.args], **self.kwargs)
+        else:
+            mine = iter(parts)
+            found = self.function(*[next(mine) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
+        made = wrapped(found, self.outs)
+        if self.is_view and (self.boxes[0] is not None or given[0]._source is not None):
+            return as_view(made, self.decisions, self.func, args, kwargs)
+        return made
+
+
+@dataclass(frozen=True)
 class OnParts:
     """Every rank brings the inputs into the layouts that were chosen and does what the signatures say."""
 

@@ -39,6 +39,10 @@ class Spec:
         position = self.layout.mesh.position(rank)
         return (0,) * len(self.shape) if position is None else local_shape(self.shape, self.sbp, self.layout.mesh.axes, position)
 
+    def meta(self) -> torch.Tensor:
+        """A tensor of this shape, dtype and these strides without data."""
+        return torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
+
 
 @lru_cache(maxsize=1 << 16)
 def spec_of(shape: Shape, stride: Shape, dtype: torch.dtype, layout: Layout, device: torch.device) -> Spec:
