@@ -40,7 +40,7 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 
 
 def law_chains_of_twenty_ops_are_what_they_are_on_one_process() -> None:
-    for seed in range(10):
+    for seed in range(8):
         dice = random.Random(seed)
         place = dice.choice(meshes())
         values = torch.Generator().manual_seed(seed)
@@ -115,7 +115,7 @@ def _again(x: Any) -> None:
 def law_writes_into_a_tensor_and_its_views_reach_its_memory() -> None:
     dice = random.Random(1)
     for name, write in WRITES.items():
-        for _ in range(3):
+        for _ in range(2):
             place = dice.choice(meshes())
             x, y = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(3)), torch.randn(
                 ROWS, COLUMNS, generator=torch.Generator().manual_seed(4)
@@ -133,7 +133,7 @@ def law_writes_into_a_tensor_and_its_views_reach_its_memory() -> None:
 
 def law_gradients_pass_through_writes() -> None:
     for place in meshes():
-        for sbp in layouts(2, len(place.hierarchy)):
+        for sbp in layouts(2, len(place.hierarchy))[::3]:
             found = []
             whole = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(5))
             for leaf in (whole.clone().requires_grad_(), spread(whole, place, sbp).requires_grad_()):
@@ -167,14 +167,15 @@ def law_training_is_the_same_in_every_layout() -> None:
     flat = placement("cpu", everything)
     both = placement("cpu", [[0, 1], [2, 3]] if SIZE == 4 else [[0, 1]])
     tensor = {"first.weight": S(0), "first.bias": S(0), "second.weight": S(1), "embedding.weight": S(1)}
+    plans = (
+        (flat, S(0), {}, B),
+        (flat, B, tensor, B),
+        (flat, S(0), {}, S(0)),
+        (both, (S(0), B), {name: (B, sbp) for name, sbp in tensor.items()}, (B, B)),
+    )
     for make in (_sgd, _adam):
         expected = _trained(make, whole, B, {}, B)
-        for place, batch, layout, default in (
-            (flat, S(0), {}, B),
-            (flat, B, tensor, B),
-            (flat, S(0), {}, S(0)),
-            (both, (S(0), B), {name: (B, sbp) for name, sbp in tensor.items()}, (B, B)),
-        ):
+        for place, batch, layout, default in plans:
             found = _trained(make, place, batch, layout, default)
             for one, other in zip(found, expected):
                 assert torch.allclose(one, other, 1e-4, 1e-5), (place, batch, layout, (one - other).abs().max())

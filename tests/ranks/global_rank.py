@@ -13,16 +13,18 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from oneflow import global_tensor
-from oneflow.core.sbp import parse_sbp
+from oneflow.core.region import coordinates
+from oneflow.global_tensor import GlobalTensor
 from oneflow.global_tensor import sbp as SBP
 from oneflow.global_tensor.placement import placement
+from oneflow.global_tensor.spec import fresh
+from oneflow.sharding.mesh import Layout
 from oneflow.world import current_world
 
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
@@ -44,26 +46,21 @@ def layouts(dims: int, axes: int, is_float: bool = True) -> list[tuple[Any, ...]
 
 
 def spread(whole: Tensor, place: Any, sbp: Any) -> Any:
-    """A global tensor of this value. Terms of a sum are random."""
-    whole = whole.detach()
+    """A global tensor of this value, which every rank has. Terms of a sum are all different from zero."""
     sbp = sbp if isinstance(sbp, (tuple, list)) else (sbp,)
-    made = whole.to_global(place, [B] * len(place.hierarchy)).to_global(sbp=sbp)
-    if P in sbp and whole.dtype.is_floating_point and whole.numel():
-        noise = whole.new_ones(()).expand(made._spec.part(RANK)).clone() if made._part is not None else None
-        if noise is not None:
-            along = [axis for axis, one in enumerate(sbp) if one is P]
-            here = dict(zip(range(len(place.hierarchy)), _place_of(place)))
-            for axis in along:  # the terms along an axis of partial sums add up to nothing
-                extent = place.hierarchy[axis]
-                noise = noise * (1.5 if here[axis] == 0 else -1.5 / (extent - 1)) if extent > 1 else noise * 0
-            made._part.add_(noise)
-    return made
-
-
-def _place_of(place: Any) -> tuple[int, ...]:
-    from oneflow.core.region import coordinates
-
-    return coordinates(place._mesh.position(RANK), place.hierarchy)
+    layout = Layout(place._mesh, tuple(one._layout for one in sbp))
+    spec = fresh(whole.shape, whole.dtype, layout, whole.device)
+    block = layout.block(whole.shape, RANK)
+    if block is None:
+        return GlobalTensor(None, spec)
+    here = coordinates(place._mesh.position(RANK), place.hierarchy)
+    sums = [axis for axis, one in enumerate(sbp) if one is P]
+    part = whole.detach()[block].clone() if not any(here[axis] for axis in sums) else torch.zeros_like(whole[block])
+    noise = 1.0 if sums else 0.0
+    for axis in sums:  # along each axis of partial sums, what is added makes nothing together
+        extent = place.hierarchy[axis]
+        noise *= 0.0 if extent == 1 else 1.5 if here[axis] == 0 else -1.5 / (extent - 1)
+    return GlobalTensor(part + noise if noise else part, spec)
 
 
 def near(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
@@ -88,10 +85,6 @@ def near(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
         assert torch.allclose(value, expected, tolerance, tolerance * scale, True), (found._spec, (value - expected).abs().max(), value, expected)
     else:
         assert torch.equal(value, expected), (found._spec, value, expected)
-
-
-def cycled(values: Sequence[Any]) -> Iterator[Any]:
-    return itertools.cycle(values)
 
 
 def main(name: str, only: str = "") -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import pickle
+import random
 from typing import Any
 
 import numpy as np
@@ -33,10 +34,10 @@ def every() -> Any:
 
 
 def law_a_tensor_is_the_same_in_every_layout() -> None:
-    for shape in ((7, 5), (1, 3), (2, 2), (0, 4)):
+    for number, (shape, place) in enumerate(itertools.product(((7, 5), (1, 3), (2, 2), (0, 4)), meshes())):
         whole = torch.arange(float(np.prod(shape))).reshape(shape)
-        for place in meshes():
-            for source, target in itertools.product(layouts(2, len(place.hierarchy)), repeat=2):
+        for i, (source, target) in enumerate(itertools.product(layouts(2, len(place.hierarchy)), repeat=2)):
+            if len(place.hierarchy) == 1 or i % 7 == number % 7:
                 made = spread(whole, place, source).to_global(sbp=target)
                 assert made.sbp == target and made.placement == place
                 near(made, whole, 1e-6)
@@ -46,7 +47,8 @@ def law_every_dtype_can_be_laid_out() -> None:
     for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool):
         whole = torch.arange(35).reshape(7, 5).to(dtype)
         for place in meshes():
-            for source, target in itertools.product(layouts(2, len(place.hierarchy), dtype.is_floating_point), repeat=2):
+            pairs = list(itertools.product(layouts(2, len(place.hierarchy), dtype.is_floating_point), repeat=2))
+            for source, target in random.Random(str(dtype)).sample(pairs, 6):
                 found = spread(whole, place, source).to_global(sbp=target)
                 value = found.to(torch.float32)
                 assert torch.allclose(torch.from_numpy(value.numpy()), whole.to(torch.float32), 0.02, 0.02)
@@ -57,8 +59,10 @@ def law_tensors_move_between_placements() -> None:
     places = [placement("cpu", [0]), placement("cpu", [1]), *meshes()]
     if SIZE == 4:
         places += [placement("cpu", [0, 1]), placement("cpu", [3, 2]), placement("cpu", [[[0, 1], [2, 3]]]), placement("cpu", [[[0], [1]], [[2], [3]]])]
+    dice = random.Random(2)
     for first, second in itertools.product(places, repeat=2):
-        for source, target in zip(itertools.cycle(layouts(2, len(first.hierarchy))), layouts(2, len(second.hierarchy))):
+        for _ in range(2):
+            source, target = (dice.choice(layouts(2, len(place.hierarchy))) for place in (first, second))
             leaf = spread(whole, first, source).requires_grad_()
             made = leaf.to_global(placement=second, sbp=target)
             assert made.placement == second and made.sbp == target
@@ -330,7 +334,7 @@ def law_what_cannot_be_is_refused_on_every_rank() -> None:
     raises("sbp is flow.sbp.split", lambda: x.to_global(sbp="S(0)"))
     raises("is a flow.placement", lambda: local.to_global("cpu", B))
     raises("one layout", lambda: torch.optim.Adam([_p_with_grad()], fused=True).step())
-    raises("The size of tensor a", lambda: x + create.ones(5, placement=place, sbp=B))
+    raises("broadcast", lambda: x + create.ones(5, placement=place, sbp=B))
     raises("Can't call numpy", lambda: create.ones(2, placement=place, sbp=B, requires_grad=True).numpy())
     near(x * 2, torch.full((4, 6), 2.0))  # and the ranks still meet
 
