@@ -3,7 +3,7 @@ read other strides."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from importlib import import_module
@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 import traced
-from torch import Tensor, fx
+from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
-from torch.fx.experimental.proxy_tensor import make_fx
-from torch.utils._pytree import tree_leaves
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from oneflow.ir.blob import Blob
 from oneflow.sharding.call import tensors_in, with_tensors
@@ -57,14 +57,13 @@ def differing(file: str) -> dict[Any, str]:
     """The ops in the samples of a file whose results do not lie as traced, each with the first case."""
     found: dict[Any, str] = {}
     for sample in import_module(file).SAMPLES:
-        seen = set()
+        seen, joint = set(), traced.joint(sample)
         for given, gradients in PAIRS:
-            joint = traced.joint(sample)
             feeds = [*_all_in_order(joint.tensors, given), *_all_in_order(list(map(_cotangent, joint.floats)), gradients)]
             strides = tuple(tensor.stride() for tensor in feeds)
             if strides not in seen:
                 seen.add(strides)
-                for op, case in _differing_nodes(joint.step, feeds):
+                for op, case in _differing_calls(joint.step, feeds):
                     found.setdefault(op, f"{sample.row}, inputs {given}, gradients {gradients}: {case}")
     return found
 
@@ -74,25 +73,34 @@ def _cotangent(blob: Blob) -> Tensor:
     return torch.linspace(0.5, 1.5, count, dtype=blob.dtype).reshape(blob.shape)
 
 
-def _differing_nodes(step: Callable[..., list[Tensor]], feeds: list[Tensor]) -> Iterator[tuple[Any, str]]:
-    """Runs the joint graph node by node. What differs is laid as it was traced before others read it, so that each op answers for itself."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        module = make_fx(step)(*[mode.from_tensor(t) for t in feeds])
-    env: dict[fx.Node, Any] = {}
-    remaining = iter(feeds)
-    for node in module.graph.nodes:
-        args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
-        if node.op == "placeholder":
-            env[node] = next(remaining)
-        elif node.op == "get_attr":
-            env[node] = getattr(module, node.target)
-        elif node.op == "call_function":
-            env[node] = node.target(*args, **kwargs)
-            if isinstance(node.target, torch._ops.OpOverload):
-                wrong = [(t, r) for t, r in _pairs(node.meta["val"], env[node]) if not _lies_as(r, t)]
-                yield from ((node.target, f"{tuple(t.shape)} lies as {r.stride()}, traced as {t.stride()}") for t, r in wrong)
-                env[node] = _as_traced(node.meta["val"], env[node]) if wrong else env[node]
+class _Compared(TorchDispatchMode):
+    """Runs every call twice, as it is and as tracing does, without data. What then lies otherwise is laid as it was traced before others read
+    it, so that each op answers for itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[Any, str]] = []
+        self._fake = FakeTensorMode()
+
+    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+        with self._fake:
+            fake_args, fake_kwargs = tree_map_only(Tensor, _without_data, (args, kwargs or {}))
+            was_traced = op(*fake_args, **fake_kwargs)
+        real = op(*args, **(kwargs or {}))
+        wrong = [(t, r) for t, r in _pairs(was_traced, real) if not _lies_as(r, t)]
+        self.found += [(op, f"{tuple(t.shape)} lies as {r.stride()}, traced as {t.stride()}") for t, r in wrong]
+        return _as_traced(was_traced, real) if wrong else real
+
+
+def _without_data(tensor: Tensor) -> Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def _differing_calls(step: Callable[..., list[Tensor]], feeds: list[Tensor]) -> list[tuple[Any, str]]:
+    """The calls of forward and backward whose results do not lie as traced."""
+    with _Compared() as compared:
+        step(*feeds)
+    return compared.found
 
 
 def _pairs(was_traced: Any, real: Any) -> list[tuple[Tensor, Tensor]]:

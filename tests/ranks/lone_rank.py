@@ -98,6 +98,7 @@ class Lone:
 
 def main(port: str, size: int, rank: int, seconds: float, victim: int, how: int, way: str) -> None:
     store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+    store.set(f"pid {rank}", str(os.getpid()))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds))
     lone = Lone(size, rank, victim, how)
     began = time.monotonic()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from nets import Spread, begin
 from nets import variables as all_variables
-from optimizer_cases import Arrays, Case, Given, cases, check, clip, cosine, expected
+from optimizer_cases import ROWS, Arrays, Case, Given, cases, check, clip, cosine, expected
 
 import oneflow as flow
 
@@ -40,8 +40,9 @@ class Treatment:
     l2: float = 0.0
     clips: bool = False
 
-    def optimizer(self, case: Case) -> Any:
-        more: dict[str, Any] = {"grad_clipping": flow.optimizer.grad_clipping.by_global_norm(CLIP)} if self.clips else {}
+    def optimizer(self, case: Case, names: list[str]) -> Any:
+        more: dict[str, Any] = {"variables": names}
+        more |= {"grad_clipping": flow.optimizer.grad_clipping.by_global_norm(CLIP)} if self.clips else {}
         if self.decay and case.decays:
             more |= {"weight_decay": self.decay, "weight_decay_excludes": ["bias"]}
         return case.make(cosine(), **more)
@@ -80,16 +81,36 @@ def variable(how: Spread, name: str, l2: float) -> Any:
     return flow.get_variable(name, value.shape, initializer=Given(value), regularizer=regularizer, parallel_distribution=lies)
 
 
-def define(number: int, case: Case, treatment: Treatment, how: Spread) -> Callable[..., Any]:
+@dataclass(frozen=True)
+class Trained:
+    """One network among those that a job trains; ``prefix`` begins the names of its variables."""
+
+    prefix: str
+    case: Case
+    treatment: Treatment
+
+
+def of_row(row: str) -> list[Trained]:
+    """Every case of an optimizer of the table with every treatment."""
+    mine = {name: case for name, case in cases().items() if name.split()[0] == row}
+    return [Trained(f"{name} {what}".replace(" ", "_"), case, how) for name, case in mine.items() for what, how in treatments(case).items()]
+
+
+def define(row: str, how: Spread) -> Callable[..., Any]:
+    """A job that trains one network per case and treatment, each with variables and an optimizer of its own."""
     rows = BATCH // how.micro_batches
 
     def body(x=flow.FixedTensorDef((rows, 7)), y=flow.FixedTensorDef((rows, 4))):  # type: ignore[no-untyped-def]
-        with flow.scope.namespace(f"job{number}"), how.stage(0):
-            made = flow.nn.bias_add(flow.matmul(x, variable(how, "weight", treatment.l2)), variable(how, "bias", 0.0), "NCHW")
-            loss = flow.math.reduce_sum(made * y, axis=[1])
-        treatment.optimizer(case).minimize(loss)
+        losses = []
+        for one in of_row(row):
+            with flow.scope.namespace(one.prefix), how.stage(0):
+                weight, bias = variable(how, "weight", one.treatment.l2), variable(how, "bias", 0.0)
+                made = flow.nn.bias_add(flow.matmul(x, weight), bias, "NCHW")
+                losses.append(flow.math.reduce_sum(made * y, axis=[1]))
+        optimizers = [one.treatment.optimizer(one.case, [f"{one.prefix}-{name}" for name in NAMES]) for one in of_row(row)]
+        flow.optimizer.CombinedOptimizer(optimizers).minimize(losses)
 
-    body.__name__ = f"job{number}"
+    body.__name__ = row
     return flow.global_function("train", how.config())(body)
 
 
@@ -97,17 +118,16 @@ def define(number: int, case: Case, treatment: Treatment, how: Spread) -> Callab
 def test_every_optimizer_follows_its_formula_on_every_layout(layout: str) -> None:
     how = LAYOUTS[layout]
     begin(how.devices)
-    made = [(f"{name}, {what}", case, treatment) for name, case in cases().items() for what, treatment in treatments(case).items()]
-    for job in [define(number, case, treatment, how) for number, (_, case, treatment) in enumerate(made)]:
+    for job in [define(row, how) for row in ROWS]:
         for batch in DATA:
             job(*batch)
     found = all_variables()
-    for number, (name, case, treatment) in enumerate(made):
-        prefix = f"job{number}-"
+    for one in [one for row in ROWS for one in of_row(row)]:
+        prefix = f"{one.prefix}-"
         try:
-            check({key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}, treatment.expected(case))
+            check({key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}, one.treatment.expected(one.case))
         except AssertionError as error:
-            raise AssertionError(f"{name}: {error}") from None
+            raise AssertionError(f"{one.prefix}: {error}") from None
 
 
 def test_treatments_do_what_they_are_called() -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 import torch.distributed as dist
-from processes import are_gone
+from processes import are_gone, until
+from warm_python import WARM
 
 from oneflow.collective import peers
 
@@ -26,12 +27,15 @@ WAYS = ["shared", "sockets", "gathers", "host_group", "memory", "all_reduce", "p
 
 
 def outcomes(way: str, how: signal.Signals, size: int, victim: int, seconds: float) -> dict[int, tuple[str, str, float]]:
-    """What each of the other ranks ended with: class, text, and after how many seconds. Nothing is left of any of them."""
+    """What each of the other ranks ended with: class, text, and after how many seconds. Nothing is left of any of them.
+
+    Ranks are forked from a process that has torch loaded; where one ends by a signal, so does what stands for it here.
+    """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ranks = {
         rank: subprocess.Popen(
-            [sys.executable, str(PROGRAM), *map(str, (store.port, size, rank, seconds, victim, int(how), way))],
+            [*WARM.command(), str(PROGRAM), *map(str, (store.port, size, rank, seconds, victim, int(how), way))],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=variables,
@@ -52,7 +56,8 @@ def outcomes(way: str, how: signal.Signals, size: int, victim: int, seconds: flo
         for process in ranks.values():
             process.kill()
             process.communicate()
-    assert are_gone([process.pid for process in ranks.values()])
+    pids = [int(store.get(f"pid {rank}")) for rank in ranks]
+    assert until(lambda: are_gone(pids))
     return found
 
 

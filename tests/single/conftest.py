@@ -1,6 +1,7 @@
 """Fixtures that several test files of jobs on one device take."""
 
 import inspect
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from checkpoint_jobs import two_variables
 
 import oneflow as flow
 from oneflow.core.errors import OneFlowError
+from oneflow.world import leave
 
 
 @pytest.fixture
@@ -35,3 +37,16 @@ def saved(tmp_path) -> Path:
     flow.train.CheckPoint().save(str(tmp_path / "saved"))
     flow.load_variables({"a": np.full((2, 3), 7, np.float32), "b": np.full(4, 8, np.float32)})
     return tmp_path / "saved"
+
+
+@pytest.fixture
+def as_rank(monkeypatch) -> Iterator[Callable[[int, int], None]]:
+    """``as_rank(rank, size)`` makes this process one of those that a launcher has started."""
+
+    def become(rank: int, size: int) -> None:
+        leave()
+        for name, value in {"RANK": rank, "WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": 29511}.items():
+            monkeypatch.setenv(name, str(value))
+
+    yield become
+    leave()

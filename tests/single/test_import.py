@@ -39,6 +39,38 @@ def test_importing_oneflow_loads_no_compiler_and_no_workers() -> None:
     assert "oneflow.job.session" in loaded and not late
 
 
+def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
+    """Each loads where it is first used: pictures that are no JPEG, exports, plans, TensorBoard, and torch's own compilers."""
+    loaded = set(loaded_by(IMPORT))
+    packages = {"PIL", "onnx", "onnxruntime", "tensorboard", "google.protobuf", "safetensors", "sympy", "torch._dynamo", "torch._inductor", "torch.onnx"}
+    own = {"oneflow.onnx.rows.table", "oneflow.plan.report", "oneflow.plan.make"}
+    assert not (packages | own) & loaded
+
+
+def test_torch_loads_while_the_collector_of_garbage_rests() -> None:
+    """It makes some hundred thousand objects, all of which stay: they are old at once. Then the collector is as it was and sees everything."""
+    program = """
+import gc, json, sys
+runs = []
+gc.callbacks.append(lambda phase, info: runs.append("torch" in sys.modules and "torch.nn" not in sys.modules))
+import oneflow, torch
+assert gc.isenabled() and not gc.get_freeze_count() and not any(runs)
+assert any(made is torch.nn.__dict__ for made in gc.get_objects(generation=2))
+"""
+    assert "torch" in loaded_by(program)
+
+
+def test_what_a_program_froze_before_the_import_stays_frozen() -> None:
+    program = """
+import gc, json, sys
+gc.freeze()
+frozen = gc.get_freeze_count()
+import oneflow
+assert gc.isenabled() and gc.get_freeze_count() > frozen / 2
+"""
+    assert "torch" in loaded_by(program)
+
+
 def test_a_job_on_one_device_loads_no_rules_of_several_ranks() -> None:
     """The rules look up hundreds of aten ops, which would make every first call later."""
     loaded = loaded_by(IMPORT + JOB)

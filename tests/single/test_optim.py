@@ -306,6 +306,14 @@ def test_parameters_may_come_with_names():
     assert optimizer.param_groups[0]["param_names"] == ["weight", "bias"]
 
 
+def test_parameters_of_a_group_may_be_a_generator_or_one_tensor():
+    model, other = torch.nn.Linear(2, 2), torch.nn.Parameter(torch.ones(1))
+    groups = optim.SGD([{"params": model.parameters()}, {"params": other}], lr=0.1).param_groups
+    assert [len(group["params"]) for group in groups] == [2, 1] and groups[0]["params"][1] is model.bias
+    with pytest.raises(ValueError, match="empty list of parameters"):
+        optim.SGD(iter([]))
+
+
 def test_a_group_may_hold_several_dtypes():
     a, b = parameters([np.ones(3), np.ones(3)])
     b = torch.nn.Parameter(b.detach().double())

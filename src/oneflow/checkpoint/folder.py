@@ -11,23 +11,21 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from oneflow.checkpoint.writing import beside, sync_folder, write_file
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import CheckpointError
 from oneflow.core.spec import TensorSpec
 
 DONE = "snapshot_done"
 _BY_NAME = {d.checkpoint_name: d for d in dtypes.ALL}
-_META = re.compile(r"\s*shape\s*\{((?:\s*dim:\s*\d+)*)\s*\}\s*data_type:\s*(\w+)\s*")
+_META = re.compile(r"\s*shape\s*\{((?:\s*dim:\s*\d{1,19})*)\s*\}\s*data_type:\s*(\w+)\s*")
 
 
 def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarray]) -> None:
@@ -39,13 +37,13 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
             raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with _beside(target) as folder:
+        with beside(target) as folder:
             for name, value in values.items():
                 _write_variable(folder / name, value)
-            _write(folder / DONE, b"")
-            _sync(folder)
+            write_file(folder / DONE, b"")
+            sync_folder(folder)
             os.rename(folder, target)
-        _sync(target.parent)
+        sync_folder(target.parent)
     except OSError as error:
         raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
 
@@ -58,38 +56,11 @@ def _check_free(target: Path) -> None:
         raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: it is {kind}; remove it or choose another path")
 
 
-@contextmanager
-def _beside(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, on the same file system; gone if it was not renamed."""
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
-    folder.chmod(0o755)
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
 def _write_variable(folder: Path, value: np.ndarray) -> None:
     folder.mkdir()
-    _write(folder / "out", np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
-    dims = "".join(f"  dim: {n}\n" for n in value.shape)
-    _write(folder / "meta", f"shape {{\n{dims}}}\ndata_type: {dtypes.from_numpy(value.dtype).checkpoint_name}\n".encode())
-    _sync(folder)
-
-
-def _write(path: Path, data: bytes) -> None:
-    with open(path, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    write_file(folder / "out", np.ascontiguousarray(value).astype(value.dtype.newbyteorder("<"), copy=False).tobytes())
+    write_file(folder / "meta", meta_text(value.shape, dtypes.from_numpy(value.dtype).checkpoint_name).encode())
+    sync_folder(folder)
 
 
 @dataclass(frozen=True)
@@ -152,8 +123,20 @@ def _file_value(folder: Path) -> FileValue:
     return FileValue(folder.name, folder, _parse_meta(meta) if meta.is_file() else None)
 
 
+def meta_text(shape: Sequence[int], data_type: str) -> str:
+    """What a ``meta`` file holds: a message in the text form of protocol buffers."""
+    dims = "".join(f"  dim: {n}\n" for n in shape)
+    return f"shape {{\n{dims}}}\ndata_type: {data_type}\n"
+
+
+def parse_meta(text: str) -> tuple[tuple[int, ...], str] | None:
+    """Shape and data type of a ``meta`` file; None if it is none."""
+    match = _META.fullmatch(text)
+    return None if match is None else (tuple(int(n) for n in re.findall(r"\d+", match[1])), match[2])
+
+
 def _parse_meta(path: Path) -> TensorSpec:
-    match = _META.fullmatch(path.read_text(errors="replace"))
-    if match is None or match[2] not in _BY_NAME:
+    found = parse_meta(path.read_text(errors="replace"))
+    if found is None or found[1] not in _BY_NAME:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint's meta file: expected a shape block and a data_type of {list(_BY_NAME)}")
-    return TensorSpec(tuple(int(n) for n in re.findall(r"\d+", match[1])), _BY_NAME[match[2]])
+    return TensorSpec(found[0], _BY_NAME[found[1]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,7 @@ def _read(state: Any) -> Origin:
     if path.suffix == ".safetensors":
         values, is_ours = read_safetensors(path)
         return _origin(repr(str(path)), values, is_ours)
-    return _origin(repr(str(path)), _unpickled(path))
+    return _origin(repr(str(path)), read_torch_file(path))
 
 
 def _origin(name: str, state: Any, is_ours: bool = False) -> Origin:
@@ -58,11 +57,12 @@ def _origin(name: str, state: Any, is_ours: bool = False) -> Origin:
     return Origin(name, values, is_ours, frozenset(key for key in values if key.endswith(_NO_WEIGHT)))
 
 
-def _unpickled(path: Path) -> Any:
+def read_torch_file(path: Path, map_location: Any = "cpu") -> Any:
+    """What ``torch.save`` has written: tensors and plain values, never objects. A file that names anything else is refused unread."""
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, ValueError) as error:
-        reason = str(error).strip().split("\n", 1)[0]
+        return torch.load(path, map_location=map_location, weights_only=True)
+    except Exception as error:  # a damaged file fails in torch, in its reader of zip files or in the pickle
+        reason = (str(error).strip() or type(error).__name__).split("\n", 1)[0]
         raise CheckpointError(
             f"{str(path)!r} is not a file of torch tensors: {reason}. Only tensors are read, never objects; save model.state_dict()"
         ) from None

@@ -55,6 +55,15 @@ def _write(save_file: Callable[..., None], target: Path, tensors: dict[str, torc
         os.close(handle)
 
 
+def is_safetensors(path: Path) -> bool:
+    """Whether a file is called so, or begins as such files do: with the length of a header, and the header's brace."""
+    if path.suffix == ".safetensors":
+        return True
+    with open(path, "rb") as file:
+        begin = file.read(9)
+    return begin[8:] == b"{" and int.from_bytes(begin[:8], "little") + 8 <= path.stat().st_size
+
+
 def read_safetensors(path: Path) -> tuple[dict[str, torch.Tensor], bool]:
     """The tensors of a file by name, and whether we wrote it."""
     package = _package("safetensors", "reading a safetensors file")

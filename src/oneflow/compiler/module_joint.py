@@ -6,8 +6,9 @@ written for PyTorch too. What is traced once stands for every step, so a value c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +23,7 @@ from oneflow.compiler.counter_draws import Draws
 from oneflow.compiler.joint import Joint, unaliased
 from oneflow.compiler.notes import JointNote, Origin, set_joint_note, set_val
 from oneflow.compiler.program import Key
-from oneflow.core.errors import GraphError, user_line
+from oneflow.core.errors import GraphError, OneFlowError, user_line
 
 _LOOKED_AT = (DataDependentOutputException, GuardOnDataDependentSymNode)
 _TO_PYTHON = frozenset({"numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"})
@@ -74,7 +75,7 @@ def trace_step(step: ModuleStep) -> TracedStep:
     Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random ops draw by counter.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
+    with mode, _told_once():
         arguments: list[Tensor] = [mode.from_tensor(tensor.detach()) for tensor in (*step.variables.values(), *step.feeds)]
         arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
         if step.trained and step.loss_scale is None:
@@ -82,6 +83,17 @@ def trace_step(step: ModuleStep) -> TracedStep:
         trace = _Trace(step)
         module = make_fx(trace.run, decomposition_table=trace.draws.table)(*arguments)
     return trace.described(module)
+
+
+@contextmanager
+def _told_once() -> Iterator[None]:
+    """Keeps torch from printing the errors that it raises."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
 
 
 class _Trace:
@@ -235,16 +247,23 @@ class _Watch(TorchFunctionMode):
             raise self._refused(func, error) from error
         except DynamicOutputShapeException as error:
             raise self._refused(func, error, "gives a tensor whose shape depends on values; a graph has the same shapes at every step") from error
+        except OneFlowError:
+            raise
         except (RuntimeError, TypeError) as error:
             if getattr(func, "__name__", "") in _TO_PYTHON and any(isinstance(arg, FakeTensor) for arg in args):
                 raise self._refused(func, error) from error
-            raise
+            if type(error) is not RuntimeError:
+                raise
+            raise GraphError(f"{origin.line}: {self._trace.step.name}: {_called(func)} in {origin.name!r} ({origin.kind}): {error}") from error
         self._trace.follow(made, origin, self._seen)
         return made
 
     def _refused(self, func: Any, error: Exception, why: str = "looks at values, which are not there while a graph is built") -> GraphError:
-        name = getattr(func, "__name__", str(func))
         return GraphError(
-            f"{self._trace.step.name}: {name} in build() {why} ({type(error).__name__}); build() runs once, on tensors without data: "
+            f"{self._trace.step.name}: {_called(func)} in build() {why} ({type(error).__name__}); build() runs once, on tensors without data: "
             "use tensor ops in its place such as flow.where, or compute it outside the graph"
         )
+
+
+def _called(func: Any) -> str:
+    return getattr(func, "__name__", str(func))

@@ -9,7 +9,11 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
+import numpy as np
+import torch
+
 from oneflow.core.body import Symbol, running_body
+from oneflow.core.errors import OutsideJobError
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -31,9 +35,23 @@ def means_job(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 
 
 class EitherClass(type):
-    """The type of a module class whose name is a function in jobs: ``_of_job`` of the class is that function."""
+    """The type of a module class whose name is a function in jobs: ``_of_job`` of the class is that function.
+
+    A class derived from one is a module everywhere. Arrays for the first ``_blobs`` arguments are those of a job's op, not of a module,
+    and refused outside a job.
+    """
 
     _of_job: Callable[..., Any]
+    _blobs = 1
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        return cls._of_job(*args, **kwargs) if means_job(args, kwargs) else super().__call__(*args, **kwargs)
+        if "_of_job" not in vars(cls):
+            return super().__call__(*args, **kwargs)
+        if means_job(args, kwargs):
+            return cls._of_job(*args, **kwargs)
+        if len(args) >= cls._blobs and all(isinstance(value, (torch.Tensor, np.ndarray)) for value in args[: cls._blobs]):
+            raise OutsideJobError(
+                f"flow.nn.{cls.__name__} was called on data outside a job function, where it is a module: make it first and call it then, "
+                f"flow.nn.{cls.__name__}(...)(input, ...)"
+            )
+        return super().__call__(*args, **kwargs)

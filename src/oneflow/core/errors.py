@@ -104,6 +104,14 @@ class OrderError(RunError):
     """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
 
 
+class LocalTensorError(OneFlowError, RuntimeError):
+    """Something that global tensors have, asked of a local one."""
+
+
+class NoDeviceError(OneFlowError, RuntimeError, AssertionError):
+    """A device that this machine, or this build of torch, has not."""
+
+
 class CheckpointError(OneFlowError, AssertionError, ValueError):
     """A checkpoint directory that cannot be written or read as asked."""
 
@@ -114,10 +122,15 @@ class DataError(OneFlowError, ValueError):
     is_located = False
 
 
+def is_users_file(name: str) -> bool:
+    """Whether code of this file is neither ours nor torch's."""
+    return not name.startswith(_NOT_THE_USERS)
+
+
 def user_line() -> str:
     """``file:line`` of the innermost frame that is neither ours nor torch's: where the user called us."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_NOT_THE_USERS):
+    while frame is not None and not is_users_file(frame.f_code.co_filename):
         frame = frame.f_back
     if frame is None:
         return UNKNOWN_LINE

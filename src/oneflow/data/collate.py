@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -125,11 +126,33 @@ class StackedBatch:
         return tree_unflatten(self.tensors, self._structure)
 
 
+@dataclass(frozen=True)
+class Listed:
+    """Makes a batch a list: of each sample what ``function(sample, draws)`` gives, whatever that is."""
+
+    function: Callable[[Any, Draws], Any]
+
+
+class ListedBatch:
+    """Rows that a function makes, kept as they are."""
+
+    def __init__(self, function: Callable[[Any, Draws], Any], rows: int) -> None:
+        self._function = function
+        self.rows: list[Any] = [None] * rows
+
+    def write(self, row: int, sample: Any, draws: Draws) -> None:
+        self.rows[row] = self._function(sample, draws)
+
+
+Batch = DecodedBatch | StackedBatch | ListedBatch
+
+
 class Collation:
-    """How samples become batches: by decoders (a mapping, a sequence, or one), or by a function of a sample and its draws."""
+    """How samples become batches: by decoders (a mapping, a sequence, or one), by a function of a sample and its draws, or as a list."""
 
     def __init__(self, decoders: Any, pinned: bool, most_batches: int) -> None:
         self._function: Callable[[Any, Draws], Any] | None = None
+        self._listed = isinstance(decoders, Listed)
         self._list: list[Decoder] = []
         self._pack: Callable[[list[torch.Tensor]], Any]
         self._read(decoders)
@@ -144,6 +167,8 @@ class Collation:
             self._list, self._pack = list(decoders), tuple
         elif isinstance(decoders, Decoder):
             self._list, self._pack = [decoders], lambda tensors: tensors[0]
+        elif isinstance(decoders, Listed):
+            self._function = decoders.function
         elif callable(decoders):
             self._function = decoders
         if self._function is None and not (self._list and all(isinstance(d, Decoder) for d in self._list)):
@@ -152,10 +177,12 @@ class Collation:
                 f"or a function of (sample, draws); got {decoders!r}"
             )
 
-    def batch(self, rows: int) -> DecodedBatch | StackedBatch:
+    def batch(self, rows: int) -> Batch:
         if self._function is not None:
-            return StackedBatch(self._function, rows, self._memory)
+            return ListedBatch(self._function, rows) if self._listed else StackedBatch(self._function, rows, self._memory)
         return DecodedBatch(self._list, self._keys, rows, self._memory)
 
-    def packed(self, batch: DecodedBatch | StackedBatch) -> Any:
+    def packed(self, batch: Batch) -> Any:
+        if isinstance(batch, ListedBatch):
+            return batch.rows
         return batch.packed() if isinstance(batch, StackedBatch) else self._pack(batch.tensors)

@@ -24,7 +24,7 @@ import torch
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import order as orders
-from oneflow.data.collate import Collation, DecodedBatch, StackedBatch
+from oneflow.data.collate import Batch, Collation
 from oneflow.data.dataset import Parts, expand
 from oneflow.data.workers import Workers
 
@@ -38,7 +38,7 @@ _LOG = logging.getLogger("oneflow.data")
 class _Batch:
     """A batch in the making: the samples of this rank, and where the run stands when it has been handed out."""
 
-    data: DecodedBatch | StackedBatch
+    data: Batch
     first: int
     records: Sequence[int]
     end: int

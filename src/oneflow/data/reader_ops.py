@@ -9,10 +9,11 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
+from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import at_least, feature_name, positive, row_spec
 from oneflow.data.decode import RandomCrop, RawDecoder
-from oneflow.data.image.decode import COLORS
 from oneflow.data.order import part_names
+from oneflow.data.picture_arguments import color
 from oneflow.data.pipeline import Buffers, Images, Reading, RecordPipeline, Records, decoded, take
 from oneflow.ir.blob import Blob
 from oneflow.ir.trace import Trace, require_trace
@@ -155,18 +156,8 @@ def ofrecord_bytes_decoder(input_blob: Records, blob_name: str, name: str | None
 
 def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | None, area: Sequence[float], ratio: Sequence[float]) -> RandomCrop:
     """A checked random crop; without a seed one that follows from the job's seed and the op's name."""
-    positive(what, num_attempts=attempts)
-    for label, values, most in (("random_area", area, 1.0), ("random_aspect_ratio", ratio, float("inf"))):
-        if len(values) != 2 or not 0 < values[0] <= values[1] <= most:
-            raise ArgumentError(f"{what}: {label} is two numbers, 0 < low <= high <= {most}; got {values!r}")
     salt = stable_seed(trace.settings.random_seed, name) if seed is None else int(seed)
-    return RandomCrop((area[0], area[1]), (ratio[0], ratio[1]), attempts, salt)
-
-
-def color(what: str, color_space: str) -> str:
-    if color_space not in COLORS:
-        raise ArgumentError(f"{what}: color_space is one of {', '.join(COLORS)}; got {color_space!r}")
-    return color_space
+    return arguments.random_crop(what, attempts, salt, area, ratio)
 
 
 OFRecordRawDecoder = ofrecord_raw_decoder

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
@@ -19,7 +18,7 @@ import torch.distributed as dist
 
 from oneflow.core.errors import ArgumentError
 from oneflow.distributed.watch import RankCommand, watch
-from oneflow.runtime.addresses import resolve
+from oneflow.runtime.addresses import listen, resolve
 from oneflow.runtime.limits import step_seconds
 
 _NAME = "oneflow.distributed.launch"
@@ -106,11 +105,10 @@ def _store(args: argparse.Namespace) -> Iterator[None]:
         yield
         return
     try:
-        family = socket.getaddrinfo(args.master_addr, args.master_port, type=socket.SOCK_STREAM)[0][0]
-        listener = socket.create_server((args.master_addr, args.master_port), family=family)
+        listener = listen(args.master_addr, args.master_port)
     except OSError as error:
         raise ArgumentError(
-            f"cannot listen at {args.master_addr} port {args.master_port} ({error.strerror or error}); --master_addr must be an address of this machine, "
+            f"cannot listen at {args.master_addr} port {args.master_port} ({error.strerror}); --master_addr must be an address of this machine, "
             "and --master_port a port that nothing else uses"
         ) from None
     host, port = listener.getsockname()[:2]

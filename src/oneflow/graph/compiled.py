@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,22 +17,20 @@ from oneflow.core import dtype as dtypes
 from oneflow.core.errors import GraphError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
+from oneflow.graph.definition import Definition
 from oneflow.graph.optimizers import graph_optimizer, states_of
+from oneflow.graph.filters import lay_out_filters
 from oneflow.graph.stand_in import standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
-from oneflow.optimizer.loss_scale import LossScale
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
 from oneflow.runtime.memory import keep_freed_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
 from oneflow.sharding.mesh import Mesh, whole_on
-
-if TYPE_CHECKING:
-    from oneflow.graph.graph import Graph
 
 _ALONE = whole_on(Mesh((0,), (1,)))
 
@@ -53,9 +51,10 @@ class Captured:
         return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, layouts, self.device))
 
 
-def capture(graph: Graph, call: Call) -> Captured:
+def capture(graph: Definition, call: Call) -> Captured:
     """Traces ``build`` on one micro-batch of a call's arguments."""
     modules = graph.modules
+    lay_out_filters(modules)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
@@ -134,7 +133,7 @@ def _micro_batches(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
 class CompiledStep:
     """A step that can run."""
 
-    def __init__(self, graph: Graph, call: Call) -> None:
+    def __init__(self, graph: Definition, call: Call) -> None:
         keep_freed_memory()
         captured = capture(graph, call)
         assigned = captured.assigned()
@@ -143,12 +142,18 @@ class CompiledStep:
         variables.tensors = captured.tensors
         self.captured = captured
         self.executor = Executor(program, variables, for_autograd=True)
-        self._graph = graph
+        self._optimizers = [added.optimizer for added in graph.added]
+        self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
         self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors))) else None
         self._count = graph.config.micro_batches
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
+
+    @property
+    def is_current(self) -> bool:
+        """False when an optimizer has loaded a state: it keeps other tensors then, and has other settings."""
+        return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)])
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """One step on the tensors of a call."""
@@ -157,8 +162,8 @@ class CompiledStep:
             micro = [[own[i] for i in self._feeds] for own in micro]
         results, _, is_finite = self.executor.run(self._clock.step(), micro)
         self._clock.advance(is_finite)
-        for added in self._graph.added:
-            added.optimizer.step_count += is_finite
+        for optimizer in self._optimizers:
+            optimizer.step_count += is_finite
         made = results[0] if self._count == 1 else [_joined(parts) for parts in zip(*results)]
         return made[0] if self._is_one_tensor else self._returned.filled(made)
 
@@ -166,8 +171,3 @@ class CompiledStep:
 def _joined(parts: Sequence[Tensor]) -> Tensor:
     """What the micro-batches gave as one tensor: numbers as a vector, others along dim 0."""
     return torch.cat(list(parts)) if parts[0].dim() else torch.stack(list(parts))
-
-
-def loss_scale_of(scaler: Any) -> LossScale:
-    """The loss scale that a ``GradScaler`` or ``StaticGradScaler`` asks for; None asks for none."""
-    return LossScale() if scaler is None else scaler.loss_scale()

@@ -16,14 +16,15 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.graph.config import GraphConfig
-from oneflow.graph.proxy import GraphModule, ProxyModule, origin_of
+from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
 from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
+    from oneflow.core.placement import Placement
     from oneflow.graph.compiled import CompiledStep
-    from oneflow.graph.optimizers import Added
+    from oneflow.plan.report import Plan
 
 _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
@@ -51,7 +52,6 @@ class Graph:
         own["_compiled"] = OrderedDict()
         own["_making"] = RLock()
         own["_debug"] = -1
-        own["_loaded"] = {}
         _NUMBERS[kind] += 1
 
     # -------------------------------------------------------------- attributes
@@ -102,13 +102,12 @@ class Graph:
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
         """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
         from oneflow.graph.optimizers import Added
-        from oneflow.optim.lr_scheduler import LRScheduler
         from oneflow.optim.optimizer import Optimizer
 
         self._require_open("an optimizer is added")
         if not isinstance(optim, Optimizer):
             raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
-        if lr_sch is not None and not (isinstance(lr_sch, LRScheduler) and lr_sch.is_function_of_step):
+        if lr_sch is not None and not getattr(lr_sch, "is_function_of_step", False):
             raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
         if is_sparse:
             raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
@@ -116,13 +115,11 @@ class Graph:
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
         """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
-        from oneflow.graph.compiled import loss_scale_of
-
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
         own = self.__dict__
-        own["loss_scale"] = loss_scale_of(grad_scaler)
+        own["loss_scale"] = LossScale() if grad_scaler is None else grad_scaler.loss_scale()
         own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
 
     def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
@@ -143,6 +140,9 @@ class Graph:
             raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before anything else")
         signature = call.signature()
         found = compiled.get(signature)
+        if found is not None and not found.is_current:
+            compiled.clear()
+            found = None
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
@@ -154,7 +154,6 @@ class Graph:
             from oneflow.graph.compiled import CompiledStep  # loads torch's tracing, which importing oneflow should not
 
             self._say(0, f"{self.name}: building ...")
-            self._finish_loading()
             step = CompiledStep(self, call)
             self.config.is_fixed = True
             self._compiled[signature] = step
@@ -179,6 +178,15 @@ class Graph:
         if self._compiled:
             raise GraphError(f"{self.name} is compiled; {what} before its first call")
 
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
+        from oneflow.graph.compiled import capture
+        from oneflow.plan.make import make_step_plan
+
+        with self._making, paused():
+            captured = capture(self, call_of(inputs, {}))
+            return make_step_plan(captured.decl, captured.traced.joint, placement)
+
     # -------------------------------------------------------------- text
 
     def _say(self, level: int, text: str) -> None:
@@ -189,7 +197,7 @@ class Graph:
         self._say(0, f"{self.name}: compiled")
         self._say(1, repr(self))
         if self._debug >= 2:
-            print(told_ops(step.captured))
+            print(told_ops(step.captured.traced.joint.graph))
         self._say(3, step.executor.source)
 
     def __repr__(self) -> str:
@@ -202,25 +210,18 @@ class Graph:
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, module in self.modules.items():
             found[name] = OrderedDict(module.state_dict())
-        found.update(self._own_state())
+        if self.training:
+            found.update({**dict(self._states()), **self._counters()})
         return found
 
-    def _own_state(self) -> dict[str, Tensor]:
-        found: dict[str, Tensor] = {}
-        if not self.training:
-            return found
-        for name, tensor in self._states():
-            found[name] = tensor
-        found[f"System-Train-TrainStep-{self._state_name}"] = self.step
+    def _counters(self) -> dict[str, Tensor]:
+        """The graph's own numbers, by names that are the same in another process, whatever other graphs it has."""
+        kind = type(self).__name__
+        found = {f"System-Train-TrainStep-{kind}": self.step}
         if self.scale_state is not None:
-            prefix = f"System-Train-DynamicLossScale-{self._state_name}"
+            prefix = f"System-Train-DynamicLossScale-{kind}"
             found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self.scale_state
         return found
-
-    @property
-    def _state_name(self) -> str:
-        """The same in another process, whatever other graphs it has."""
-        return type(self).__name__
 
     def _states(self) -> Iterator[tuple[str, Tensor]]:
         from oneflow.graph.stand_in import variables_of
@@ -242,29 +243,19 @@ class Graph:
         for name, module in self.modules.items():
             if name in state_dict:
                 module.load_state_dict(state_dict[name], strict=strict)
-        own = self.__dict__
-        own["_loaded"] = {name: value for name, value in state_dict.items() if isinstance(value, Tensor)}
-        self._load_own(strict)
+        if self.training:
+            self._load_own({name: value for name, value in state_dict.items() if isinstance(value, Tensor)}, strict)
 
-    def _load_own(self, strict: bool) -> None:
-        """Counters at once; states of parameters when the optimizers say what they keep of each, at the first call."""
-        for name, value in self._own_counters():
-            if name in self._loaded:
-                value.copy_(self._loaded.pop(name))
-            elif strict and self.training:
-                raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
-
-    def _own_counters(self) -> Iterator[tuple[str, Tensor]]:
-        counters = ("System-Train-TrainStep-", "System-Train-DynamicLossScale-")
-        return ((name, value) for name, value in self._own_state().items() if name.startswith(counters))
-
-    def _finish_loading(self) -> None:
-        """Gives the optimizers the states that were loaded."""
-        if not self._loaded:
-            return
+    def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
+        """Counters, and what the optimizers keep of parameters."""
         from oneflow.graph.loading import load_states
 
-        load_states(self)
+        for name, value in self._counters().items():
+            if name in given:
+                value.copy_(given[name])
+            elif strict:
+                raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
+        load_states(self.modules, self.added, given)
 
     # -------------------------------------------------------------- functions as graphs
 

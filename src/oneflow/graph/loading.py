@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneflow.core.errors import GraphError
+from oneflow.graph.optimizers import Added
 from oneflow.graph.stand_in import variables_of
 from oneflow.optim.optimizer import first_state
 
-if TYPE_CHECKING:
-    from oneflow.graph.graph import Graph
 
-
-def load_states(graph: Graph) -> None:
-    """Copies loaded states into those that the optimizers keep of the graph's parameters."""
-    names = {id(tensor): name for name, tensor in variables_of(graph.modules).items()}
-    for added in graph.added:
-        counter = graph._loaded.get(f"System-Train-Updates-{type(added.optimizer).__name__}")
+def load_states(modules: Mapping[str, nn.Module], every: Sequence[Added], given: Mapping[str, Tensor]) -> None:
+    """Copies loaded states into those that the optimizers keep of the modules' parameters."""
+    names = {id(tensor): name for name, tensor in variables_of(modules).items()}
+    for added in every:
+        counter = given.get(f"System-Train-Updates-{type(added.optimizer).__name__}")
         if counter is not None:
             added.optimizer.step_count = int(counter)
         for group in added.optimizer.param_groups:
             row, numbers = added.optimizer.update_of(group)
             for p in group["params"]:
                 for state in row.states:
-                    loaded = graph._loaded.get(f"{names.get(id(p))}-{state.suffix}")
+                    loaded = given.get(f"{names.get(id(p))}-{state.suffix}")
                     if loaded is not None:
                         kept = added.optimizer.state[p].setdefault(state.suffix, first_state(p, state, numbers))
                         _copy(kept, loaded, f"{names[id(p)]}-{state.suffix}")

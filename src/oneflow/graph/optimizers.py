@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from oneflow.core.errors import GraphError
-from oneflow.ops.update_row import UpdateRow
-from oneflow.optim.lr_scheduler import LRScheduler
+from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optim.optimizer import Optimizer, first_state
 from oneflow.optimizer import optimizers as compiled
 from oneflow.optimizer.schedule import LrScheduler
+
+if TYPE_CHECKING:
+    from oneflow.optim.lr_scheduler import LRScheduler
 
 
 @dataclass(frozen=True)
@@ -23,15 +26,15 @@ class Added:
     optimizer: Optimizer
     schedule: LRScheduler | None
 
-    def rate(self, group: dict[str, Any], first: int) -> Callable[[int], float]:
+    def rate(self, number: int, first: int) -> Callable[[int], float]:
         """The rate of a group as a function of the graph's step. A schedule that has gone ahead of the graph goes on from where it is; without
         one the rate is what the group says when the step is run."""
-        scale, schedule = float(group.get("lr_scale", 1.0)), self.schedule
+        group, schedule = self.optimizer.param_groups[number], self.schedule
+        scale = float(group.get("lr_scale", 1.0))
         if schedule is None:
             return lambda t: float(group["lr"]) * scale
-        base = group["initial_lr"]
         ahead = max(0, schedule.last_step - first)
-        return lambda t: float(schedule.get_lr(base, t + ahead)) * scale
+        return lambda t: float(schedule.rates(t + ahead)[number]) * scale
 
 
 class _Rate(LrScheduler):
@@ -48,8 +51,9 @@ class _Rate(LrScheduler):
 class GroupUpdate(compiled.Optimizer):
     """What is done with the variables of one parameter group. ``first`` is the number of the graph's step when it is compiled."""
 
-    def __init__(self, added: Added, group: dict[str, Any], names: list[str], first: int) -> None:
-        super().__init__(_Rate(added.rate(group, first)), grad_clipping=added.optimizer.clipping_of(group), variables=names)
+    def __init__(self, added: Added, number: int, names: list[str], first: int) -> None:
+        group = added.optimizer.param_groups[number]
+        super().__init__(_Rate(added.rate(number, first)), grad_clipping=added.optimizer.clipping_of(group), variables=names)
         self._added = added
         self._update = added.optimizer.update_of(group)
         self._ahead = added.optimizer.step_count - first
@@ -90,7 +94,7 @@ def graph_optimizer(every: Sequence[Added], names: Mapping[int, str], first: int
                     f"group {number} of the graph's {type(added.optimizer).__name__} has a parameter of shape {strange[0]} that belongs to no module of the graph; "
                     "assign the module to an attribute of the graph in __init__(), and make the optimizer of its parameters"
                 )
-            groups.append(GroupUpdate(added, group, [names[id(p)] for p in group["params"]], first))
+            groups.append(GroupUpdate(added, number, [names[id(p)] for p in group["params"]], first))
     return GraphOptimizer(groups)
 
 
@@ -102,8 +106,15 @@ def states_of(every: Sequence[Added], names: Mapping[int, str], trained: frozens
             row, numbers = added.optimizer.update_of(group)
             for p in group["params"]:
                 for state in row.states if names.get(id(p)) in trained else ():
-                    kept = added.optimizer.state[p]
-                    if state.suffix not in kept:
-                        kept[state.suffix] = first_state(p, state, numbers)
-                    found[f"{names[id(p)]}-{state.suffix}"] = kept[state.suffix]
+                    found[f"{names[id(p)]}-{state.suffix}"] = _state(added.optimizer.state[p], p, state, numbers)
+    return found
+
+
+def _state(kept: dict[str, Tensor], p: Tensor, state: State, numbers: Mapping[str, Any]) -> Tensor:
+    """A state as the update takes it: in the strides of its parameter, by which the fused kernels read it."""
+    found = kept.get(state.suffix)
+    if found is None:
+        found = kept[state.suffix] = first_state(p, state, numbers)
+    elif found.shape == p.shape and found.stride() != p.stride():
+        found = kept[state.suffix] = torch.empty_like(p, requires_grad=False).copy_(found)
     return found

@@ -12,6 +12,7 @@ from oneflow.core.number import flag
 
 _MODULES = ("modules", "children")
 _NAMED = ("named_modules", "named_children")
+_ONE = ("get_submodule",)
 
 
 class GraphModule:
@@ -79,6 +80,8 @@ class ProxyModule:
             return lambda *args, **kwargs: map(self._shown, found(*args, **kwargs))
         if name in _NAMED:
             return lambda *args, **kwargs: ((path, self._shown(module)) for path, module in found(*args, **kwargs))
+        if name in _ONE:
+            return lambda *args, **kwargs: self._shown(found(*args, **kwargs))
         return self._shown(found)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from oneflow.graph.compiled import Captured
-    from oneflow.graph.graph import Graph
+    from torch import fx
+
+    from oneflow.graph.definition import Definition
 
 
-def told(graph: Graph) -> str:
+def told(graph: Definition) -> str:
     """The tree of a graph's modules, parameters and buffers."""
     lines = [f"(GRAPH:{graph.name}:{type(graph).__name__}): (", f"  {graph.config!r}"]
     for name, module in graph.modules.items():
@@ -36,12 +37,12 @@ def _tensor(tensor: Tensor) -> str:
     return f"tensor(..., size={tuple(tensor.shape)}, dtype={str(tensor.dtype).replace('torch', 'oneflow')}, requires_grad={tensor.requires_grad})"
 
 
-def told_ops(captured: Captured) -> str:
+def told_ops(graph: fx.Graph) -> str:
     """Every op of a step with the module and the line it came from."""
     from oneflow.compiler.notes import joint_note
 
     lines = []
-    for node in captured.traced.joint.graph.nodes:
+    for node in graph.nodes:
         if node.op == "call_function":
             origin = joint_note(node).origin
             come = "" if origin is None else f"  # {origin.name} ({origin.kind}) {origin.line}"

@@ -16,11 +16,12 @@ from oneflow.array import cast
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
-from oneflow.data.arguments import at_least, positive
+from oneflow.data import picture_arguments as arguments
+from oneflow.data.arguments import positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
 from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
-from oneflow.data.reader_ops import color
+from oneflow.data.picture_arguments import color
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, require_trace
@@ -28,15 +29,6 @@ from oneflow.ops import image as rows
 
 __all__ = ["CropMirrorNormalize", "Resize", "crop_mirror_normalize", "decode", "resize"]
 
-_METHODS = {
-    "auto": "auto",
-    "bilinear": "linear",
-    "linear": "linear",
-    "nearest_neighbor": "nearest",
-    "nearest": "nearest",
-    "nn": "nearest",
-    "area": "area",
-}
 _IMAGES = "what flow.data.OFRecordImageDecoder or another image decoder gave"
 
 
@@ -88,15 +80,15 @@ def resize(
         size = (resize_x, resize_y) if resize_x or resize_y else None if resize_shorter else target_size
         return _old_resize(trace, full, images, color_space, interp_type or "Linear", resize_shorter, size)
     _check_channels("flow.image.Resize", images, channels)
-    method = _method(interpolation_type)
+    method = arguments.method("flow.image.Resize", interpolation_type)
     if keep_aspect_ratio:
         positive("flow.image.Resize", target_size=target_size)
         assert isinstance(target_size, int)
-        _check_sides(resize_side, min_size, max_size)
+        arguments.check_sides("flow.image.Resize", resize_side, min_size, max_size)
         new = functools.partial(keep_aspect_size, target=target_size, side=resize_side, min_size=min_size, max_size=max_size)
         sized = images.renamed(full, size=new, method=method)
         return sized, _sizes(trace, sized, scale=True), _sizes(trace, sized, scale=False)
-    sized = images.renamed(full, size=_fixed(target_size), method=method)
+    sized = images.renamed(full, size=arguments.fixed_size("flow.image.Resize", target_size), method=method)
     pixels = _pixels(trace, sized)
     return (pixels if dtype is None else cast(pixels, dtype)), _sizes(trace, sized, scale=True), None
 
@@ -105,34 +97,14 @@ def _old_resize(
     trace: Trace, name: str, images: Images, color_space: str | None, interpolation: str, shorter: int, size: Any
 ) -> Blob | Images:
     if color_space is not None:
-        _check_channels("flow.image.Resize", images, 1 if color("flow.image.Resize", color_space) == "GRAY" else 3)
-    method = _method(interpolation)
+        _check_channels("flow.image.Resize", images, arguments.channels_of(color("flow.image.Resize", color_space)))
+    method = arguments.method("flow.image.Resize", interpolation)
     if shorter:
         if size is not None:
             raise ArgumentError("flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
         positive("flow.image.Resize", resize_shorter=shorter)
         return images.renamed(name, size=functools.partial(shorter_side_size, shorter=shorter), method=method)
-    return _pixels(trace, images.renamed(name, size=_fixed(size), method=method))
-
-
-def _check_sides(side: str, min_size: int | None, max_size: int | None) -> None:
-    if side not in ("shorter", "longer"):
-        raise ArgumentError(f"flow.image.Resize: resize_side is 'shorter' or 'longer', got {side!r}")
-    at_least(0, "flow.image.Resize", min_size=min_size or 0, max_size=max_size or 0)  # 0 and None are no limit
-
-
-def _fixed(size: Any) -> Size:
-    if not isinstance(size, (list, tuple)) or len(size) != 2:
-        raise ArgumentError(f"flow.image.Resize: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True")
-    positive("flow.image.Resize", width=size[0], height=size[1])
-    return size[0], size[1]
-
-
-def _method(interpolation: str) -> str:
-    method = _METHODS.get(interpolation.lower())
-    if method is None:
-        raise UnsupportedError(f"flow.image.Resize interpolates by one of {', '.join(_METHODS)}; got {interpolation!r}")
-    return method
+    return _pixels(trace, images.renamed(name, size=arguments.fixed_size("flow.image.Resize", size), method=method))
 
 
 def _pixels(trace: Trace, images: Images) -> Blob:
@@ -171,9 +143,10 @@ def crop_mirror_normalize(
     ``mean`` and ``std`` are one number, or one per channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
     """
     trace = require_trace("flow.image.CropMirrorNormalize")
-    layout, channels = _layout(output_layout), 1 if color("flow.image.CropMirrorNormalize", color_space) == "GRAY" else 3
-    _check_numbers(mean, std, channels)
-    _check_crop(crop_h, crop_w, crop_pos_y, crop_pos_x)
+    layout = arguments.layout("flow.image.CropMirrorNormalize", output_layout)
+    channels = arguments.channels_of(color("flow.image.CropMirrorNormalize", color_space))
+    arguments.check_numbers("flow.image.CropMirrorNormalize", mean, std, channels)
+    arguments.check_crop("flow.image.CropMirrorNormalize", crop_h, crop_w, crop_pos_y, crop_pos_x)
     images = _pictures(trace, input_blob)
     full = trace.claim(name, "CropMirrorNormalize")
     if images is None:
@@ -226,28 +199,8 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
     return width, height
 
 
-def _layout(output_layout: str) -> str:
-    if output_layout not in ("NCHW", "NHWC"):
-        raise ArgumentError(f"flow.image.CropMirrorNormalize: output_layout is 'NCHW' or 'NHWC', got {output_layout!r}")
-    return output_layout[1:]
-
-
-def _check_numbers(mean: Sequence[float], std: Sequence[float], channels: int) -> None:
-    for what, values in (("mean", mean), ("std", std)):
-        if not isinstance(values, (list, tuple)) or len(values) not in (1, channels) or not all(isinstance(v, (int, float)) for v in values):
-            raise ArgumentError(f"flow.image.CropMirrorNormalize: {what} is a list of 1 or {channels} numbers, got {values!r}")
-    if not all(value > 0 for value in std):
-        raise ArgumentError(f"flow.image.CropMirrorNormalize: std is above 0, got {std!r}")
-
-
-def _check_crop(height: int, width: int, pos_y: float, pos_x: float) -> None:
-    at_least(0, "flow.image.CropMirrorNormalize", crop_h=height, crop_w=width)
-    if not (0 <= pos_y <= 1 and 0 <= pos_x <= 1):
-        raise ArgumentError(f"flow.image.CropMirrorNormalize: crop_pos_y and crop_pos_x are from 0 to 1, got {pos_y!r} and {pos_x!r}")
-
-
 def _check_channels(what: str, images: Images, channels: int) -> None:
-    have = 1 if images.color == "GRAY" else 3
+    have = arguments.channels_of(images.color)
     if channels != have:
         raise ArgumentError(f"{what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
 

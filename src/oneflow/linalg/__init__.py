@@ -1,11 +1,13 @@
-"""``flow.linalg``: matrix products."""
+"""``flow.linalg``: matrix products, and torch's functions on matrices and vectors."""
 
 from __future__ import annotations
+
+from torch.linalg import cross, diagonal, inv, matrix_norm, norm, vector_norm
 
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import matmul as rows
 
-__all__ = ["matmul"]
+__all__ = ["cross", "diagonal", "inv", "matmul", "matrix_norm", "norm", "vector_norm"]
 
 
 def matmul(a: Blob, b: Blob, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, name: str | None = None) -> Blob:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,34 +12,13 @@ from oneflow.core.errors import ArgumentError, RunError, UnsupportedError
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.job.job import Job
 from oneflow.job.result import JobFuture
+from oneflow.onnx.compare import Difference, Equality, described, difference, run_model
 from oneflow.onnx.lookup import input_names, predict_job
 from oneflow.onnx.packages import runtime_package
 from oneflow.typing.definitions import TensorDef
 
 _WRAPS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda a: a, "list": lambda a: [a], "list of lists": lambda a: [[a]]}
 """What a call gives for one array, by the kind of the input's definition."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far one output of the model is from the job's: the largest difference, and where it is."""
-
-    output: str
-    largest: float
-    place: tuple[int, ...]
-    is_close: bool
-
-
-@dataclass(frozen=True)
-class Equality:
-    """The outcome of a check that held: one difference for each output, all within the tolerance."""
-
-    differences: tuple[Difference, ...]
-
-    @property
-    def largest(self) -> float:
-        """The largest difference of any element."""
-        return max(difference.largest for difference in self.differences)
 
 
 def check_equality(
@@ -60,15 +38,15 @@ def check_equality(
     _require_no_sources(job)
     arrays = _arrays(job, inputs)
     expected = _run_job(job, job_func, arrays)
-    names, found = _run_model(runtime, os.fspath(onnx_filename), dict(zip(input_names(job), arrays)))
+    names, found = run_model(runtime, os.fspath(onnx_filename), dict(zip(input_names(job), arrays)))
     if len(found) != len(expected):
         raise ArgumentError(f"model {os.fspath(onnx_filename)!r} has {len(found)} outputs, job {job.name!r} returns {len(expected)} blobs")
-    compared = [_difference(name, want, got, rtol, atol) for name, want, got in zip(names, expected, found)]
-    apart = [difference for difference in compared if not difference.is_close]
+    compared: list[Difference] = [difference(name, want, got, rtol, atol, "the job's") for name, want, got in zip(names, expected, found)]
+    apart = [found for found in compared if not found.is_close]
     if apart:
         raise RunError(
             f"model {os.fspath(onnx_filename)!r} and job {job.name!r} differ in {len(apart)} of {len(compared)} outputs: "
-            f"{_described(max(apart, key=lambda d: d.largest))}. Were the variables changed since the export, or is the model another job's?"
+            f"{described(max(apart, key=lambda d: d.largest))}. Were the variables changed since the export, or is the model another job's?"
         )
     return Equality(tuple(compared))
 
@@ -116,34 +94,3 @@ def _run_job(job: Job, job_func: Callable[..., Any], arrays: list[np.ndarray]) -
         returned(kept.append)
         returned = kept
     return [np.asarray(result) for result in tree_leaves(returned)]
-
-
-def _run_model(runtime: Any, path: str, feeds: dict[str, np.ndarray]) -> tuple[list[str], list[np.ndarray]]:
-    options = runtime.SessionOptions()
-    options.log_severity_level = 3  # errors only: they are raised
-    try:
-        session = runtime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        known = {value.name for value in session.get_inputs()}
-        found = session.run(None, {name: array for name, array in feeds.items() if name in known})
-    except Exception as error:  # ONNX Runtime's errors have no public class
-        raise RunError(f"ONNX Runtime cannot run {path!r}: {error}") from None
-    return [value.name for value in session.get_outputs()], found
-
-
-def _difference(name: str, expected: np.ndarray, found: np.ndarray, rtol: float, atol: float) -> Difference:
-    if expected.shape != found.shape or expected.dtype != found.dtype:
-        raise RunError(
-            f"output {name!r} of the model is {found.dtype}{found.shape}, the job's is {expected.dtype}{expected.shape}; "
-            "is the model another job's?"
-        )
-    close = bool(np.allclose(found, expected, rtol, atol, equal_nan=True))
-    # Equal infinities and values that are no numbers in both are no difference; in one alone they are the largest.
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
-    with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.nan_to_num(np.abs(found.astype(np.float64) - expected.astype(np.float64)), nan=np.inf))
-    place = tuple(int(i) for i in np.unravel_index(np.argmax(apart), apart.shape))
-    return Difference(name, float(apart[place]), place, close)
-
-
-def _described(difference: Difference) -> str:
-    return f"the largest difference is {difference.largest:.3g}, in {difference.output!r} at {difference.place}"

@@ -17,7 +17,6 @@ from oneflow.ir.nodes import row_of
 from oneflow.ir.notes import op_note
 from oneflow.onnx.builder import Builder, Node, Operand
 from oneflow.onnx.record import BatchDims
-from oneflow.onnx.rows.table import EMITTERS, REASONS
 
 # The operator set of rows that ONNX cannot express, for runtimes that bring them along.
 FOREIGN_DOMAIN = "oneflow"
@@ -96,6 +95,8 @@ class GraphEmitter:
         self._values[node] = results if isinstance(spec, tuple) else results[0]
 
     def _emit(self, node: fx.Node, builder: Builder) -> None:
+        from oneflow.onnx.rows.table import EMITTERS, REASONS  # a file per family of ops, which only an export needs
+
         row = row_of(node).name
         args, attributes = tree_map(self._argument, (list(node.args), dict(node.kwargs)))
         try:

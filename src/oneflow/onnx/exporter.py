@@ -1,4 +1,4 @@
-"""``flow.onnx.export``: a predict job and its weights as an ONNX file."""
+"""A predict job and its weights as an ONNX file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_OPSET = 21
 StrPath = str | os.PathLike[str]
 
 
-def export(
+def export_job(
     job_func: Callable[..., Any],
     model_save_dir: StrPath | None,
     onnx_filename: StrPath,
@@ -52,7 +52,7 @@ def export(
     of the domain "oneflow" and a warning. ``extra_opset`` has no use: every op is expressed by ONNX's own operators.
     """
     onnx = onnx_package("flow.onnx.export")
-    version = _opset(onnx, opset)
+    version = opset_version(onnx, opset)
     if extra_opset:
         raise UnsupportedError(f"extra_opset is not supported, ops are expressed by ONNX's own operators; got {extra_opset!r}")
     job = predict_job(job_func, "flow.onnx.export")
@@ -78,10 +78,11 @@ def export_onnx_model(
     external_data: bool = False,
 ) -> None:
     """``export`` as programs since June 2021 call it: writes ``<onnx_model_path>/model.onnx``."""
-    export(job_func, flow_weight_dir, Path(onnx_model_path) / "model.onnx", opset=opset, external_data=external_data)
+    export_job(job_func, flow_weight_dir, Path(onnx_model_path) / "model.onnx", opset=opset, external_data=external_data)
 
 
-def _opset(onnx: Any, opset: Any) -> int:
+def opset_version(onnx: Any, opset: Any) -> int:
+    """The operator set that the user asks for; 17 if none."""
     if opset is None or opset == 0:  # both meant "choose one" from the start
         return DEFAULT_OPSET
     version = whole("opset", opset)

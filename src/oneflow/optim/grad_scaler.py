@@ -34,7 +34,6 @@ class GradScaler(torch.amp.GradScaler):
         scale, interval = number("init_scale", init_scale, above=0), whole("growth_interval", growth_interval, above=0)
         super().__init__("cuda" if torch.cuda.is_available() else "cpu", scale, growth, backoff, interval, flag("enabled", enabled))
 
-    @property
     def loss_scale(self) -> LossScale:
         """The scale as a graph begins with it and goes on; none at all if it is not enabled."""
         if not self.is_enabled():
@@ -50,7 +49,6 @@ class StaticGradScaler:
         self.scale_factor = number("scale_factor", scale_factor, above=0)
         self._unscaled: set[int] = set()
 
-    @property
     def loss_scale(self) -> LossScale:
         """The scale as a graph takes it."""
         return LossScale(self.scale_factor)

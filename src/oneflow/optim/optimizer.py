@@ -128,10 +128,10 @@ class Optimizer(torch.optim.Optimizer):
         """One group more: a dictionary with ``params`` and any options that differ from the defaults."""
         if not isinstance(param_group, dict) or "params" not in param_group:
             raise ArgumentError(f"a parameter group is a dictionary with 'params', got {param_group!r}")
-        params = _tensors(param_group["params"])
-        _require_new(params, [p for group in self.param_groups for p in group["params"]])
+        params = _listed(param_group["params"])
+        _require_new(_tensors(params), [p for group in self.param_groups for p in group["params"]])
         group = {**self.defaults, **{name: self._checked(name, value) for name, value in param_group.items()}}
-        group |= {"params": list(_listed(param_group["params"])), "step": self.step_count}
+        group |= {"params": params, "step": self.step_count}
         self.check_group(group)
         _add_param_group(self, group)
 
@@ -262,9 +262,9 @@ def _listed(params: Any) -> list[Any]:
     return list(params)
 
 
-def _tensors(params: Any) -> list[Tensor]:
+def _tensors(params: list[Any]) -> list[Tensor]:
     """The tensors among parameters that may come with their names; refuses what cannot be trained."""
-    found = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for item in _listed(params)]
+    found = [item[1] if isinstance(item, tuple) and len(item) == 2 else item for item in params]
     for p in found:
         if not isinstance(p, Tensor):
             raise ArgumentError(f"an optimizer changes tensors, got {_told(p)} among its parameters")

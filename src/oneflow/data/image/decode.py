@@ -9,12 +9,15 @@ from __future__ import annotations
 import io
 import struct
 import zlib
+from typing import TYPE_CHECKING
 
 import numpy as np
 import simplejpeg
-from PIL import Image, UnidentifiedImageError
 
 from oneflow.core.errors import ArgumentError, DataError
+
+if TYPE_CHECKING:
+    from PIL import Image  # most pictures are JPEG and never need it
 
 Bytes = bytes | bytearray | memoryview
 
@@ -26,7 +29,6 @@ MOST_PIXELS = 178_956_970
 # Formats that are only data: Pillow would run other programs for some of the rest.
 _FORMATS = ("PNG", "JPEG", "BMP", "DIB", "GIF", "PPM", "TIFF", "WEBP")
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
-_PILLOW_ERRORS = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError)
 
 
 def decode(data: Bytes, color: str = "RGB") -> np.ndarray:
@@ -113,12 +115,20 @@ def _check_png(data: memoryview) -> None:
 
 
 def _opened(data: Bytes) -> Image.Image:
+    from PIL import Image, UnidentifiedImageError
+
     try:
         return Image.open(io.BytesIO(data), formats=_FORMATS)
     except UnidentifiedImageError:
         raise DataError(f"not a picture: {len(data)} bytes that begin with {bytes(data[:8])!r}") from None
-    except _PILLOW_ERRORS as error:
+    except _pillow_errors() as error:
         raise DataError(f"broken picture: {error}") from None
+
+
+def _pillow_errors() -> tuple[type[Exception], ...]:
+    from PIL import Image
+
+    return OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError
 
 
 def _pillow_pixels(data: Bytes, color: str) -> np.ndarray:
@@ -126,7 +136,7 @@ def _pillow_pixels(data: Bytes, color: str) -> np.ndarray:
         check_pixels(*image.size)
         try:
             pixels = _eight_bit(image, "L" if color == "GRAY" else "RGB")
-        except _PILLOW_ERRORS as error:
+        except _pillow_errors() as error:
             raise DataError(f"broken {image.format} picture: {error}") from None
     if color == "GRAY":
         return pixels[:, :, None] if pixels.ndim == 2 else pixels[:, :, :1]

@@ -64,15 +64,15 @@ def slice_v2(b: Builder, x: Operand, bounds: tuple[Bounds, ...]) -> Wire:
 
 @EMITTERS.row("slice_update")
 def slice_update(b: Builder, x: Operand, update: Operand, bounds: tuple[Bounds, ...]) -> Wire:
-    return _put(b, x, x.rank, update, _cuts(x, bounds))
+    return put(b, x, x.rank, update, _cuts(x, bounds))
 
 
-def _put(b: Builder, x: Wire, rank: int, update: Wire, cuts: list[Cut]) -> Wire:
+def put(b: Builder, x: Wire, rank: int, update: Wire, cuts: list[Cut]) -> Wire:
     """x with ``update`` at the cuts: along the first of them, the slices that it takes with the update put in at the others."""
     if not cuts:
         return update
     cut, *others = cuts
-    inner = _put(b, _take(b, x, cut), rank, update, others)
+    inner = put(b, _take(b, x, cut), rank, update, others)
     swapped = list(range(rank))
     swapped[0], swapped[cut.dim] = cut.dim, 0
     where = b.constant(torch.tensor(list(cut.taken), dtype=torch.int64).unsqueeze(1))

@@ -30,7 +30,7 @@ class LRScheduler:
         self.step()
 
     @property
-    def is_closed_form(self) -> bool:
+    def is_function_of_step(self) -> bool:
         """Whether ``rates`` is a pure function of the step, and so may be asked for any step. Graphs need it."""
         return True
 

@@ -21,8 +21,8 @@ class _Composed(LRScheduler):
     schedulers: list[LRScheduler]
 
     @property
-    def is_closed_form(self) -> bool:
-        return all(scheduler.is_closed_form for scheduler in self.schedulers)
+    def is_function_of_step(self) -> bool:
+        return all(scheduler.is_function_of_step for scheduler in self.schedulers)
 
     def get_lr(self, base_lr: float, step: int) -> float:
         return self.rates_from([base_lr], step)[0]

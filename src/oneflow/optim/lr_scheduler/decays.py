@@ -195,7 +195,7 @@ class LambdaLR(LRScheduler):
         return [base * function(step) for base, function in zip(base_lrs, self.lr_lambdas)]
 
     def state_dict(self) -> dict[str, Any]:
-        kept = [None if isinstance(function, FunctionType) else dict(vars(function)) for function in self.lr_lambdas]
+        kept = [dict(vars(f)) if hasattr(f, "__dict__") and not isinstance(f, FunctionType) else None for f in self.lr_lambdas]
         return {**super().state_dict(), "lr_lambdas": kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
     """torch's: ``step(metrics)`` multiplies the rates by ``factor`` when the metric has not become better for ``patience`` steps.
     ``verbose`` prints it. Its rates are no formula of the step, so a graph cannot have it: call ``step`` between the calls of the graph."""
 
-    is_closed_form = False
+    is_function_of_step = False
 
     def __init__(
         self,

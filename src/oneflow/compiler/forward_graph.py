@@ -1,0 +1,225 @@
+"""The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
+
+Besides ``joint.py`` the only module that traces with torch's semi-private make_fx.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.traceback import preserve_node_meta, set_current_meta
+
+from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A forward graph and what its placeholders and outputs stand for.
+
+    Nodes are aten ops on tensors; ``node.meta["val"]`` is what a node gives, without data. ``meta["stack_trace"]`` and
+    ``meta["nn_module_stack"]``, where they are there, tell line and module. ``names`` has a name for each placeholder, in order: those in
+    ``constants`` are parameters and buffers under the names of the modules' state dict, the others are inputs. ``outputs`` has a name for
+    each tensor that the output node lists; ``attributes`` the tensors of ``get_attr`` nodes.
+    """
+
+    graph: fx.Graph
+    names: tuple[str, ...]
+    constants: Mapping[str, torch.Tensor]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    title: str = "graph"
+    doc: str = ""
+
+    def placeholders(self) -> dict[str, fx.Node]:
+        """The placeholders by name."""
+        found = [node for node in self.graph.nodes if node.op == "placeholder"]
+        return dict(zip(self.names, found, strict=True))
+
+    def inputs(self) -> list[str]:
+        """The names of those that are inputs."""
+        return [name for name in self.names if name not in self.constants]
+
+    def output_nodes(self) -> list[fx.Node]:
+        returned = next(node for node in reversed(self.graph.nodes) if node.op == "output").args[0]
+        return list(returned) if isinstance(returned, (list, tuple)) else [returned]  # type: ignore[list-item]
+
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for these inputs, computed by torch op by op."""
+        values = [self.constants[name] if name in self.constants else inputs[name] for name in self.names]
+        with torch.no_grad():
+            return _interpret(self, values)
+
+
+def forward_graph(
+    function: Callable[..., list[torch.Tensor]], tensors: Sequence[torch.Tensor], modules: Mapping[str, torch.nn.Module] | None = None
+) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
+    """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr`` nodes.
+
+    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then know.
+    Nodes of in-place ops stay as they are; ``functional`` takes them out.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(tensor) for tensor in tensors]
+    marks: list[tuple[int, str]] = [(0, "")]
+    with mode, _forward_only(), _paths(modules or {}, marks), _told_by_line():
+        module = make_fx(function, record_stack_traces=True)(*fakes)
+    _name_paths(module.graph, marks)
+    return module.graph, _attributes(module)
+
+
+def functional(captured: Captured) -> Captured:
+    """The same computation without ops that write into a tensor, save final ``copy_`` into placeholders that the graph writes."""
+    if not any(_writes(node) for node in captured.graph.nodes):
+        return captured
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        fakes = [_without_data(node.meta["val"]) for node in captured.graph.nodes if node.op == "placeholder"]
+    with mode, _forward_only(), preserve_node_meta():
+        module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
+    return replace(captured, graph=module.graph, attributes=_attributes(module))
+
+
+def _writes(node: fx.Node) -> bool:
+    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of tqdm's.)"""
+    following = iter(values)
+    env: dict[fx.Node, Any] = {}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            env[node] = next(following)
+        elif node.op == "get_attr":
+            env[node] = captured.attributes[str(node.target)]
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            with set_current_meta(node):
+                env[node] = node.target(*args, **kwargs)
+    return [env[node] for node in captured.output_nodes()]
+
+
+@contextmanager
+def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """The module with other tensors for its parameters and buffers, by their names in ``named_parameters`` and ``named_buffers``.
+
+    Also where one stands in several places, or a module in two: ``torch.func.functional_call`` leaves the other tensors in the second.
+    """
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    new = {id(own[name]): value for name, value in values.items()}
+    saved = []
+    try:
+        for part in module.modules():
+            for table in (part._parameters, part._buffers):
+                for name, tensor in table.items():
+                    if id(tensor) in new:
+                        saved.append((table, name, tensor))
+        for table, name, tensor in saved:
+            table[name] = new[id(tensor)]  # type: ignore[assignment]
+        yield
+    finally:
+        for table, name, tensor in saved:
+            table[name] = tensor  # type: ignore[assignment]
+
+
+def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:
+    return {str(node.target): getattr(module, str(node.target)) for node in module.graph.nodes if node.op == "get_attr"}
+
+
+@contextmanager
+def _forward_only() -> Iterator[None]:
+    """Without autograd, and without the fused kernel of whole encoder layers that torch takes then: it is one opaque op."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+@contextmanager
+def _paths(modules: Mapping[str, torch.nn.Module], marks: list[tuple[int, str]]) -> Iterator[None]:
+    """Notes in ``marks`` from which node on which module is running."""
+    running = [""]
+
+    def mark() -> None:
+        mode = get_proxy_mode()
+        assert mode is not None
+        marks.append((len(mode.tracer.graph.nodes), running[-1]))
+
+    def enter(path: str) -> None:
+        running.append(path)
+        mark()
+
+    def leave() -> None:
+        running.pop()
+        mark()
+
+    handles = []
+    for path, module in modules.items():
+        handles.append(module.register_forward_pre_hook(lambda *_, path=path: enter(path)))
+        handles.append(module.register_forward_hook(lambda *_: leave()))
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _name_paths(graph: fx.Graph, marks: list[tuple[int, str]]) -> None:
+    nodes = list(graph.nodes)
+    for (start, path), (end, _) in zip(marks, [*marks[1:], (len(nodes), "")]):
+        for node in nodes[start:end]:
+            if path:
+                node.meta["nn_module_stack"] = {path: (path, "")}
+
+
+@contextmanager
+def _told_by_line() -> Iterator[None]:
+    """An error of our own, at the user's line, where the function looks at values."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise UnsupportedError(_needs_values(error, str(error.func))) from None
+    except RuntimeError as error:
+        if "trying to get a value out of" not in str(error):
+            raise
+        raise UnsupportedError(_needs_values(error, "aten._local_scalar_dense.default")) from None
+
+
+def _needs_values(error: BaseException, op: str) -> str:
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename)]
+    line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else UNKNOWN_LINE
+    return (
+        f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as index, nonzero ...), "
+        "which a graph does not have; write it with torch.where, masked_fill or other ops that keep shapes"
+    )
+
+
+def node_line(node: Any) -> str:
+    """``file:line`` of the user's code that a node came from."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f"{name}:{number}" for name, number in frames if is_users_file(name)]
+    return own[-1] if own else UNKNOWN_LINE
+
+
+def node_path(node: Any) -> str:
+    """The path of the innermost module that a node came from, or nothing."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return str(list(stack.values())[-1][0]) if stack else ""

@@ -1,0 +1,5 @@
+"""``flow.nn.modules.fold``: sliding windows, torch's."""
+
+from torch.nn import Fold, Unfold
+
+__all__ = ["Fold", "Unfold"]

@@ -1,0 +1,5 @@
+"""``flow.nn.modules.sparse``: embeddings, torch's."""
+
+from torch.nn import Embedding
+
+__all__ = ["Embedding"]

@@ -1,0 +1,1 @@
+"""Emitters of aten ops, a file for each family."""

@@ -1,0 +1,228 @@
+"""Modules and graphs as forward graphs, with names for what goes in and comes out."""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+
+from oneflow.compiler.forward_graph import Captured, forward_graph, replaced_state
+from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
+from oneflow.core.tree import tree_leaves, tree_map
+from oneflow.onnx.aten.batch import FACTOR
+from oneflow.onnx.modules import AnyBatch
+
+Tensors = list[torch.Tensor]
+
+
+@runtime_checkable
+class ForwardGraph(Protocol):
+    """What a graph of modules must have to be exported."""
+
+    def forward_capture(self, *inputs: Any) -> Captured:
+        """The evaluation graph for inputs like these, of any shape that the modules take. An error if it trains."""
+        ...
+
+    def forward_inputs(self) -> Sequence[Any]:
+        """Inputs as it was last called with. An error if it never was."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is exported, and examples of its inputs. ``capture`` traces it with other tensors in their places, ``run`` computes with them."""
+
+    title: str
+    examples: Tensors
+    capture: Callable[[Tensors], Captured]
+    run: Callable[[Tensors], Tensors]
+
+
+def as_arguments(args: Any) -> tuple[Any, ...]:
+    """A tuple holds all arguments; anything else is the only one."""
+    return args if isinstance(args, tuple) else () if args is None else (args,)
+
+
+def module_source(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Source:
+    """A module with example arguments. It must be in evaluation mode."""
+    title = type(module).__name__
+    training = [path for path, part in module.named_modules() if part.training]
+    if training:
+        raise ArgumentError(
+            f"{title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; call .eval() on it first"
+        )
+    signature = inspect.signature(module.forward)
+    try:
+        bound = signature.bind(*as_arguments(args), **(kwargs or {}))
+    except TypeError as error:
+        raise ArgumentError(f"{title}.forward{signature} does not take the example arguments: {error}") from None
+
+    def call_with(tensors: Tensors) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        new = inspect.BoundArguments(signature, OrderedDict(_replaced(dict(bound.arguments), tensors)))
+        return new.args, new.kwargs
+
+    names, examples = _inputs(signature, bound.arguments)
+
+    def capture(tensors: Tensors) -> Captured:
+        return _captured(module, title, names, tensors, call_with)
+
+    def run(tensors: Tensors) -> Tensors:
+        call_args, call_kwargs = call_with(tensors)
+        with torch.no_grad():
+            return list(_outputs(module(*call_args, **call_kwargs), title).values())
+
+    return Source(title, examples, capture, run)
+
+
+def graph_source(graph: ForwardGraph, args: Any) -> Source:
+    """A graph with example inputs, or with those that it was called with."""
+    title = type(graph).__name__
+    inputs = as_arguments(args) if args is not None else tuple(graph.forward_inputs())
+    examples = [leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor)]
+
+    def capture(tensors: Tensors) -> Captured:
+        return graph.forward_capture(*_replaced(list(inputs), tensors))
+
+    def run(tensors: Tensors) -> Tensors:
+        if [t.shape for t in tensors] != [t.shape for t in examples]:  # a graph may be made for one shape
+            found = capture(tensors)
+            return found.run(dict(zip(found.inputs(), tensors, strict=True)))
+        returned = graph(*_replaced(list(inputs), tensors))  # type: ignore[operator]
+        return [value.detach() for value in _outputs(returned, title).values()]
+
+    return Source(title, examples, capture, run)
+
+
+def _replaced(tree: Any, tensors: Tensors) -> Any:
+    following = iter(tensors)
+    return tree_map(lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, tree)
+
+
+def _inputs(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tuple[list[str], Tensors]:
+    """The tensors among the arguments, each under the name of its parameter, as ``x``, ``xs[0]`` or ``states['h']``."""
+    found: list[tuple[str, Any]] = []
+    for name, value in arguments.items():
+        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
+            for key, item in value.items():
+                _collect(key, item, found)
+        else:
+            _collect(name, value, found)
+    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+    return [name for name, _ in tensors], [value for _, value in tensors]
+
+
+def _collect(path: str, tree: Any, found: list[tuple[str, Any]]) -> None:
+    if not isinstance(tree, (dict, list, tuple)):
+        found.append((path, tree))
+        return
+    for key, value in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        _collect(f"{path}[{key!r}]", value, found)
+
+
+def _outputs(returned: Any, title: str) -> dict[str, torch.Tensor]:
+    """The tensors that a call returned: keys of a dictionary are names, others are ``output``, ``output_0`` ... None is left out."""
+    found: list[tuple[str, Any]] = []
+    if isinstance(returned, dict):
+        for key, value in returned.items():
+            _collect(str(key), value, found)
+    elif isinstance(returned, (list, tuple)):
+        for i, value in enumerate(returned):
+            _collect(f"output_{i}", value, found)
+    else:
+        found.append(("output", returned))
+    wrong = [(name, value) for name, value in found if not isinstance(value, (torch.Tensor, type(None)))]
+    if wrong:
+        name, value = wrong[0]
+        raise ArgumentError(
+            f"{title} returns a {type(value).__name__} as {name!r}, a model gives tensors; return tensors in lists, tuples and dictionaries "
+            "(models of transformers: use_cache=False)"
+        )
+    return {name: value for name, value in found if value is not None}
+
+
+def _captured(module: torch.nn.Module, title: str, names: list[str], tensors: Tensors, call_with: Callable[[Tensors], Any]) -> Captured:
+    constants = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    returned: list[str] = []
+
+    def forward(*values: torch.Tensor) -> Tensors:
+        state = dict(zip(constants, values))
+        args, kwargs = call_with(list(values[len(constants) :]))
+        with replaced_state(module, state):
+            outputs = _outputs(module(*args, **kwargs), title)
+        returned[:] = outputs
+        return list(outputs.values())
+
+    graph, attributes = forward_graph(forward, [*constants.values(), *tensors], dict(module.named_modules()))
+    doc = inspect.getdoc(type(module)) or title
+    return Captured(graph, (*constants, *names), constants, tuple(returned), attributes, title, doc)
+
+
+def renamed(captured: Captured, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> Captured:
+    """With the names that the user gives; names of inputs and parameters must differ."""
+    own = captured.inputs()
+    inputs = own if input_names is None else _names("input_names", input_names, own)
+    outputs = captured.outputs if output_names is None else tuple(_names("output_names", output_names, list(captured.outputs)))
+    new = dict(zip(own, inputs))
+    names = tuple(new.get(name, name) for name in captured.names)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ArgumentError(f"{captured.title} has two inputs or parameters called {twice[0]!r}, an ONNX model cannot; give input_names")
+    return replace(captured, names=names, outputs=outputs)
+
+
+def _names(what: str, given: Sequence[str], own: list[str]) -> list[str]:
+    names = [given] if isinstance(given, str) else list(given)
+    if len(names) != len(own) or not all(isinstance(name, str) and name for name in names):
+        raise ArgumentError(f"{what} has a name for each of {own}, got {given!r}")
+    return names
+
+
+def captured_for(source: Source, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> Captured:
+    return renamed(source.capture(source.examples), input_names, output_names)
+
+
+def captured_for_any_batch(
+    source: Source, which: bool | Sequence[str], input_names: Sequence[str] | None, output_names: Sequence[str] | None
+) -> tuple[Captured, AnyBatch]:
+    """The graph for a batch of two or more, since one of one may be broadcast, and the same for twice as many."""
+    first = source.capture(source.examples)
+    names = renamed(first, input_names, output_names).inputs()
+    batched = _batched(names, source.examples, which)
+    least = source.examples[batched[0]].shape[0]
+    times = 1 if least > 1 else FACTOR
+
+    def traced(factor: int) -> Captured:
+        tensors = [torch.cat([t] * factor) if i in batched else t for i, t in enumerate(source.examples)]
+        return first if factor == 1 else _traced(source, tensors, batched, names)
+
+    graphs = [renamed(traced(factor), input_names, output_names) for factor in (times, times * FACTOR)]
+    return graphs[0], AnyBatch(graphs[1], least * times, tuple(names[i] for i in batched))
+
+
+def _traced(source: Source, tensors: Tensors, batched: list[int], names: list[str]) -> Captured:
+    try:
+        return source.capture(tensors)
+    except (OneFlowError, RuntimeError, ValueError, IndexError) as error:
+        raise UnsupportedError(
+            f"dynamic_batch: {source.title} cannot be traced with batches of {tensors[batched[0]].shape[0]}: {getattr(error, 'reason', error)}. "
+            f"Name the inputs whose first dim is the batch, as dynamic_batch={[names[i] for i in batched][:1]}"
+        ) from None
+
+
+def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -> list[int]:
+    """The numbers of the inputs whose first dim is the batch."""
+    chosen = [name for name, t in zip(names, examples) if t.dim()] if which is True else list(which)  # type: ignore[arg-type]
+    unknown = [name for name in chosen if name not in names]
+    if unknown or not chosen:
+        raise ArgumentError(f"dynamic_batch names inputs whose first dim is the batch, of {names}; got {which!r}")
+    found = [names.index(name) for name in chosen]
+    sizes = {names[i]: examples[i].shape[:1].numel() if examples[i].dim() else None for i in found}
+    if len(set(sizes.values())) > 1 or None in sizes.values() or 0 in sizes.values():
+        raise ArgumentError(
+            f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}"
+        )
+    return found
