@@ -30,7 +30,6 @@ from torch.amp.autocast_mode import autocast_decorator
 from torch.nn.functional import adaptive_avg_pool2d, adaptive_avg_pool3d, gelu, mish, silu, softplus, softshrink, softsign
 
 from oneflow import (
-    _C,
     amp,
     autograd,
     backends,
@@ -95,6 +94,7 @@ from oneflow.checkpoint import get_all_variables, load_variables
 from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.absent import absent as _absent
+from oneflow.core.late import late as _late
 from oneflow.eager.both import (
     argsort,
     broadcast_like,
@@ -210,11 +210,11 @@ from oneflow.version import __version__
 
 function_config = FunctionConfig
 _add_methods()
-__getattr__ = _absent("oneflow", _ABSENT, globals)
+__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, globals))
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",
-    "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "_C", "__version__", "abs",
+    "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "__version__", "abs",
     "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "addcdiv", "addcmul", "addmm",
     "all", "allclose", "amax", "amin", "amp", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
     "arctanh", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_tensor", "asin", "asinh", "assign", "atan", "atan2",
