@@ -7,10 +7,11 @@ from types import ModuleType
 from typing import Any
 
 from oneflow.core.errors import UnsupportedError
+from oneflow.global_tensor.placement import placement
 from oneflow.job.config import env as _of_jobs
 from oneflow.world import current_world
 
-__all__ = ["destory_rdma", "get_local_rank", "get_node_size", "get_rank", "get_world_size", "init_rdma", "rdma_is_initialized"]
+__all__ = ["all_device_placement", "destory_rdma", "get_local_rank", "get_node_size", "get_rank", "get_world_size", "init_rdma", "rdma_is_initialized"]
 
 
 def get_rank() -> int:
@@ -31,6 +32,11 @@ def get_world_size() -> int:
 def get_node_size() -> int:
     """The number of machines."""
     return current_world().node_size
+
+
+def all_device_placement(type: str) -> placement:
+    """The placement of all ranks, on one axis."""
+    return placement.all(type)
 
 
 def init_rdma() -> None:

@@ -9,7 +9,7 @@ import torch
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.core.region import coordinates, region
-from oneflow.global_tensor.convert import converted, device_here, layout_on
+from oneflow.global_tensor.members import converted, device_here, layout_on
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.random import Stream, require_no_sums
 from oneflow.global_tensor.spec import Spec, fresh
@@ -84,7 +84,7 @@ def empty(*size: Any, dtype: Any = None, placement: placement, sbp: Any, require
 def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """The numbers from ``start`` to below ``end``; with one number, from 0 to below it."""
     first, last = (0, start) if end is None else (start, end)
-    return _whole(torch.arange(first, last, step, dtype=dtype), placement, sbp, requires_grad)
+    return from_whole(torch.arange(first, last, step, dtype=dtype), placement, sbp, requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
@@ -100,12 +100,12 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement
 
 def tensor(data: Any, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """A tensor of data, all of which every rank passes."""
-    return _whole(torch.tensor(data, dtype=dtype), placement, sbp, requires_grad)
+    return from_whole(torch.tensor(data, dtype=dtype), placement, sbp, requires_grad)
 
 
-def _whole(values: torch.Tensor, place: placement, sbp: Any, requires_grad: bool) -> GlobalTensor:
+def from_whole(values: torch.Tensor, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """A tensor of values that every rank has."""
-    spec = _spec(values.shape, values.dtype, place, sbp)
+    spec = _spec(values.shape, values.dtype, placement, sbp)
     return _made(spec, lambda _, where: values[where].to(spec.device).clone(), requires_grad)
 
 

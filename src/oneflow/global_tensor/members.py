@@ -11,7 +11,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
-from oneflow.global_tensor.convert import gathered, gradient_in, relaid, to_local
+from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, gradient_in, layout_on, relaid, to_local
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
@@ -21,6 +21,8 @@ from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.counter_random import stable_seed
 from oneflow.world import join
 from oneflow.world.order import meet
+
+__all__ = ["converted", "device_here", "from_local", "layout_on"]  # who takes these from here has global tensors that are complete
 
 DECISIONS = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
