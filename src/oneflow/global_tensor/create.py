@@ -36,7 +36,13 @@ def _made(spec: Spec, part: Callable[[Sequence[int], Slices], torch.Tensor], req
         local = part([stop - start for start, stop in spans], tuple(slice(*span) for span in spans))
         if any(sbp.kind == "P" for sbp in spec.sbp) and not _holds_sum(spec.layout):
             local.zero_()
-    return GlobalTensor(local, spec).requires_grad_(requires_grad)
+    return _leaf(GlobalTensor(local, spec), requires_grad)
+
+
+def _leaf(tensor: GlobalTensor, requires_grad: bool) -> GlobalTensor:
+    if requires_grad:
+        tensor.requires_grad_()
+    return tensor
 
 
 def _holds_sum(layout: Layout) -> bool:
@@ -155,4 +161,4 @@ def randperm(n: int, *, dtype: Any = None, generator: Any = None, placement: pla
     keys = stream.whole(0, 1 << 62)
     part = keys.argsort(stable=True).to(spec.dtype) if layout.mesh.position(join().rank) is not None else None
     made = GlobalTensor(part, fresh((n,), spec.dtype, layout, spec.device))
-    return converted(made, spec.layout, spec.device).requires_grad_(requires_grad)
+    return _leaf(converted(made, spec.layout, spec.device), requires_grad)

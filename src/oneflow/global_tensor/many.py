@@ -48,7 +48,7 @@ def _lie_alike(lists: Sequence[Sequence[Any]]) -> bool:
     return True
 
 
-def _lists(args: Args) -> list[list[GlobalTensor]]:
+def _lists(args: Args) -> list[Any]:
     return [value for value in args if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor)]
 
 

@@ -24,7 +24,7 @@ from oneflow.world.order import meet
 
 __all__ = ["converted", "device_here", "from_local", "layout_on"]  # who takes these from here has global tensors that are complete
 
-DECISIONS = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
+DECISIONS: Decisions = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
 
 def fresh_part(tensor: GlobalTensor) -> GlobalTensor:
@@ -39,6 +39,12 @@ class Members:
 
     _spec: Any
     _part: Any
+    grad: Any
+    grad_fn: Any
+    is_leaf: bool
+    detach: Any
+    dim: Any
+    item: Any
     is_global = property(lambda self: True)
     is_local = property(lambda self: False)
     is_consistent = property(lambda self: True)

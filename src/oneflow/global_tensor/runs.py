@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -98,10 +98,10 @@ class Flat:
     outs: Outs
     is_view: bool
     args: Args | None = None
-    kwargs: Kwargs | None = None
+    kwargs: Kwargs = field(default_factory=dict)
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
-        given = [value for value in args if isinstance(value, torch.Tensor)]
+        given: list[Any] = [value for value in args if isinstance(value, torch.Tensor)]
         name = self.func.name() if any(self.boxes) else ""
         parts = [boxed(value, layout, name) for value, layout in zip(given, self.boxes)]
         if self.args is not None:
