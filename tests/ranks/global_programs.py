@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,9 @@ import torch
 import torch.nn.functional as F
 from global_rank import SIZE, B, P, S, layouts, meshes, near, placement, spread
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+import oneflow as flow
 
 ROWS, COLUMNS, OPS = 7, 6, 20
 
@@ -216,3 +220,94 @@ def _trained(make: Any, place: Any, batch: Any, layout: dict[str, Any], default:
 
 def law_partial_sums_are_terms() -> None:
     near(spread(torch.arange(6.0), meshes()[0], P), torch.arange(6.0))
+
+
+def law_optimizers_of_the_house_update_parts() -> None:
+    values = [torch.randn(6, 4, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    clipping = {"clip_grad_max_norm": 0.5, "clip_grad_norm_type": 2.0}
+    makers: list[Callable[[Any], Any]] = [
+        lambda p: flow.optim.SGD([{"params": p, **clipping}], 0.1, momentum=0.9, weight_decay=0.1),
+        lambda p: flow.optim.Adam([{"params": p, **clipping}], 0.1),
+        lambda p: flow.optim.AdamW([{"params": p, **clipping}], 0.1),
+        lambda p: flow.optim.LAMB([{"params": p, **clipping}], 0.1),
+        lambda p: flow.optim.Adagrad([{"params": p, **clipping}], 0.1),
+        lambda p: flow.optim.RMSprop([{"params": p, **clipping}], 0.1, centered=True),
+        lambda p: flow.optim.Adadelta([{"params": p, **clipping}], 0.1),
+    ]
+    for make, sbps in itertools.product(makers, ([S(0)] * 4, [B, S(1), S(0), B])):
+        plain = [nn.Parameter(v.clone()) for v in values]
+        ours = [nn.Parameter(spread(v, meshes()[0], sbp)) for v, sbp in zip(values, sbps)]
+        for parameters in (plain, ours):
+            optimizer = make(parameters)
+            for _ in range(3):
+                optimizer.zero_grad()
+                sum((p**2).sum() for p in parameters).backward()
+                optimizer.clip_grad()
+                optimizer.step()
+        for one, other in zip(ours, plain):
+            near(one, other)
+        state = optimizer.state_dict()
+        make(ours).load_state_dict(state)
+
+
+class Block(nn.Module):
+    """A layer of a transformer with attention in one kernel."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.norm, self.qkv, self.out = nn.LayerNorm(width), nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.norm2, self.up, self.down = nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x: Any) -> Any:
+        n, length, width = x.shape
+        q, k, v = (t.reshape(n, length, self.heads, -1).transpose(1, 2) for t in self.qkv(self.norm(x)).chunk(3, -1))
+        h = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(n, length, width)
+        x = x + self.out(h)
+        return x + self.down(F.gelu(self.up(self.norm2(x))))
+
+
+def law_a_transformer_layer_is_the_same_in_every_layout() -> None:
+    torch.manual_seed(0)
+    reference = Block(16, 4)
+    x = torch.randn(8, 6, 16)
+    (reference(x) ** 2).mean().backward()
+    place = placement("cpu", [[0, 1], [2, 3]] if SIZE == 4 else [[0, 1]])
+    parallel = {"up.weight": S(0), "up.bias": S(0), "down.weight": S(1), "qkv.weight": S(0), "qkv.bias": S(0), "out.weight": S(1)}
+    for batch, along in ((S(0), B), (B, B), (S(0), S(0))):
+        net = Block(16, 4)
+        for name, value in reference.named_parameters():
+            module, _, leaf = name.rpartition(".")
+            net.get_submodule(module)._parameters[leaf] = nn.Parameter(spread(value, place, (B, parallel.get(name, B))))
+        (net(spread(x, place, (batch, along))) ** 2).mean().backward()
+        for (name, one), other in zip(net.named_parameters(), reference.parameters()):
+            assert one.grad.sbp == one.sbp, name
+            near(one.grad, other.grad)
+
+
+def law_autocast_works_on_parts() -> None:
+    values = torch.Generator().manual_seed(0)
+    x, w = torch.randn(8, 6, generator=values), torch.randn(6, 4, generator=values)
+    ours = spread(x, meshes()[0], S(0)), spread(w, meshes()[0], B)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        made = ours[0] @ ours[1]
+        assert made.dtype == torch.bfloat16
+        near(made.float(), (x @ w).float(), 2e-2)
+
+
+def law_checkpointed_layers_have_the_same_gradients() -> None:
+    values = torch.Generator().manual_seed(0)
+    x, w = torch.randn(8, 6, generator=values), torch.randn(6, 6, generator=values)
+    found = []
+    for again in (False, True):
+        leaf = spread(w, meshes()[0], S(1)).requires_grad_()
+        data = spread(x, meshes()[0], S(0))
+        torch.manual_seed(1)
+
+        def layer(value: Any, leaf: Any = leaf) -> Any:
+            return F.dropout(torch.tanh(value @ leaf), 0.5)
+
+        made = checkpoint(layer, data, use_reentrant=False) if again else layer(data)
+        made.sum().backward()
+        found.append(leaf.grad.numpy())
+    assert abs(found[0] - found[1]).max() < 1e-6
