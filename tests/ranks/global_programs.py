@@ -311,3 +311,27 @@ def law_checkpointed_layers_have_the_same_gradients() -> None:
         made.sum().backward()
         found.append(leaf.grad.numpy())
     assert abs(found[0] - found[1]).max() < 1e-6
+
+
+def law_gradients_are_clipped_by_the_norm_of_the_logical_ones() -> None:
+    values = [torch.randn(6, 4, generator=torch.Generator().manual_seed(i)) for i in range(4)]
+    places = [placement("cpu", [0]), placement("cpu", [1]), meshes()[0], meshes()[1]]
+    for order, several in itertools.product((1.0, 2.0, 3.0, float("inf")), (False, True)):
+        plain = [nn.Parameter(v.clone()) for v in values]
+        ours = []
+        for number, value in enumerate(values):
+            place = places[number] if several else meshes()[0]
+            ours.append(nn.Parameter(spread(value, place, [(B, S(0), S(1), P)[number]] * len(place.hierarchy))))
+        for one, other, value in zip(plain, ours, values):
+            one.grad, other.grad = value * 2, (other * 2).detach()
+        expected, found = nn.utils.clip_grad_norm_(plain, 1.5, order), flow.nn.utils.clip_grad_norm_(ours, 1.5, order)
+        assert abs(expected.item() - found.item()) < 1e-4 * expected.item()
+        for one, other in zip(plain, ours):
+            near(other.grad, one.grad)
+    ours[0].grad.fill_(float("nan"))
+    try:
+        flow.nn.utils.clip_grad_norm_(ours, 1.0, error_if_nonfinite=True)
+    except RuntimeError as error:
+        assert "cannot be clipped" in str(error)
+    else:
+        raise AssertionError("a norm that is no number was taken")
