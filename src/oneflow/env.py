@@ -6,11 +6,12 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from oneflow.core.errors import AbsentNameError, UnsupportedError
+from oneflow.core.errors import UnsupportedError
+from oneflow.global_tensor.placement import placement
 from oneflow.job.config import env as _of_jobs
 from oneflow.world import current_world
 
-__all__ = ["destory_rdma", "get_local_rank", "get_node_size", "get_rank", "get_world_size", "init_rdma", "rdma_is_initialized"]
+__all__ = ["all_device_placement", "destory_rdma", "get_local_rank", "get_node_size", "get_rank", "get_world_size", "init_rdma", "rdma_is_initialized"]
 
 
 def get_rank() -> int:
@@ -33,6 +34,11 @@ def get_node_size() -> int:
     return current_world().node_size
 
 
+def all_device_placement(type: str) -> placement:
+    """The placement of all ranks, on one axis."""
+    return placement.all(type)
+
+
 def init_rdma() -> None:
     """Refused: there is nothing to switch on. NCCL uses InfiniBand by itself where there is some."""
     raise UnsupportedError("flow.env.init_rdma(): leave the call out; between GPUs NCCL uses RDMA by itself where the network has it, gloo never does")
@@ -53,8 +59,6 @@ class _Env(ModuleType):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        if name == "all_device_placement":
-            raise AbsentNameError("oneflow.env.all_device_placement is not there: it gives the placement of a global tensor; name the ranks yourself")
         return getattr(_of_jobs, name)
 
     def __setattr__(self, name: str, value: Any) -> None:

@@ -25,7 +25,7 @@ LAYERS = (
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
     *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system"),  # those that take others for their work
-    *("eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
+    *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )

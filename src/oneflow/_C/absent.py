@@ -52,7 +52,7 @@ ABSENT = {
     ),
     **dict.fromkeys(["reduce_max_device_stage", "reduce_max_global_stage", "reduce_min_device_stage", "reduce_min_global_stage"], _STAGES),
     **dict.fromkeys(["normalization", "normalization_add_relu"], _NORM),
-    **dict.fromkeys(["global_arange", "global_constant", "global_empty", "global_tensor_constant"], _ROOT["to_global"]),
+    **dict.fromkeys(["global_arange", "global_constant", "global_empty", "global_tensor_constant"], "flow.arange, full and empty take placement= and sbp="),
     "decode_onerec": _ROOT["decode_onerec"],
     "dispatch_distributed_partial_fc_sample": _ROOT["distributed_partial_fc_sample"],
     "dispatch_tensor_buffer_to_list_of_tensors_v2": _ROOT["tensor_buffer_to_list_of_tensors"],
@@ -62,6 +62,6 @@ ABSENT = {
     "tensor_buffer_to_tensor": _ROOT["tensor_buffer_to_tensor"],
     "tensor_to_tensor_buffer": _ROOT["tensor_to_tensor_buffer"],
     "throw_error": "raise an exception",
-    "to_global": _ROOT["to_global"],
-    "to_local": _ROOT["to_local"],
+    "to_global": "use flow.to_global",
+    "to_local": "use flow.to_local",
 }

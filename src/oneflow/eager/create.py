@@ -8,27 +8,26 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import UnsupportedError
 
 
-def local(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """``make``, which makes a local tensor. Asked for a global one, it says that there is none."""
+def local_or_global(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """``make``, which makes a local tensor; with ``placement=`` and ``sbp=`` the function of global tensors of its name."""
 
     @wraps(make)
     def made(*args: Any, placement: Any = None, sbp: Any = None, **kwargs: Any) -> torch.Tensor:
-        if placement is not None or sbp is not None:
-            raise UnsupportedError(
-                f"flow.{make.__name__} was given placement={placement!r} and sbp={sbp!r}: global tensors are not available; leave both out for a local tensor"
-            )
-        return make(*args, **kwargs)
+        if placement is None and sbp is None:
+            return make(*args, **kwargs)
+        from oneflow.global_tensor.factories import make as make_global  # with it come the rules of every op
+
+        return make_global(make.__name__, args, kwargs, placement, sbp)
 
     made.__module__, made.__qualname__ = __name__, make.__name__
     return made
 
 
 def _torchs(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    made = local(make)
-    made.__doc__ = f"``torch.{make.__name__}`` of a local tensor."
+    made = local_or_global(make)
+    made.__doc__ = f"``torch.{make.__name__}`` ; with placement= and sbp= a global tensor."
     return made
 
 
@@ -55,25 +54,25 @@ zeros = _torchs(torch.zeros)
 zeros_like = _torchs(torch.zeros_like)
 
 
-@local
+@local_or_global
 def new_empty(x: torch.Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """A tensor of ``size`` without content, in x's dtype and on its device unless others are given."""
     return x.new_empty(size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_full(x: torch.Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """``fill_value`` in a tensor of ``size``, in x's dtype and on its device unless others are given."""
     return x.new_full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_ones(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """Ones of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_ones(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_zeros(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """Zeros of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_zeros(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)

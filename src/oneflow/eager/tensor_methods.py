@@ -13,6 +13,7 @@ from torch.nn import init
 
 from oneflow.core.errors import ArgumentError, LocalTensorError
 from oneflow.eager import index, shape, vision
+from oneflow.global_tensor.methods import install
 
 _LAYOUTS = ("NCHW", "NHWC")
 
@@ -139,7 +140,8 @@ PROPERTIES = {"is_eager": _is_eager, "is_global": _is_global, "is_lazy": _is_laz
 
 
 def add_methods() -> None:
-    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is."""
+    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is. Modules get what makes them global."""
+    install()
     for name, function in METHODS.items():
         if not hasattr(torch.Tensor, name):
             setattr(torch.Tensor, name, function)
