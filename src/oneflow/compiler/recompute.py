@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import is_random, writes
+from oneflow.compiler.cleanup import drop_unused, is_random, writes
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.notes import change_joint_note, copy_notes, joint_note
 from oneflow.ir.nodes import argument
@@ -25,7 +25,7 @@ _RUNNING: dict[Any, tuple[int, int]] = {aten.native_batch_norm.default: (3, 4)}
 def recompute(graph: fx.Graph) -> None:
     """Makes the values of every region again, right before the first backward node that reads one.
 
-    Relies on a clean joint graph whose nodes say which region they are of. Leaves the same values.
+    Relies on a clean joint graph whose nodes say which region they are of. Leaves a clean one of the same values.
     """
     regions: dict[int, list[fx.Node]] = {}
     for node in graph.nodes:
@@ -36,6 +36,7 @@ def recompute(graph: fx.Graph) -> None:
         traced = _Traced(graph)
         for members in regions.values():
             _Region(traced, members).make_again()
+        drop_unused(graph)  # what the backward pass alone read, and now makes itself
 
 
 class _Traced:
