@@ -27,7 +27,7 @@ from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
-from oneflow.runtime.memory import keep_freed_memory
+from oneflow.runtime.memory import keep_freed_memory, spare_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
 from oneflow.sharding.mesh import Mesh, whole_on
@@ -54,7 +54,7 @@ class Captured:
 
 def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
     """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``."""
-    modules = graph.modules
+    modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
@@ -75,13 +75,13 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
             ModuleStep(
                 name=graph.name,
                 variables=variables,
-                feeds=_micro_batches(call.tensors, graph.config.micro_batches)[0],
+                feeds=_micro_batches(call.tensors, count)[0],
                 run=run,
                 where=whereabouts.here,
                 device=device,
                 trained=frozenset(trained),
                 loss_scale=None if scale.is_dynamic else scale.initial,
-                micro_batches=graph.config.micro_batches,
+                micro_batches=count,
                 draws_from=stable_seed(torch.initial_seed(), type(graph).__name__),
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
@@ -89,10 +89,15 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     tensors = {**variables, **traced.constants}
-    training = None if optimizer is None else Training(optimizer, scale, graph.config.micro_batches, lambda decl: (0.0, 0.0))
+    training = None if optimizer is None else Training(optimizer, scale, count, lambda decl: (0.0, 0.0))
     decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call, sources), training, loss_line=traced.loss_line)
     tensors |= states_of(graph.added, names, frozenset(traced.joint.trained))
     return Captured(traced, decl, found[-1], tensors, device)
+
+
+def _count(graph: Definition) -> int:
+    """How many micro-batches a call has: a graph that does not train has no gradients to add up."""
+    return graph.config.micro_batches if graph.added else 1
 
 
 def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
@@ -136,7 +141,8 @@ class CompiledStep:
     """A step that can run."""
 
     def __init__(self, graph: Definition, call: Call) -> None:
-        keep_freed_memory()
+        spares = any(settings.activation_checkpointing for settings in graph.settings.values())
+        (spare_memory if spares else keep_freed_memory)()
         self.sources = Sources()
         try:
             self._compile(graph, call)
@@ -157,7 +163,7 @@ class CompiledStep:
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
         self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
-        self._count = graph.config.micro_batches
+        self._count = _count(graph)
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
 
     @property

@@ -33,7 +33,7 @@ class GraphConfig:
 
     def set_gradient_accumulation_steps(self, value: int) -> None:
         """Each call is cut along dim 0 of its inputs into so many micro-batches; parameters are updated once, with the mean of their gradients. Results of
-        one number come as vectors of so many, others are put together along dim 0."""
+        one number come as vectors of so many, others are put together along dim 0. A graph without an optimizer takes its batch whole."""
         self._require_open()
         self.micro_batches = whole("gradient accumulation steps", value, above=0)
 
