@@ -172,6 +172,14 @@ def index_calls() -> list[Executed]:
     ]
 
 
+def embedding_calls() -> list[Executed]:
+    table, index = signed(7, 6), _numbers(7, 5, 4)
+    found = [made(aten.embedding.default, table, numbers) for numbers in (index, _numbers(7, 8), torch.tensor(3))]
+    backward = aten.embedding_dense_backward.default
+    found += [made(backward, signed(5, 4, 6), index, 7, padding, by_count) for padding in (-1, 2) for by_count in (False, True)]
+    return [*found, made(backward, signed(8, 6), _numbers(7, 8), 7, -1, False)]
+
+
 def attention_calls() -> list[Executed]:
     forward, backward = aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention_for_cpu_backward.default
     query, key, value = signed(5, 4, 6, 8), floats(5, 4, 7, 8), signed(5, 4, 7, 8)
@@ -209,6 +217,7 @@ FAMILIES = {
     "nll loss": nll_loss_calls,
     "gather": gather_calls,
     "index": index_calls,
+    "embedding": embedding_calls,
     "attention": attention_calls,
     "random": random_calls,
     "line": line_calls,

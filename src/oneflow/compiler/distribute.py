@@ -175,6 +175,7 @@ def _note_arguments(arguments: Mapping[Key, fx.Node]) -> None:
 
 def _place(decl: StepDecl, joint: Joint, over: Spread) -> None:
     fixed = {joint.arguments["variable", name]: over.layouts[name] for name in decl.decls}
+    fixed |= {joint.arguments["feed", i]: feed.layout for i, feed in enumerate(decl.feeds) if feed.layout is not None}
     assert decl.placement is not None
     default = mesh_of(decl.placement, over.ranks)
     meshes = cache(lambda placement: default if placement is None else mesh_of(placement, over.ranks))
@@ -208,7 +209,7 @@ def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread) -> None
 
 
 def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> dict[fx.Node, Given]:
-    """The layouts of arguments: variables as they are kept, batches split, the rest whole."""
+    """The layouts of arguments: variables as they are kept, inputs as they come or else batches split, the rest whole."""
     from oneflow.compiler.infer import Given
 
     given: dict[fx.Node, Given] = {}
@@ -219,8 +220,10 @@ def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> di
         if key[0] == "variable":
             given[node] = Given(over.layouts[key[1]].sbp, splits_of(decl, key[1]))
         elif key[0] == "feed":
-            batch = decl.feeds[key[1]].batch_axis
-            if batch is not None and val(node).shape[batch] >= mesh.size:
+            batch, layout = decl.feeds[key[1]].batch_axis, decl.feeds[key[1]].layout
+            if layout is not None:
+                given[node] = Given(layout.sbp)
+            elif batch is not None and val(node).shape[batch] >= mesh.size:
                 given[node] = Given((split(batch),) * len(axes))
     return given
 

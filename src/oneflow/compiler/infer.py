@@ -263,6 +263,8 @@ class _Axis:
         if not texts:
             return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
         sbp = parse_sbp(texts[min(self.axis, len(texts) - 1)])
+        if sbp is AUTO:
+            return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
         if sbp.kind == "S" and (sbp.dim is None or sbp.dim >= len(call.out)):
             raise ArgumentError(f"{_where(node)}a value of shape {call.out} cannot be split along dim {sbp.dim}")
         return [Signature((sbp,), (sbp,))]

@@ -67,8 +67,11 @@ class Like:
     dtype: torch.dtype
     device: torch.device
     channels_last: bool = False
+    strides: tuple[int, ...] | None = None
 
     def empty(self) -> torch.Tensor:
+        if self.strides is not None:
+            return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
         memory = torch.channels_last if self.channels_last and len(self.shape) == 4 else torch.contiguous_format
         return torch.empty(self.shape, dtype=self.dtype, device=self.device, memory_format=memory)
 

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
 from oneflow.compiler.counter_draws import Draws
-from oneflow.compiler.joint import Joint, unaliased
+from oneflow.compiler.joint import Joint, Like, unaliased
 from oneflow.compiler.notes import JointNote, Origin, set_joint_note, set_val
 from oneflow.compiler.program import Key
 from oneflow.core.errors import GraphError, OneFlowError, user_line
@@ -48,13 +48,13 @@ class ModuleStep:
     replaced by others stand in the mapping afterwards. ``add_feed(tensor)`` makes another feed, behind those there are: it gives a tensor without
     data, like the given one. ``where()`` tells in which module the function is.
 
-    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
+    A variable or feed that is ``Like`` a tensor has no data here. ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
     the seed of random ops.
     """
 
     name: str
-    variables: Mapping[str, Tensor]
-    feeds: Sequence[Tensor]
+    variables: Mapping[str, Tensor | Like]
+    feeds: Sequence[Tensor | Like]
     run: Callable[[dict[str, Tensor], list[Tensor], AddFeed], list[Tensor]]
     where: Callable[[], Where]
     device: torch.device
@@ -81,7 +81,8 @@ def trace_step(step: ModuleStep) -> TracedStep:
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode, told_once():
-        arguments: list[Tensor] = [mode.from_tensor(tensor.detach()) for tensor in (*step.variables.values(), *step.feeds)]
+        given = (*step.variables.values(), *step.feeds)
+        arguments: list[Tensor] = [one.empty() if isinstance(one, Like) else mode.from_tensor(one.detach()) for one in given]
         arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
         if step.trained and step.loss_scale is None:
             arguments.append(torch.empty((), device=step.device))

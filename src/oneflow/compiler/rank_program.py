@@ -81,9 +81,9 @@ class _Builder:
             self._reduce_and_update(self.training)
 
     def _sent(self, node: fx.Node) -> fx.Node | None:
-        """A result, on the ranks that send it: where several hold the same part, the first of them."""
+        """A result, on the ranks that keep it or send it: where several hold the same part, the first of them sends it."""
         layout = layout_of(node)
-        return self.lowering.boxed(node, layout) if layout.is_first(self.lowering.rank) else None
+        return self.lowering.boxed(node, layout) if self.assigned.decl.keeps_parts or layout.is_first(self.lowering.rank) else None
 
     # -------------------------------------------------------------- the end of a train step
 

@@ -13,20 +13,24 @@ from oneflow.core.variable import VariableDecl
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
 from oneflow.optimizer.training import Training
+from oneflow.sharding.mesh import Layout
 
 
 @dataclass(frozen=True)
 class FeedDecl:
-    """An input of a step: its name, and the dim along which it is cut for devices and micro-batches (None: it is not)."""
+    """An input of a step: its name, and the dim along which it is cut for devices and micro-batches (None: it is not). One that lies on ranks
+    already does so in its ``layout``."""
 
     name: str
     batch_axis: int | None = None
+    layout: Layout | None = None
 
 
 @dataclass(frozen=True)
 class StepDecl:
     """A step by its name ``job``: the variables that it reads, what it is fed, and how it trains, if it does. ``loss_line`` is where the
-    user asks for the training. What has no placement of its own runs on ``placement``."""
+    user asks for the training. What has no placement of its own runs on ``placement``. ``keeps_parts``: every rank keeps its part of the results,
+    whoever else has the same."""
 
     job: str
     decls: Mapping[str, VariableDecl]
@@ -35,6 +39,7 @@ class StepDecl:
     placement: Placement | None = None
     is_mirrored: bool = False
     loss_line: str = ""
+    keeps_parts: bool = False
 
     def require_training(self) -> Training:
         """How the variables of a step that trains are updated; no other has such a thing."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +13,10 @@ from torch.nn import init
 
 from oneflow.core.errors import ArgumentError, LocalTensorError
 from oneflow.eager import index, shape, vision
+from oneflow.global_tensor.building import current_building
 from oneflow.global_tensor.methods import install
+from oneflow.global_tensor.placement import placement
+from oneflow.global_tensor.sbp import sbp
 
 _LAYOUTS = ("NCHW", "NHWC")
 
@@ -88,12 +91,12 @@ def xavier_uniform_(self: torch.Tensor, gain: float = 1.0) -> torch.Tensor:
 
 def _is_global(self: torch.Tensor) -> bool:
     """Whether the tensor lies over several ranks."""
-    return False
+    return current_building() is not None
 
 
 def _is_local(self: torch.Tensor) -> bool:
     """Whether the tensor is this process's own."""
-    return True
+    return current_building() is None
 
 
 def _is_lazy(self: torch.Tensor) -> bool:
@@ -107,13 +110,19 @@ def _is_eager(self: torch.Tensor) -> bool:
     return not _is_lazy(self)
 
 
-def _placement(self: torch.Tensor) -> NoReturn:
+def _placement(self: torch.Tensor) -> placement:
     """Where a global tensor lies; a local tensor has a device instead."""
+    graph = current_building()
+    if graph is not None:
+        return graph.place
     raise LocalTensorError(f"a local tensor {tuple(self.shape)} has no placement, it lies on {self.device}; read its .device")
 
 
-def _sbp(self: torch.Tensor) -> NoReturn:
+def _sbp(self: torch.Tensor) -> tuple[sbp, ...]:
     """How a global tensor lies over the ranks of its placement."""
+    graph = current_building()
+    if graph is not None:
+        return graph.sbp(self)
     raise LocalTensorError(f"a local tensor {tuple(self.shape)} has no sbp, it lies whole on {self.device}")
 
 

@@ -10,6 +10,7 @@ from torch.overrides import TorchFunctionMode
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.global_tensor import create, mode
+from oneflow.global_tensor.building import current_building
 
 _OWN: dict[str, Callable[..., Any]] = {
     name: getattr(create, name) for name in ("arange", "empty", "eye", "full", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")
@@ -26,6 +27,9 @@ def make(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], placement: An
         raise GlobalTensorError(f"a global tensor is made with placement= and sbp= together, got placement={placement} and sbp={sbp}")
     if kwargs.pop("device", None) is not None:
         raise GlobalTensorError(f"flow.{name} was given a device and a placement; a global tensor lies on the devices of its placement")
+    graph = current_building()
+    if graph is not None:
+        return graph.laid(getattr(torch if hasattr(torch, name) else torch.Tensor, name)(*args, **kwargs), placement, sbp, None)
     where = {"placement": placement, "sbp": sbp}
     if name in _FROM_NUMBERS:
         requires_grad = kwargs.pop("requires_grad", False)

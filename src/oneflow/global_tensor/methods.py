@@ -6,12 +6,16 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import GlobalTensorError
+from oneflow.core.errors import GlobalTensorError, GraphError
+from oneflow.global_tensor.building import current_building
 
 
 def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
     """The global tensor of which the local tensors of all ranks are the parts: slices of a split, terms of a sum; of what is broadcast, the
     first rank's counts. All ranks call this, those outside the placement too, with whatever tensor they have."""
+    graph = current_building()
+    if graph is not None:
+        return graph.laid(self, placement, sbp, grad_sbp)
     if placement is None or sbp is None:
         raise GlobalTensorError(f"a local tensor becomes global with placement and sbp together, got placement={placement} and sbp={sbp}")
     if grad_sbp is not None:
@@ -28,11 +32,15 @@ def local_to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, 
 
 def to_local(self: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
     """This rank's part of a global tensor; a local one has none."""
+    if current_building() is not None:
+        raise GraphError("to_local in build(): a graph of global tensors is compiled for all ranks at once; return the tensor, and call to_local on the result")
     raise GlobalTensorError("Expected global tensor for to_local but got local tensor!")
 
 
 def global_to_global(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """``to_global`` of a global tensor."""
+    if current_building() is not None:
+        return to_global(self, *args, **kwargs)
     raise GlobalTensorError("Expected global tensor for global_to_global but got local tensor! Use local_to_global or to_global")
 
 
@@ -94,7 +102,7 @@ TENSOR_METHODS: dict[str, Any] = {
     "to_local": to_local,
     "global_id": _of_global_tensors("global_id"),
     "check_meta_consistency": _of_global_tensors("check_meta_consistency"),
-    "is_consistent": property(lambda self: False),
+    "is_consistent": property(lambda self: current_building() is not None),
 }
 """What every tensor has, by name; a global tensor has its own of each."""
 

@@ -35,8 +35,8 @@ class sbp:
         return public, (self._layout,)
 
     def __repr__(self) -> str:
-        kind = self._layout.kind
-        return f"oneflow.sbp.split(dim={self._layout.dim})" if kind == "S" else f"oneflow.sbp.{'broadcast' if kind == 'B' else 'partial_sum'}"
+        names = {"B": "broadcast", "P": "partial_sum", "auto": "auto"}  # auto: of a value of a graph that is being built
+        return f"oneflow.sbp.split(dim={self._layout.dim})" if self._layout.kind == "S" else f"oneflow.sbp.{names[self._layout.kind]}"
 
 
 @lru_cache(maxsize=None)

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned, Spread, distribute
+from oneflow.compiler.groups import process_groups
+from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace_step
 from oneflow.compiler.pipeline import compile_rank
+from oneflow.compiler.program import Program
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
+from oneflow.compiler.storage import update_layout
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import GraphError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
+from oneflow.global_tensor.building import Building, building
+from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.graph.agreement import agreed, common_seed, told_plan
 from oneflow.graph.definition import Definition
+from oneflow.graph.on_ranks import OnRanks, Parts, lay_out, layout_given, like, parts_of, ranks_of
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import standing_in, variables_of
@@ -25,12 +34,14 @@ from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
+from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
 from oneflow.runtime.memory import keep_freed_memory, spare_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
-from oneflow.sharding.mesh import Mesh, whole_on
+from oneflow.sharding.mesh import Layout, Mesh, whole_on
+from oneflow.world import join
 
 _ALONE = whole_on(Mesh((0,), (1,)))
 
@@ -38,25 +49,38 @@ _ALONE = whole_on(Mesh((0,), (1,)))
 @dataclass(frozen=True)
 class Captured:
     """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables. It is
-    fed with the tensors of a call, then with those that data modules read."""
+    fed with the tensors of a call, then with those that data modules read. A graph of global tensors runs ``on`` their ranks."""
 
     traced: TracedStep
     decl: StepDecl
     returned: Returned
     tensors: dict[str, Tensor]
     device: torch.device
+    on: OnRanks | None = None
 
     def assigned(self) -> Assigned:
-        """The step on one device."""
-        layouts = dict.fromkeys(self.decl.decls, _ALONE)
-        return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, layouts, self.device))
+        """The step on one device, or on the ranks of its global tensors."""
+        if self.on is None:
+            return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, dict.fromkeys(self.decl.decls, _ALONE), self.device))
+        return distribute(self.decl, self.traced.joint, self.on.spread(self.layouts()))
+
+    def layouts(self) -> dict[str, Layout]:
+        """How the variables of a graph of global tensors lie; those that are local each rank has whole."""
+        assert self.on is not None
+        given = {name: layout_given(self.tensors[name]) or whole_on(self.on.mesh) for name in self.decl.decls}
+        if self.decl.training is None or not self.decl.training.splits_variables:
+            return given
+        return {name: update_layout(self.decl.training, self.decl.decls[name].spec, layout) if name in self.traced.joint.trained else layout for name, layout in given.items()}
 
 
-def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
-    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``."""
+def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = None) -> Captured:
+    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``. Random ops draw from ``seed``, that of
+    the graph if it is not given."""
     modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
+    on = ranks_of(graph.name, variables, call.tensors)
+    stand_ins = Building(on.place) if on is not None else None
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
@@ -64,7 +88,9 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
-        with standing_in(modules, names, values), sources.recorded(add_feed):
+        if stand_ins is not None:
+            _note_layouts(stand_ins, [*values.values(), *feeds], [*variables.values(), *call.tensors])
+        with standing_in(modules, names, values), sources.recorded(add_feed), building(stand_ins):
             found.append(returned_by(graph.build(*args, **kwargs)))
         refuse_held(found[-1].leaves)
         return found[-1].tensors()
@@ -74,25 +100,57 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
         traced = trace_step(
             ModuleStep(
                 name=graph.name,
-                variables=variables,
-                feeds=_micro_batches(call.tensors, count)[0],
+                variables={name: like(tensor) for name, tensor in variables.items()},
+                feeds=_first_micro_batch(call.tensors, count),
                 run=run,
                 where=whereabouts.here,
                 device=device,
                 trained=frozenset(trained),
                 loss_scale=None if scale.is_dynamic else scale.initial,
                 micro_batches=count,
-                draws_from=stable_seed(torch.initial_seed(), type(graph).__name__),
+                draws_from=own_seed(graph) if seed is None else seed,
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
         )
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
+    if on is not None and sources:
+        raise GraphError(f"{graph.name}: data modules in build() of a graph of global tensors; read outside of it, and give it what was read as to_global(placement, sbp)")
     tensors = {**variables, **traced.constants}
-    training = None if optimizer is None else Training(optimizer, scale, count, lambda decl: (0.0, 0.0))
-    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call, sources), training, loss_line=traced.loss_line)
-    tensors |= states_of(graph.added, names, frozenset(traced.joint.trained))
-    return Captured(traced, decl, found[-1], tensors, device)
+    decl = StepDecl(
+        graph.name,
+        {name: _decl(name, tensor) for name, tensor in tensors.items()},
+        _feeds(call, sources),
+        None if optimizer is None else _training(graph, optimizer),
+        placement=None if on is None else on.devices,
+        loss_line=traced.loss_line,
+        keeps_parts=on is not None,
+    )
+    return Captured(traced, decl, found[-1], tensors, device, on)
+
+
+def own_seed(graph: Definition) -> int:
+    """The seed of a graph's random ops: it follows from the seed of the process, and not from what other graphs there are."""
+    return stable_seed(torch.initial_seed(), type(graph).__name__)
+
+
+def _training(graph: Definition, optimizer: Optimizer) -> Training:
+    config = graph.config
+    return Training(
+        optimizer,
+        graph.loss_scale,
+        _count(graph),
+        lambda decl: (0.0, 0.0),
+        split_states_from=config.shard_min_size if config.zero_stage else None,
+        splits_variables=config.zero_stage == 3,
+    )
+
+
+def _note_layouts(stand_ins: Building, traced: Sequence[Tensor], given: Sequence[Tensor]) -> None:
+    for tensor, real in zip(traced, given):
+        layout = layout_given(real)
+        assert layout is not None
+        stand_ins.note(tensor, layout.sbp)
 
 
 def _count(graph: Definition) -> int:
@@ -116,7 +174,7 @@ def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | 
 
 
 def _feeds(call: Call, sources: Sources) -> tuple[FeedDecl, ...]:
-    given = [FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors)]
+    given = [FeedDecl(f"input_{number}", 0 if tensor.dim() else None, layout_given(tensor)) for number, tensor in enumerate(call.tensors)]
     return (*given, *(FeedDecl(f"source_{number}", 0 if meta.shape else None) for number, meta in enumerate(sources.metas)))
 
 
@@ -124,17 +182,55 @@ def _decl(name: str, tensor: Tensor) -> VariableDecl:
     return VariableDecl(name, TensorSpec(tuple(tensor.shape), dtypes.dtype_like(tensor.dtype)), empty_initializer(), trainable=isinstance(tensor, nn.Parameter))
 
 
+def _first_micro_batch(tensors: Sequence[Tensor], count: int) -> list[Tensor | Like]:
+    """What stands for the inputs of one micro-batch. Refuses a batch that is not cut evenly."""
+    for tensor in tensors:
+        if count > 1 and tensor.dim() and tensor.shape[0] % count:
+            raise GraphError(
+                f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of shape {tuple(tensor.shape)}"
+            )
+    if any(layout_given(tensor) is not None for tensor in tensors):
+        return [like(tensor, count) for tensor in tensors]
+    return list(_micro_batches(tensors, count)[0])
+
+
 def _micro_batches(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
     """The inputs of each micro-batch; those of rank 0 are the same for all."""
     if count == 1:
         return [list(tensors)]
-    for tensor in tensors:
-        if tensor.dim() and tensor.shape[0] % count:
-            raise GraphError(
-                f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of shape {tuple(tensor.shape)}"
-            )
     cut = [tensor.chunk(count) if tensor.dim() else [tensor] * count for tensor in tensors]
     return [list(one) for one in zip(*cut)] if cut else [[] for _ in range(count)]
+
+
+@dataclass(frozen=True)
+class _Made:
+    """A step as one rank runs it."""
+
+    captured: Captured
+    assigned: Assigned
+    program: Program
+
+
+def _made(graph: Definition, call: Call, sources: Sources, rank: int, seed: int | None = None) -> _Made:
+    captured = capture(graph, call, sources, seed)
+    assigned = captured.assigned()
+    return _Made(captured, assigned, compile_rank(assigned, rank, keeps_values=False))
+
+
+def _names(graph: Definition) -> dict[int, str]:
+    return {id(tensor): name for name, tensor in variables_of(graph.modules).items()}
+
+
+def _update_layouts(made: _Made) -> dict[str, Layout | None]:
+    """Of every trained variable how it lies while it is updated, as its states do; None on one device."""
+    captured, training = made.captured, made.captured.decl.training
+    found: dict[str, Layout | None] = {}
+    for name in captured.traced.joint.trained:
+        given = layout_given(captured.tensors[name])
+        if given is not None and training is not None and not made.assigned.is_alone:
+            given = update_layout(training, captured.decl.decls[name].spec, made.assigned.layouts[name])
+        found[name] = given
+    return found
 
 
 class CompiledStep:
@@ -151,11 +247,15 @@ class CompiledStep:
             raise
 
     def _compile(self, graph: Definition, call: Call) -> None:
-        captured = capture(graph, call, self.sources)
-        assigned = captured.assigned()
-        program = compile_rank(assigned, 0, keeps_values=False)
-        variables = RankVariables(0, captured.device)
-        variables.tensors = captured.tensors
+        self._count = _count(graph)
+        is_global = any(layout_given(tensor) is not None for tensor in (*variables_of(graph.modules).values(), *call.tensors))
+        made = self._on_ranks(graph, call) if is_global else _made(graph, call, self.sources, 0)
+        captured, assigned, program = made.captured, made.assigned, made.program
+        tensors = captured.tensors | states_of(graph.added, _names(graph), _update_layouts(made))
+        variables = RankVariables(program.rank, captured.device)
+        variables.tensors = parts_of(tensors)
+        self._bound = [(tensor, tensor._part) for tensor in tensors.values() if isinstance(tensor, GlobalTensor)]
+        self._parts = None if captured.on is None else Parts(captured.on, assigned, program, self._count)
         self.captured = captured
         self.executor = Executor(program, variables, for_autograd=True)
         self._optimizers = [added.optimizer for added in graph.added]
@@ -163,17 +263,37 @@ class CompiledStep:
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
         self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
-        self._count = _count(graph)
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
+
+    def _on_ranks(self, graph: Definition, call: Call) -> _Made:
+        """The step of this rank. All ranks of the world come here, and either all go on or all raise."""
+        world, seed = join(), common_seed(own_seed(graph))
+
+        def make() -> tuple[_Made, Callable[[], str]]:
+            made = _made(graph, call, self.sources, world.rank, seed)
+            return made, lambda: told_plan(made.assigned, made.captured.traced.constants)
+
+        made = agreed(graph.name, make)
+        if world.size > 1:
+            collective.make_groups(process_groups(made.assigned, lambda rank: made.program if rank == world.rank else compile_rank(made.assigned, rank, keeps_values=False)))
+        if not made.assigned.is_alone:
+            lay_out(variables_of(graph.modules), made.assigned.layouts)
+        return made
 
     @property
     def is_current(self) -> bool:
-        """False when an optimizer has loaded a state: it keeps other tensors then, and has other settings."""
-        return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)])
+        """False when an optimizer has loaded a state: it keeps other tensors then, and has other settings; or when a global tensor was given other data."""
+        return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)]) and all(
+            [tensor._part is part for tensor, part in self._bound]
+        )
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """One step on the tensors of a call. Data modules read one batch per micro-batch."""
-        micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
+        micro: Sequence[Sequence[Any]]
+        if self._parts is not None:
+            micro = self._parts.fed(tensors)
+        else:
+            micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
         if self.sources:
             micro = [[*own, *self.sources.next()] for own in micro]
         if self._feeds is not None:
@@ -182,7 +302,10 @@ class CompiledStep:
         self._clock.advance(is_finite)
         for optimizer in self._optimizers:
             optimizer.step_count += is_finite
-        made = results[0] if self._count == 1 else [_joined(parts) for parts in zip(*results)]
+        if self._parts is not None:
+            made: Sequence[Tensor] = self._parts.results(results)
+        else:
+            made = results[0] if self._count == 1 else [_joined(parts) for parts in zip(*results)]
         return made[0] if self._is_one_tensor else self._returned.filled(made)
 
 

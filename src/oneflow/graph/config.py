@@ -13,6 +13,8 @@ class GraphConfig:
     def __init__(self) -> None:
         self.amp_dtype: torch.dtype | None = None
         self.micro_batches = 1
+        self.zero_stage = 0
+        self.shard_min_size = 1024
         self.has_dynamic_shapes = False
         self.shapes_kept = 1
         self.is_fixed = False
@@ -43,14 +45,17 @@ class GraphConfig:
         self.shapes_kept = whole("size", size, above=0) if flag("mode", mode) else 1
         self.has_dynamic_shapes = mode
 
-    # -------------------------------------------------------------- what one device has no use for
-
     def enable_zero(self, mode: bool = True, *, stage: int = 2, shard_min_size: int = 1024, shard_restore_level: int = 1) -> None:
-        """Shares optimizer state, gradients and parameters out among devices. On one device there is nobody to share with."""
-        flag("mode", mode)
+        """Has the ranks of a graph of global tensors share out what each would keep whole: of parameters with at least ``shard_min_size`` elements the
+        optimizer's state and the gradients that it takes (stages 1 and 2, which are the same here), and the parameters themselves (3): their SBP becomes
+        split(0) at the first call. On one rank there is nobody to share with."""
+        self._require_open()
         if stage not in (1, 2, 3):
             raise ArgumentError(f"the stage of ZeRO is 1, 2 or 3, got {stage!r}")
-        whole("shard_min_size", shard_min_size, above=0)
+        self.shard_min_size = whole("shard_min_size", shard_min_size, above=0)
+        self.zero_stage = stage if flag("mode", mode) else 0
+
+    # -------------------------------------------------------------- what one device has no use for
 
     # -------------------------------------------------------------- tuning of OneFlow's own runtime
 

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor
 
 from oneflow.core.errors import GraphError
+from oneflow.global_tensor.sbp import public
+from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optim.optimizer import Optimizer, first_state
 from oneflow.optimizer import optimizers as compiled
 from oneflow.optimizer.schedule import LrScheduler
+from oneflow.sharding.mesh import Layout, whole_on
 
 if TYPE_CHECKING:
     from oneflow.optim.lr_scheduler import LRScheduler
@@ -98,15 +101,35 @@ def graph_optimizer(every: Sequence[Added], names: Mapping[int, str], first: int
     return GraphOptimizer(groups)
 
 
-def states_of(every: Sequence[Added], names: Mapping[int, str], trained: frozenset[str]) -> dict[str, Tensor]:
-    """The optimizers' states of trained variables, by the names of state variables; made where they are not there yet."""
+def states_of(every: Sequence[Added], names: Mapping[int, str], layouts: Mapping[str, Layout | None]) -> dict[str, Tensor]:
+    """The optimizers' states of trained variables, by the names of state variables; made where they are not there yet. ``layouts`` are those of the
+    variables' updates, None for a local one."""
     found = {}
     for added in every:
         for group in added.optimizer.param_groups:
             row, numbers = added.optimizer.update_of(group)
             for p in group["params"]:
-                for state in row.states if names.get(id(p)) in trained else ():
-                    found[f"{names[id(p)]}-{state.suffix}"] = _state(added.optimizer.state[p], p, state, numbers)
+                for state in row.states if names.get(id(p)) in layouts else ():
+                    layout, kept = layouts[names[id(p)]], added.optimizer.state[p]
+                    made = _state(kept, p, state, numbers) if layout is None else _global_state(kept, p, state, numbers, layout)
+                    found[f"{names[id(p)]}-{state.suffix}"] = made
+    return found
+
+
+def _global_state(kept: dict[str, Tensor], p: Any, state: State, numbers: Mapping[str, Any], layout: Layout) -> Tensor:
+    """A state of a global parameter, in the layout of its update; one of a shape of its own is whole."""
+    from oneflow.global_tensor.create import full
+
+    found: Any = kept.get(state.suffix)
+    sbp = list(map(public, (layout if state.shape is None else whole_on(layout.mesh)).sbp))
+    if found is None:
+        shape, dtype = (tuple(p.shape), p.dtype) if state.shape is None else (state.shape, torch.float32)
+        found = full(shape, 0.0 if state.start is None else numbers[state.start], dtype=dtype, placement=p.placement, sbp=sbp)
+    elif not isinstance(found, GlobalTensor):
+        raise GraphError(f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load states that are global tensors")
+    else:
+        found = found.to_global(sbp=sbp)  # type: ignore[attr-defined]
+    kept[state.suffix] = found
     return found
 
 

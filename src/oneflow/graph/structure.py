@@ -11,6 +11,8 @@ from torch import Tensor
 from torch.utils import _pytree as pytree
 
 from oneflow.core.errors import UnsupportedError
+from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.sharding.mesh import Layout
 
 _CONSTANTS = (type(None), bool, int, float, str)
 
@@ -22,13 +24,17 @@ class Meta:
     shape: tuple[int, ...]
     dtype: torch.dtype
     device: torch.device
+    layout: Layout | None = None
 
     def __str__(self) -> str:
-        return f"{str(self.dtype).removeprefix('torch.')}({', '.join(map(str, self.shape))}) on {self.device}"
+        where = self.device if self.layout is None else f"{self.device.type} as {self.layout}"
+        return f"{str(self.dtype).removeprefix('torch.')}({', '.join(map(str, self.shape))}) on {where}"
 
 
 def meta_of(leaf: Any) -> Any:
-    """Of a tensor its shape, dtype and device; a constant is what it is, with its type: True is not 1."""
+    """Of a tensor its shape, dtype and device, of a global one its layout too; a constant is what it is, with its type: True is not 1."""
+    if isinstance(leaf, GlobalTensor):
+        return Meta(leaf._spec.shape, leaf._spec.dtype, leaf._spec.device, leaf._spec.layout)
     return Meta(tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf), leaf)
 
 

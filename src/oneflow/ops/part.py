@@ -116,6 +116,20 @@ def index_add(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: float, 
     return x.index_add(dim, local, rows, alpha=alpha)
 
 
+def embedding(weight: Tensor, index: Tensor, start: int, whole: int) -> Tensor:
+    """The rows of a slice of a table; rows of 0 for those of other slices."""
+    local, inside = locate(index, start, weight.shape[0], whole)
+    return torch.where(inside.unsqueeze(-1), torch.nn.functional.embedding(local, weight), 0)
+
+
+def embedding_gradient(gradient: Tensor, index: Tensor, padding: int, rows: int, start: int, whole: int) -> Tensor:
+    """The gradient of the ``rows`` of a slice of a table; that of the row ``padding`` is 0."""
+    local, inside = locate(index, start, rows, whole)
+    counted = inside & (index != padding) if padding >= 0 else inside
+    addend = torch.where(counted.unsqueeze(-1), gradient, 0)
+    return gradient.new_zeros((rows, gradient.shape[-1])).index_add_(0, local.flatten(), addend.flatten(0, -2))
+
+
 def _locate_all(x: Tensor, indices: Sequence[Tensor], starts: Sequence[int], wholes: Sequence[int]) -> tuple[list[Tensor], Tensor]:
     """``locate`` for indices of the first dims of x, which may count from the end; which elements lie in all the slices."""
     local, insides = [], []

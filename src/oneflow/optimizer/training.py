@@ -14,7 +14,7 @@ from oneflow.optimizer.optimizers import Optimizer
 class Training:
     """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient; of ``row_wise`` variables only the rows
     that have a gradient are updated. ``split_states_from`` is how many elements a variable has whose optimizer state the devices share among
-    them; None: each keeps all of it."""
+    them; None: each keeps all of it. ``splits_variables``: the variables themselves are shared out as well."""
 
     optimizer: Optimizer
     loss_scale: LossScale
@@ -22,6 +22,7 @@ class Training:
     coupled: Callable[[VariableDecl], tuple[float, float]]
     row_wise: frozenset[str] = frozenset()
     split_states_from: int | None = None
+    splits_variables: bool = False
 
     @property
     def in_two_parts(self) -> bool:

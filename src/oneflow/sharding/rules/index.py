@@ -128,6 +128,35 @@ def index_put(call: Call) -> Iterator[Signature]:
     yield from partial_sums(call, "self", "values")
 
 
+@RULES.rule(aten.embedding.default)
+def embedding(call: Call) -> Iterator[Signature]:
+    """out[i, j] = weight[index[i], j]: dims of the index; columns; rows, each rank its range."""
+    (rows, columns), index = shape_of(call, "weight"), shape_of(call, "indices")
+    for dim in (d for d, size in enumerate(index) if size >= call.parts):
+        yield signature(call, (split(dim),), indices=split(dim))
+    if columns >= call.parts:
+        yield signature(call, (split(len(index)),), weight=split(1))
+    if rows >= call.parts:
+        yield signature(call, (PARTIAL,), _lower_embedding, weight=split(0))
+    yield from partial_sums(call, "weight")
+
+
+@RULES.rule(aten.embedding_dense_backward.default)
+def embedding_backward(call: Call) -> Iterator[Signature]:
+    """out[index[i], j] += grad[i, j]: terms of the sum; columns; rows, each rank its range. Not where a row is divided by how often it was read: then all
+    ranks have to count."""
+    index, (rows, columns) = shape_of(call, "indices"), call.out
+    if columns >= call.parts:
+        yield signature(call, (split(1),), grad_output=split(len(index)))
+    yield from partial_sums(call, "grad_output")
+    if call.arg("scale_grad_by_freq"):
+        return
+    for dim in (d for d, size in enumerate(index) if size >= call.parts):
+        yield signature(call, (PARTIAL,), grad_output=split(dim), indices=split(dim))
+    if rows >= call.parts:
+        yield signature(call, (split(0),), _lower_embedding_backward)
+
+
 def _leading_indices(call: Call) -> list[int]:
     """The places among the inputs of the indices, where they are numbers for the first dims; else nothing."""
     indices = call.arg("indices")
@@ -173,6 +202,15 @@ def _lower_addition(local: Local, call: Call, args: tuple[Any, ...], kwargs: dic
     if call.op is aten.scatter_add.default:
         return local.call(part.scatter_add, named["self"], dim, named["index"], named["src"], *where)
     return local.call(part.index_add, named["self"], dim, named["index"], named["source"], named["alpha"], *where)
+
+
+def _lower_embedding(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    return local.call(part.embedding, args[0], args[1], local.input_start(0)[0], call.shapes[0][0])
+
+
+def _lower_embedding_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    named = arguments(call, args, kwargs)
+    return local.call(part.embedding_gradient, named["grad_output"], named["indices"], named["padding_idx"], local.shape()[0], local.start()[0], call.out[0])
 
 
 def _lower_index(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:

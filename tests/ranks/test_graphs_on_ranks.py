@@ -1,0 +1,22 @@
+"""Graphs of global tensors on real ranks compute and train as one process does, and are refused alike on every rank.
+
+The laws stand in ``graph_laws``, ``graph_settings`` and ``graph_refusals``; each module is run once by two ranks, and the first two once by four.
+"""
+
+from __future__ import annotations
+
+import graph_laws
+import graph_refusals
+import graph_settings
+import pytest
+from test_global_tensors import kept
+
+MODULES = {"graph_laws": graph_laws, "graph_settings": graph_settings, "graph_refusals": graph_refusals}
+LAWS = [(module, law, size) for module, found in MODULES.items() for law in vars(found) if law.startswith("law_") for size in (2, 4) if size == 2 or found is not graph_refusals]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("module", "law", "size"), LAWS, ids=[f"{law}-{size}" for _, law, size in LAWS])
+def test_a_law_of_graphs_holds_on_every_rank(module: str, law: str, size: int) -> None:
+    wrong = [said for said in (rank[law] for rank in kept(size, module)) if said is not None]
+    assert not wrong, wrong[0]
