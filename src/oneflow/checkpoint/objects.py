@@ -119,6 +119,10 @@ def _save_global(target: Path, pickler: _Pickler, rank: int) -> None:
         raise NotGlobalError(
             f"with global_dst_rank={rank} every tensor must be global, and {local} are local; leave global_dst_rank out to save local tensors"
         )
+    if not pickler.tensors:  # nothing to gather: the ranks need not meet
+        if current_world().rank == rank:
+            _write(target, pickler)
+        return
     from oneflow.global_tensor.gather_to import all_succeeded, whole_at  # with it come the rules of every op
 
     gathered = ((name, whole_at(tensor, rank)) for name, tensor in pickler.tensors.items())  # type: ignore[arg-type]
