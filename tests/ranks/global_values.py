@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed.checkpoint as dcp
 from global_rank import RANK, SIZE, B, P, S, layouts, meshes, near, placement, spread
 from torch import nn
 
@@ -390,3 +391,22 @@ def law_a_state_dict_goes_into_a_module_of_another_layout() -> None:
     near(second.weight.detach(), torch.from_numpy(first.weight.detach().numpy()))
     assert second.weight.sbp == (B,)
     raises("inconsistent attributes", lambda: second.load_state_dict(nn.Linear(4, 6).state_dict()))
+
+
+def law_a_sharded_checkpoint_is_read_in_any_layout_with_the_same_bits() -> None:
+    values = {"w": torch.randn(7, 5, generator=torch.Generator().manual_seed(1)), "n": torch.arange(3)}
+    folder = Path(tempfile.gettempdir()) / f"global_shards_{os.environ['MASTER_PORT']}"
+    places = [*meshes(), placement("cpu", [1])]
+    create.ones(1, placement=every(), sbp=B)  # the ranks have met
+    for number, place in enumerate(places):
+        sbp = [S(0)] * len(place.hierarchy)
+        dcp.save({name: spread(value, place, sbp) for name, value in values.items()}, checkpoint_id=folder / str(number))
+        for other in places:
+            for layout in (B, S(0)):
+                found = {name: spread(torch.zeros_like(value), other, [layout] * len(other.hierarchy)) for name, value in values.items()}
+                dcp.load(found, checkpoint_id=folder / str(number))
+                for name, value in values.items():
+                    assert np.array_equal(found[name].numpy(), value.numpy())
+    raises("has no blocks", lambda: create.ones(2, placement=every(), sbp=P).__create_chunk_list__())
+    if RANK == 0:
+        shutil.rmtree(folder)

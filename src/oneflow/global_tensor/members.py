@@ -17,6 +17,7 @@ from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public, sbp
+from oneflow.global_tensor.shards import chunks, write_items
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.counter_random import stable_seed
 from oneflow.world import join
@@ -156,6 +157,17 @@ class Members:
         raise GlobalTensorError(
             "a global tensor lies on many ranks and is not pickled by one of them; save it with flow.save(..., global_dst_rank=0), or to_local() first"
         )
+
+    # ------------------------------------------------------------------ blocks in checkpoints of torch
+
+    def __create_write_items__(self, fqn: str, object: Any) -> list[Any]:
+        return write_items(fqn, self._spec, fresh_part(self)._part)  # type: ignore[arg-type]
+
+    def __create_chunk_list__(self) -> list[Any]:
+        return chunks(self._spec)
+
+    def __get_tensor_shard__(self, index: Any) -> Any:
+        return fresh_part(self)._part  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ checks
 
