@@ -61,6 +61,7 @@ check: $(VENV)/dev.stamp
 # One of the rivals is ONNX Runtime.
 bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/train_step.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/graph_step.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/dispatch.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)

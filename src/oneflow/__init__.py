@@ -214,7 +214,7 @@ from oneflow.version import __version__
 function_config = FunctionConfig
 _add_methods()
 global_to_global, local_to_global, to_global, to_local = map(_as_function, ("global_to_global", "local_to_global", "to_global", "to_local"))
-__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, globals))
+__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, lambda: globals()))
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from networks import Network, needs_namespaces
 from peers import free_port
 from processes import are_gone, is_alive, until
 from warm_python import WARM
@@ -226,6 +227,34 @@ def test_ranks_can_make_groups_after_the_first_rank_has_ended():
     done = launched(3, "early")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[3:] == ["2.0", "2.0"]
+
+
+MACHINE = """
+import sys
+from oneflow.distributed.launch import main
+sys.exit(main(sys.argv[1:]))
+"""
+FAR_RANK = """
+import oneflow as flow
+flow.comm.barrier()
+print(flow.env.get_node_size(), flush=True)
+if flow.env.get_rank() == 1:
+    raise ValueError("a bad day")
+flow.comm.barrier()
+"""
+
+
+@needs_namespaces()
+@pytest.mark.slow
+def test_a_rank_that_fails_ends_the_launchers_of_all_machines(tmp_path):
+    (tmp_path / "rank.py").write_text(FAR_RANK, encoding="utf-8")
+    with Network(2) as network:
+        place = ["--nnodes=2", f"--master_addr={network.addresses[0]}", f"--master_port={free_port()}"]
+        machines = [network.run(number, MACHINE, *place, f"--node_rank={number}", str(tmp_path / "rank.py"), OMP_NUM_THREADS="1") for number in range(2)]
+        (out, err), (far_out, far_err) = [machine.communicate(timeout=90) for machine in machines]
+    assert [machine.returncode for machine in machines] == [1, 1] and out == far_out == "2\n"
+    assert f"waited in vain for rank 1 on {HOST}" in err.splitlines()[-1]
+    assert far_err.splitlines()[-1].endswith("ValueError: a bad day")
 
 
 LAUNCHER = """

@@ -1,6 +1,6 @@
 """The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
 
-Besides ``joint.py`` the only module that traces with torch's semi-private make_fx.
+It traces with torch's semi-private make_fx, as ``joint.py`` and ``module_joint.py`` do.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import preserve_node_meta, set_current_meta
+from torch.overrides import TorchFunctionMode
 
-from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file
+from oneflow.compiler.module_joint import told_once
+from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file, user_line
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -71,10 +73,10 @@ def forward_graph(
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]
-    marks: list[tuple[int, str]] = [(0, "")]
-    with mode, _forward_only(), _paths(modules or {}, marks), _told_by_line():
-        module = make_fx(function, record_stack_traces=True)(*fakes)
-    _name_paths(module.graph, marks)
+    places = _Places(modules or {})
+    with mode, _forward_only(), told_once(), places.watched(), _told_by_line():
+        module = make_fx(function)(*fakes)
+    places.note(module.graph)
     return module.graph, _attributes(module)
 
 
@@ -153,41 +155,55 @@ def _forward_only() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-@contextmanager
-def _paths(modules: Mapping[str, torch.nn.Module], marks: list[tuple[int, str]]) -> Iterator[None]:
-    """Notes in ``marks`` from which node on which module is running."""
-    running = [""]
+class _Places(TorchFunctionMode):
+    """Which module runs, and which of the user's lines calls torch, from which node on."""
 
-    def mark() -> None:
+    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        super().__init__()
+        self.modules = modules
+        self.running = [""]
+        self.marks: list[tuple[int, str, str]] = [(0, "", UNKNOWN_LINE)]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._mark(user_line())
+        return func(*args, **(kwargs or {}))
+
+    def _mark(self, line: str) -> None:
         mode = get_proxy_mode()
-        assert mode is not None
-        marks.append((len(mode.tracer.graph.nodes), running[-1]))
+        if mode is not None:  # None where torch computes for itself, such as on constants
+            self.marks.append((len(mode.tracer.graph.nodes), self.running[-1], line))
 
-    def enter(path: str) -> None:
-        running.append(path)
-        mark()
+    def _enter(self, path: str) -> None:
+        self.running.append(path)
+        self._mark(UNKNOWN_LINE)
 
-    def leave() -> None:
-        running.pop()
-        mark()
+    def _leave(self) -> None:
+        self.running.pop()
+        self._mark(UNKNOWN_LINE)
 
-    handles = []
-    for path, module in modules.items():
-        handles.append(module.register_forward_pre_hook(lambda *_, path=path: enter(path)))
-        handles.append(module.register_forward_hook(lambda *_: leave()))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        handles = []
+        for path, module in self.modules.items():
+            handles.append(module.register_forward_pre_hook(lambda *_, path=path: self._enter(path)))
+            handles.append(module.register_forward_hook(lambda *_: self._leave()))
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
-
-def _name_paths(graph: fx.Graph, marks: list[tuple[int, str]]) -> None:
-    nodes = list(graph.nodes)
-    for (start, path), (end, _) in zip(marks, [*marks[1:], (len(nodes), "")]):
-        for node in nodes[start:end]:
-            if path:
-                node.meta["nn_module_stack"] = {path: (path, "")}
+    def note(self, graph: fx.Graph) -> None:
+        """Writes it on the nodes, as torch's own tracers do."""
+        nodes = list(graph.nodes)
+        for (start, path, line), (end, _, _) in zip(self.marks, [*self.marks[1:], (len(nodes), "", "")]):
+            for node in nodes[start:end]:
+                if path:
+                    node.meta["nn_module_stack"] = {path: (path, "")}
+                if line != UNKNOWN_LINE:
+                    name, number = line.rsplit(":", 1)
+                    node.meta["stack_trace"] = f'File "{name}", line {number}'
 
 
 @contextmanager
@@ -204,7 +220,9 @@ def _told_by_line() -> Iterator[None]:
 
 
 def _needs_values(error: BaseException, op: str) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename) and not frame.filename.startswith("<")
+    ]
     line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else UNKNOWN_LINE
     return (
         f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as index, nonzero ...), "

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.cleanup import is_random, writes
+from oneflow.compiler.cleanup import drop_unused, is_random, writes
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.notes import change_joint_note, copy_notes, joint_note
 from oneflow.ir.nodes import argument
@@ -25,7 +25,7 @@ _RUNNING: dict[Any, tuple[int, int]] = {aten.native_batch_norm.default: (3, 4)}
 def recompute(graph: fx.Graph) -> None:
     """Makes the values of every region again, right before the first backward node that reads one.
 
-    Relies on a clean joint graph whose nodes say which region they are of. Leaves the same values.
+    Relies on a clean joint graph whose nodes say which region they are of. Leaves a clean one of the same values.
     """
     regions: dict[int, list[fx.Node]] = {}
     for node in graph.nodes:
@@ -33,24 +33,49 @@ def recompute(graph: fx.Graph) -> None:
         if region is not None and joint_note(node).part == "forward":
             regions.setdefault(region, []).append(node)
     if regions:
-        memory = memories(graph)
-        place = {node: i for i, node in enumerate(graph.nodes)}
+        traced = _Traced(graph)
         for members in regions.values():
-            _Region(graph, members, memory, place).make_again()
+            _Region(traced, members).make_again()
+        drop_unused(graph)  # what the backward pass alone read, and now makes itself
+
+
+class _Traced:
+    """The graph as it was traced: where its values lie, in what order its nodes come, and which of the forward pass write."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self.graph = graph
+        self.memory = memories(graph)
+        self.place = {node: i for i, node in enumerate(graph.nodes)}
+        self.writers = [node for node in graph.nodes if node.op == "call_function" and writes(node) and not _is_backward(node)]
+        self.readers: dict[Memory, set[fx.Node]] = {}
+        for node in graph.nodes:
+            for read in node.all_input_nodes:
+                self.readers.setdefault(self.memory[read], set()).add(node)
 
 
 class _Region:
-    def __init__(self, graph: fx.Graph, members: list[fx.Node], memory: dict[fx.Node, Memory], place: dict[fx.Node, int]) -> None:
-        self._graph = graph
+    def __init__(self, traced: _Traced, members: list[fx.Node]) -> None:
+        self._graph = traced.graph
         self._members = members
         self._inside = set(members)
-        self._memory = memory
-        self._place = place
+        self._memory = traced.memory
+        self._place = traced.place
+        self._changed = self._changed_later(traced)
+
+    def _changed_later(self, traced: _Traced) -> set[Memory]:
+        """Memory that other values may be in by the time the backward pass comes: what is read from it, or written into it, cannot be made again."""
+        found = set()
+        for node in traced.writers:
+            memory = self._memory[argument(node, 0)]
+            is_own = node in self._inside and memory[0] in self._inside and all(map(self._is_near, traced.readers[memory]))
+            if not is_own and self._place[node] >= self._place[self._members[0]]:
+                found.add(memory)
+        return found
 
     def make_again(self) -> None:
         wanted = [node for node in self._members if self._is_lost(node) and any(_is_backward(user) for user in node.users)]
         again = self._needed(wanted)
-        if again is None or not again:
+        if not again:
             return
         users = [user for node in wanted for user in node.users if _is_backward(user)]
         new: dict[fx.Node, fx.Node] = {}
@@ -61,18 +86,21 @@ class _Region:
             for user in [user for user in node.users if _is_backward(user) and user not in new.values()]:
                 user.replace_input_with(node, new[node])
 
+    def _is_near(self, user: fx.Node) -> bool:
+        return user in self._inside or _is_backward(user)
+
     def _is_lost(self, node: fx.Node) -> bool:
         """Whether nothing but the region and the backward pass reads a value, so that it goes when the region is left."""
-        return not is_random(node) and all(user in self._inside or _is_backward(user) for user in node.users)
+        if is_random(node) or any(self._memory[touched] in self._changed for touched in (node, *node.all_input_nodes)):
+            return False
+        return all(map(self._is_near, node.users))
 
-    def _needed(self, wanted: Iterable[fx.Node]) -> list[fx.Node] | None:
-        """All that must run again, in order. None where that cannot be: the region writes over what came from outside."""
+    def _needed(self, wanted: Iterable[fx.Node]) -> list[fx.Node]:
+        """All that must run again, in order."""
         writers: dict[Memory, list[fx.Node]] = {}
         for node in self._members:
-            if writes(node) and argument(node, 0).op != "placeholder":
+            if writes(node) and self._memory[node] not in self._changed:
                 writers.setdefault(self._memory[argument(node, 0)], []).append(node)
-        if any(memory[0] not in self._inside for memory in writers):
-            return None
         found: set[fx.Node] = set()
         todo = list(wanted)
         while todo:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from oneflow.compiler.distribute import Assigned, Spread, distribute
-from oneflow.compiler.module_joint import ModuleStep, TracedStep, trace_step
+from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace_step
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
 from oneflow.core import dtype as dtypes
@@ -19,7 +19,7 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.graph.definition import Definition
 from oneflow.graph.optimizers import graph_optimizer, states_of
-from oneflow.graph.filters import lay_out_filters
+from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
@@ -27,7 +27,7 @@ from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
-from oneflow.runtime.memory import keep_freed_memory
+from oneflow.runtime.memory import keep_freed_memory, spare_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
 from oneflow.sharding.mesh import Mesh, whole_on
@@ -37,7 +37,8 @@ _ALONE = whole_on(Mesh((0,), (1,)))
 
 @dataclass(frozen=True)
 class Captured:
-    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables."""
+    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables. It is
+    fed with the tensors of a call, then with those that data modules read."""
 
     traced: TracedStep
     decl: StepDecl
@@ -51,10 +52,9 @@ class Captured:
         return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, layouts, self.device))
 
 
-def capture(graph: Definition, call: Call) -> Captured:
-    """Traces ``build`` on one micro-batch of a call's arguments."""
-    modules = graph.modules
-    lay_out_filters(modules)
+def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
+    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``."""
+    modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
@@ -62,10 +62,11 @@ def capture(graph: Definition, call: Call) -> Captured:
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
     found: list[Returned] = []
 
-    def run(values: dict[str, Tensor], feeds: list[Tensor]) -> list[Tensor]:
+    def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
-        with standing_in(modules, names, values):
+        with standing_in(modules, names, values), sources.recorded(add_feed):
             found.append(returned_by(graph.build(*args, **kwargs)))
+        refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
     scale = graph.loss_scale
@@ -74,13 +75,13 @@ def capture(graph: Definition, call: Call) -> Captured:
             ModuleStep(
                 name=graph.name,
                 variables=variables,
-                feeds=_micro_batches(call.tensors, graph.config.micro_batches)[0],
+                feeds=_micro_batches(call.tensors, count)[0],
                 run=run,
                 where=whereabouts.here,
                 device=device,
                 trained=frozenset(trained),
                 loss_scale=None if scale.is_dynamic else scale.initial,
-                micro_batches=graph.config.micro_batches,
+                micro_batches=count,
                 draws_from=stable_seed(torch.initial_seed(), type(graph).__name__),
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
@@ -88,10 +89,15 @@ def capture(graph: Definition, call: Call) -> Captured:
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     tensors = {**variables, **traced.constants}
-    training = None if optimizer is None else Training(optimizer, scale, graph.config.micro_batches, lambda decl: (0.0, 0.0))
-    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call), training, loss_line=traced.loss_line)
+    training = None if optimizer is None else Training(optimizer, scale, count, lambda decl: (0.0, 0.0))
+    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call, sources), training, loss_line=traced.loss_line)
     tensors |= states_of(graph.added, names, frozenset(traced.joint.trained))
     return Captured(traced, decl, found[-1], tensors, device)
+
+
+def _count(graph: Definition) -> int:
+    """How many micro-batches a call has: a graph that does not train has no gradients to add up."""
+    return graph.config.micro_batches if graph.added else 1
 
 
 def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
@@ -109,8 +115,9 @@ def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | 
     return None if dtype is torch.float16 and device.type == "cpu" else dtype
 
 
-def _feeds(call: Call) -> tuple[FeedDecl, ...]:
-    return tuple(FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors))
+def _feeds(call: Call, sources: Sources) -> tuple[FeedDecl, ...]:
+    given = [FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors)]
+    return (*given, *(FeedDecl(f"source_{number}", 0 if meta.shape else None) for number, meta in enumerate(sources.metas)))
 
 
 def _decl(name: str, tensor: Tensor) -> VariableDecl:
@@ -134,8 +141,17 @@ class CompiledStep:
     """A step that can run."""
 
     def __init__(self, graph: Definition, call: Call) -> None:
-        keep_freed_memory()
-        captured = capture(graph, call)
+        spares = any(settings.activation_checkpointing for settings in graph.settings.values())
+        (spare_memory if spares else keep_freed_memory)()
+        self.sources = Sources()
+        try:
+            self._compile(graph, call)
+        except BaseException:
+            self.sources.close()
+            raise
+
+    def _compile(self, graph: Definition, call: Call) -> None:
+        captured = capture(graph, call, self.sources)
         assigned = captured.assigned()
         program = compile_rank(assigned, 0, keeps_values=False)
         variables = RankVariables(0, captured.device)
@@ -146,8 +162,8 @@ class CompiledStep:
         self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
-        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors))) else None
-        self._count = graph.config.micro_batches
+        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
+        self._count = _count(graph)
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
 
     @property
@@ -156,8 +172,10 @@ class CompiledStep:
         return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)])
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
-        """One step on the tensors of a call."""
+        """One step on the tensors of a call. Data modules read one batch per micro-batch."""
         micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
+        if self.sources:
+            micro = [[*own, *self.sources.next()] for own in micro]
         if self._feeds is not None:
             micro = [[own[i] for i in self._feeds] for own in micro]
         results, _, is_finite = self.executor.run(self._clock.step(), micro)

@@ -33,7 +33,7 @@ class GraphConfig:
 
     def set_gradient_accumulation_steps(self, value: int) -> None:
         """Each call is cut along dim 0 of its inputs into so many micro-batches; parameters are updated once, with the mean of their gradients. Results of
-        one number come as vectors of so many, others are put together along dim 0."""
+        one number come as vectors of so many, others are put together along dim 0. A graph without an optimizer takes its batch whole."""
         self._require_open()
         self.micro_batches = whole("gradient accumulation steps", value, above=0)
 
@@ -42,6 +42,15 @@ class GraphConfig:
         self._require_open()
         self.shapes_kept = whole("size", size, above=0) if flag("mode", mode) else 1
         self.has_dynamic_shapes = mode
+
+    # -------------------------------------------------------------- what one device has no use for
+
+    def enable_zero(self, mode: bool = True, *, stage: int = 2, shard_min_size: int = 1024, shard_restore_level: int = 1) -> None:
+        """Shares optimizer state, gradients and parameters out among devices. On one device there is nobody to share with."""
+        flag("mode", mode)
+        if stage not in (1, 2, 3):
+            raise ArgumentError(f"the stage of ZeRO is 1, 2 or 3, got {stage!r}")
+        whole("shard_min_size", shard_min_size, above=0)
 
     # -------------------------------------------------------------- tuning of OneFlow's own runtime
 

@@ -56,14 +56,14 @@ class GroupUpdate(compiled.Optimizer):
         super().__init__(_Rate(added.rate(number, first)), grad_clipping=added.optimizer.clipping_of(group), variables=names)
         self._added = added
         self._update = added.optimizer.update_of(group)
-        self._ahead = added.optimizer.step_count - first
 
     @property
     def title(self) -> str:
         return type(self._added.optimizer).__name__
 
     def count(self, t: int) -> float:
-        return float(t + 1 + self._ahead)
+        """That of the optimizer itself: steps that overflowed are not updates, and eager steps between two calls are."""
+        return float(self._added.optimizer.step_count + 1)
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         return self._update

@@ -66,12 +66,24 @@ def _restore(module: nn.Module, attributes: Mapping[str, Any], parameters: Mappi
         held.update(kept)
     for name, value in list(module.__dict__.items()):
         if _is_traced(value):
-            if name in attributes:
-                module.__dict__[name] = attributes[name]
-            else:
+            if name not in attributes:
                 del module.__dict__[name]
+            elif value is attributes[name]:
+                _forget(value)
+            else:
+                module.__dict__[name] = attributes[name]
 
 
 def _is_traced(value: Any) -> bool:
-    items = value if type(value) in (list, tuple) else (value,)
-    return any(isinstance(item, FakeTensor) for item in items)
+    if type(value) in (list, tuple, dict):
+        return any(map(_is_traced, value.values() if type(value) is dict else value))
+    return isinstance(value, FakeTensor)
+
+
+def _forget(value: Any) -> None:
+    """Takes traced tensors out of a list or dictionary that they were put into."""
+    if type(value) is list:
+        value[:] = [item for item in value if not _is_traced(item)]
+    elif type(value) is dict:
+        for key in [key for key, item in value.items() if _is_traced(item)]:
+            del value[key]

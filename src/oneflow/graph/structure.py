@@ -58,7 +58,7 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """The call with these arguments. Refuses leaves that are neither tensors nor constants."""
     if not kwargs and all([isinstance(arg, Tensor) for arg in args]):
         return Call(args, None)
-    paths, nesting = pytree.tree_flatten_with_path((args, kwargs))
+    paths, nesting = pytree.tree_flatten_with_path((args, dict(sorted(kwargs.items()))))  # their order does not count
     for path, leaf in paths:
         if not isinstance(leaf, (Tensor, *_CONSTANTS)):
             raise UnsupportedError(
@@ -69,7 +69,7 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 
 def _told(path: tuple[Any, ...]) -> str:
-    return pytree.keystr(path[1:]) or "0"
+    return pytree.keystr(path[1:])
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,30 @@ from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
+_TO_SPARE = 1 << 20
 _NEVER = -1
 
 
 @cache
 def keep_freed_memory() -> None:
     """Has freed memory kept for the next step, unless the environment tells the allocator something else."""
+    if not spare_memory.cache_info().currsize:
+        _tell({_MMAP_THRESHOLD: _LARGE, _TRIM_THRESHOLD: _NEVER})
+
+
+@cache
+def spare_memory() -> None:
+    """Has each tensor of a megabyte or more mapped by itself and given back at once, for steps that would rather compute again than keep: freed
+    memory between what is kept would lie idle, since glibc finds no aligned block in a hole of its very size. Holds from now on."""
+    _tell({_MMAP_THRESHOLD: _TO_SPARE})
+
+
+def _tell(options: dict[int, int]) -> None:
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
     mallopt = _of_the_library("mallopt")
     if mallopt is not None:
-        for option, value in ((_MMAP_THRESHOLD, _LARGE), (_TRIM_THRESHOLD, _NEVER)):
+        for option, value in options.items():
             mallopt(option, value)
 
 

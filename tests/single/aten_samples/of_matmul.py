@@ -28,6 +28,9 @@ SAMPLES = [
         AtenSample("_cdist_forward.default", lambda n, p=p: call(F(n, 4, 3), F(n, 5, 3), p, None))
         for p in (0.0, 1.0, 2.0, 3.0, float("inf"))
     ),
+    AtenSample("_trilinear.default", lambda n: call(F(n, 3), F(4, 3, 2), F(n, 2), [1, 3], [0], [1, 2], [2, 3])),
+    AtenSample("linalg_cross.default", lambda n: call(F(n, 4, 3), F(n, 4, 3))),
+    AtenSample("linalg_cross.default", lambda n: call(F(n, 3, 2), F(1, 3, 2), dim=1)),
     AtenSample("tril.default", lambda n: call(F(n, 3, 4))),
     AtenSample("tril.default", lambda n: call(bools(n, 3, 4), -1)),
     AtenSample("triu.default", lambda n: call(ints(n, 3, 4), 1)),

@@ -89,6 +89,11 @@ SAMPLES = [
     AtenSample("native_channel_shuffle.default", lambda n: call(F(n, 6, 3, 2), 2)),
     AtenSample("unfold.default", lambda n: call(F(n, 7, 2), 1, 3, 2)),
     AtenSample("im2col.default", lambda n: call(F(n, 2, 6, 5), [3, 2], [1, 2], [1, 0], [2, 1])),
+    *(AtenSample("rot90.default", lambda n, k=k: call(F(n, 3, 4), k, [1, 2])) for k in (0, 1, 2, 3, -1)),
+    AtenSample("rot90.default", lambda n: call(F(n, 3))),
+    AtenSample("diag_embed.default", lambda n: call(F(n, 3))),
+    AtenSample("diag_embed.default", lambda n: call(F(n, 2, 3), 1, 0, 2)),
+    AtenSample("diag_embed.default", lambda n: call(F(n, 2, 3), -2, 2, 1)),
     AtenSample("diagonal.default", lambda n: call(F(n, 4, 5), 1, 1, 2)),
     AtenSample("diagonal.default", lambda n: call(F(n, 4, 5), -1, 2, 1)),
 ]

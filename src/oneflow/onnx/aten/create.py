@@ -98,7 +98,7 @@ EMITTERS.cannot(
     "its random bits are torch's, which ONNX's random operators do not give; draw outside of the model and pass it in",
     *("rand.default", "rand_like.default", "randn.default", "randn_like.default", "randint.low", "randint.default", "randint_like.default"),
     *("randint_like.low_dtype", "randperm.default", "bernoulli.default", "bernoulli.p", "multinomial.default", "normal.Tensor_Tensor"),
-    *("normal_functional.default", "uniform.default", "exponential.default", "rrelu_with_noise_functional.default"),
+    *("normal_functional.default", "uniform.default", "exponential.default"),
 )
 
 

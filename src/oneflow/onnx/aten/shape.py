@@ -246,6 +246,29 @@ def im2col(b: AtenBuilder, x: Operand, kernel_size: Any, dilation: Any, padding:
     return b.reshape_like(b.transpose(wide, [0, 1, 2, 4, 3, 5]), b.result)
 
 
+@EMITTERS.row("rot90.default")
+def rot90(b: AtenBuilder, x: Operand, k: int = 1, dims: Sequence[int] = (0, 1)) -> Wire:
+    """Quarter turns from the first dim to the second."""
+    first, second = (place(dim, x.rank) for dim in dims)
+    if k % 2 == 0:
+        return b.reverse(x, [first, second] if k % 4 else [])
+    perm = list(range(x.rank))
+    perm[first], perm[second] = second, first
+    return b.transpose(b.reverse(x, [second if k % 4 == 1 else first]), perm)
+
+
+@EMITTERS.row("diag_embed.default")
+def diag_embed(b: AtenBuilder, x: Operand, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Wire:
+    """The last dim along a diagonal of two dims: gathered for every place of the matrix, and 0 beside the diagonal."""
+    rank, count = b.result.rank, x.size(x.rank - 1)
+    is_on, places = (torch.diag_embed(values, offset) for values in (torch.ones(count, dtype=torch.bool), torch.arange(count)))
+    matrix = b.where(b.constant(is_on), b.node("Gather", x, b.constant(places), axis=x.rank - 1), b.wire(0, x.dtype))
+    perm = list(range(rank - 2))
+    for at, source in sorted([(place(dim1, rank), rank - 2), (place(dim2, rank), rank - 1)]):
+        perm.insert(at, source)
+    return b.transpose(matrix, perm)
+
+
 @EMITTERS.row("diagonal.default")
 def diagonal(b: AtenBuilder, x: Operand, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Wire:
     first, second = place(dim1, x.rank), place(dim2, x.rank)
