@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -336,3 +337,37 @@ def law_gradients_are_clipped_by_the_norm_of_the_logical_ones() -> None:
         assert "cannot be clipped" in str(error)
     else:
         raise AssertionError("a norm that is no number was taken")
+
+
+def law_models_of_transformers_run_as_they_are() -> None:
+    """GPT-2 and BERT, batches and parameters split; masks and positions that they make themselves are global in ``global_mode``."""
+    if SIZE != 2 or find_spec("transformers") is None:
+        return
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    small = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
+    gpt = GPT2Config(**small, n_positions=16, n_embd=16, n_layer=2, n_head=4, loss_type="ForCausalLMLoss")
+    bert = BertConfig(**small, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, max_position_embeddings=16)
+    place = placement("cpu", [0, 1])
+    ids = torch.randint(0, 50, (4, 12), generator=torch.Generator().manual_seed(1))
+    for make, layout in itertools.product((lambda: GPT2LMHeadModel(gpt), lambda: BertForMaskedLM(bert)), (B, S(0))):
+        torch.manual_seed(0)
+        reference = make().eval()
+        expected = reference(input_ids=ids, labels=ids).loss
+        expected.backward()
+        torch.manual_seed(0)
+        net = make().eval().to_global(place, B)
+        for module in net.modules():
+            for name, value in list(module._parameters.items()):
+                if value is not None and not isinstance(module, nn.Embedding):
+                    module._parameters[name] = nn.Parameter(value.detach().to_global(sbp=layout))
+        net.tie_weights()
+        batch = spread(ids, place, S(0))
+        with flow.utils.global_view.global_mode(True, placement=place, sbp=B):
+            loss = net(input_ids=batch, labels=batch).loss
+        loss.backward()
+        near(loss.detach(), expected.detach(), 1e-5)
+        for (name, one), other in zip(net.named_parameters(), reference.parameters()):
+            assert (one.grad is None) == (other.grad is None), name
+            if other.grad is not None:
+                near(one.grad, other.grad, 1e-4)

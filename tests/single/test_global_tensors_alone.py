@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import warnings
+import weakref
 from typing import Any
 
 import pytest
@@ -74,6 +76,20 @@ def test_numbers_that_change_do_not_make_new_decisions() -> None:
     assert len(DECISIONS.made) == before
 
 
+@pytest.mark.parametrize("foreach", [False, True])
+def test_rates_that_change_do_not_make_new_decisions(foreach: bool) -> None:
+    x = torch.nn.Parameter(flow.ones(4, 4, placement=HERE, sbp=flow.sbp.split(0)))
+    optimizer = torch.optim.AdamW([x], 0.1, foreach=foreach)
+    made = []
+    for step in range(4):
+        optimizer.zero_grad()
+        (x * x).sum().backward()
+        optimizer.param_groups[0]["lr"] = 0.1 / (step + 1)
+        optimizer.step()
+        made.append(len(DECISIONS.made))
+    assert made[1] == made[-1]
+
+
 def test_an_op_without_a_rule_is_told_of_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     x = flow.rand(5, 5, placement=HERE, sbp=flow.sbp.split(0))
     with warnings.catch_warnings():
@@ -104,3 +120,23 @@ def test_tensors_of_other_dtypes_and_kinds() -> None:
         y = flow.ones(3, 3, placement=HERE, sbp=flow.sbp.split(0))
         y[0] = 2.0
         assert (y @ y).sum().item() == 48.0
+
+
+def test_gradients_follow_data_that_was_replaced() -> None:
+    x = torch.nn.Parameter(flow.ones(4, 4, placement=HERE, sbp=flow.sbp.split(0)))
+    x.data = flow.ones(4, 4, placement=HERE, sbp=flow.sbp.broadcast)
+    (x * x).sum().backward()
+    assert x.sbp == x.grad.sbp == (flow.sbp.broadcast,)
+
+
+def test_a_leaf_goes_when_nobody_holds_it() -> None:
+    gc.collect()
+    x = torch.nn.Parameter(flow.ones(4, 4, placement=HERE, sbp=flow.sbp.split(0)))
+    part = weakref.ref(x._part)
+    (x * x).sum().backward()
+    gc.disable()
+    try:
+        del x
+        assert part() is None
+    finally:
+        gc.enable()
