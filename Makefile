@@ -4,7 +4,7 @@
 # make check        ruff and mypy
 # make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
 # make against      OLD=<commit>: the speed of the working tree against an old commit, in one run; SIZE=small likewise
-# make reference    writes docs/reference.md anew
+# make reference    writes docs/reference.md and the tables of docs/tensors.md anew
 # make clean        removes .venv and all that was built
 # Everything happens in .venv, which is made on first use; PYTHON chooses another interpreter to make it with.
 
@@ -61,6 +61,7 @@ check: $(VENV)/dev.stamp
 # One of the rivals is ONNX Runtime.
 bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/train_step.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/graph_step.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/dispatch.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)
@@ -71,6 +72,7 @@ against: $(VENV)/onnx.stamp
 
 reference: $(VENV)/dev.stamp
 	$(RUN) docs/make_reference.py
+	$(RUN) docs/make_tensors.py
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache src/*.egg-info

@@ -36,7 +36,7 @@ def namespaces() -> list[tuple[str, ModuleType]]:
         found.append((name, module))
         for child in sorted([*public(module), *BY_FULL_NAME.get(name, [])]):
             value = getattr(module, child)
-            if isinstance(value, ModuleType):
+            if isinstance(value, ModuleType) and value.__name__.startswith("oneflow."):  # some are torch's own
                 visit(f"{name}.{child}", value)
 
     visit("flow", oneflow)
@@ -56,10 +56,23 @@ def entries(module: ModuleType) -> list[tuple[str, Any]]:
     return [(name, getattr(module, name)) for name in public(module) if not isinstance(getattr(module, name), ModuleType)]
 
 
-def summary(value: Any) -> str:
-    """The first line of a value's own docstring; of a plain value its class's. A dtype is told by its name."""
+def torchs(name: str, value: Any) -> str:
+    """Where torch has a value that stands here under ``name``; "" if it has not."""
+    found: Any = torch
+    for part in name.split(".")[1:]:
+        found = getattr(found, part, None)
+    if found is value:
+        return f"torch{name.removeprefix('flow')}"
+    module = getattr(value, "__module__", None) or ""
+    return f"{module}.{value.__qualname__}" if module.split(".")[0] == "torch" and hasattr(value, "__qualname__") else ""
+
+
+def summary(value: Any, name: str = "") -> str:
+    """The first line of a value's own docstring; of a plain value its class's. What is torch's is told by its name there."""
     if isinstance(value, torch.dtype):
         return f"The element type {str(value).removeprefix('torch.')}, torch's own."
+    if name and (there := torchs(name, value)):
+        return f"`{there}`."
     return (inspect.getdoc(value) or "").split("\n", 1)[0]
 
 
@@ -80,10 +93,15 @@ def reference() -> str:
     """The whole page."""
     parts = [HEAD]
     for name, module in namespaces():
-        rows = [f"| `{key}{signature(value)}` | {_cell(summary(value))} |" for key, value in sorted(entries(module), key=_by_name)]
+        rows = [_row(f"{name}.{key}", key, value) for key, value in sorted(entries(module), key=_by_name)]
         if rows:
             parts.append("\n".join([f"## {name}", "", f"{summary(module)}", "", "| name | what it is |", "|---|---|", *rows, ""]))
     return "\n".join(parts)
+
+
+def _row(name: str, key: str, value: Any) -> str:
+    parameters = "" if torchs(name, value) else signature(value)
+    return f"| `{key}{parameters}` | {_cell(summary(value, name))} |"
 
 
 def _by_name(entry: tuple[str, Any]) -> tuple[str, str]:

@@ -30,15 +30,16 @@ from torch.amp.autocast_mode import autocast_decorator
 from torch.nn.functional import adaptive_avg_pool2d, adaptive_avg_pool3d, gelu, mish, silu, softplus, softshrink, softsign
 
 from oneflow import (
-    _C,
     amp,
     autograd,
     backends,
     checkpoint,
+    comm,
     cuda,
     data,
     deprecated,
     distribute,
+    env,
     image,
     keras,
     layers,
@@ -53,6 +54,7 @@ from oneflow import (
     profiler,
     random,
     regularizers,
+    sbp,
     scope,
     summary,
     system,
@@ -93,6 +95,7 @@ from oneflow.checkpoint import get_all_variables, load_variables
 from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.absent import absent as _absent
+from oneflow.core.late import late as _late
 from oneflow.eager.both import (
     argsort,
     broadcast_like,
@@ -167,6 +170,8 @@ from oneflow.eager.settings import (
 from oneflow.eager.shape import contiguous, expand, meshgrid, repeat, view
 from oneflow.eager.tensor_methods import add_methods as _add_methods
 from oneflow.eager.vision import deform_conv2d, nms, roi_align
+from oneflow.global_tensor.methods import as_function as _as_function
+from oneflow.global_tensor.placement import placement
 from oneflow.initializer import (
     constant_initializer,
     empty_initializer,
@@ -184,7 +189,7 @@ from oneflow.initializer import (
     zeros_initializer,
 )
 from oneflow.ir.variable import get_variable
-from oneflow.job.config import config, env
+from oneflow.job.config import config
 from oneflow.job.function import (
     clear_default_session,
     current_global_function_desc,
@@ -208,11 +213,12 @@ from oneflow.version import __version__
 
 function_config = FunctionConfig
 _add_methods()
-__getattr__ = _absent("oneflow", _ABSENT, globals)
+global_to_global, local_to_global, to_global, to_local = map(_as_function, ("global_to_global", "local_to_global", "to_global", "to_local"))
+__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, lambda: globals()))
 
 __all__ = [
     "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",
-    "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "_C", "__version__", "abs",
+    "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "__version__", "abs",
     "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "addcdiv", "addcmul", "addmm",
     "all", "allclose", "amax", "amin", "amp", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
     "arctanh", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_tensor", "asin", "asinh", "assign", "atan", "atan2",
@@ -220,7 +226,7 @@ __all__ = [
     "batch_gather", "bernoulli", "bfloat16", "bincount", "bmm", "bool", "broadcast_like", "broadcast_shapes", "broadcast_tensors",
     "broadcast_to", "broadcast_to_compatible_with", "cast", "cast_to_current_logical_view", "cast_to_static_shape", "cat", "ceil",
     "char", "checkpoint", "chunk", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clear_autocast_cache",
-    "clear_default_session", "clip", "clip_", "clip_by_scalar", "clip_by_value", "column_stack", "compat", "concat", "config",
+    "clear_default_session", "clip", "clip_", "clip_by_scalar", "clip_by_value", "column_stack", "comm", "compat", "concat", "config",
     "constant", "constant_initializer", "constant_like", "constant_scalar", "contiguous", "convert_oneflow_dtype_to_numpy_dtype",
     "cos", "cosh", "count_not_finite", "cross", "cuda", "cumprod", "cumsum", "current_global_function_desc", "current_machine_id",
     "data", "default_generator", "deform_conv2d", "deprecated", "device", "device_prior_placement", "diag", "diagonal",
@@ -230,28 +236,28 @@ __all__ = [
     "finfo", "fixed_placement", "flatten", "flip", "float", "float16", "float32", "float64", "floor", "floor_", "floor_divide",
     "fmod", "from_dlpack", "from_numpy", "full", "full_like", "function", "function_config", "gather", "gather_nd", "ge", "gelu",
     "get_all_variables", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "get_rng_state", "get_variable",
-    "global_function", "glorot_normal_initializer", "glorot_uniform_initializer", "greater", "greater_equal", "gt", "half",
+    "global_function", "global_to_global", "glorot_normal_initializer", "glorot_uniform_initializer", "greater", "greater_equal", "gt", "half",
     "hann_window", "hierarchical_parallel_cast", "hsplit", "hstack", "identity", "ignore", "iinfo", "image", "in_top_k",
     "index_add", "index_add_", "index_select", "inference_mode", "initial_seed", "input_blob_def", "int", "int32", "int64", "int8",
     "inverse", "is_autocast_cache_enabled", "is_autocast_enabled", "is_deprecated", "is_floating_point", "is_grad_enabled",
     "is_nonzero", "is_tensor", "isclose", "isfinite", "isinf", "isnan", "kaiming_initializer", "keras", "layers", "le", "lgamma",
-    "linalg", "linspace", "load", "load_variables", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+    "linalg", "linspace", "load", "load_variables", "local_to_global", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logspace", "logsumexp", "long", "losses", "lt", "manual_seed", "masked_fill",
     "masked_fill_", "masked_select", "math", "matmul", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mish",
     "mm", "mock_torch", "movedim", "mul", "multinomial", "mv", "name_scope", "nansum", "narrow", "ne", "neg", "negative",
     "new_empty", "new_full", "new_ones", "new_zeros", "nms", "nn", "no_grad", "nonzero", "norm", "normal", "not_equal", "numel",
     "one_hot", "oneflow_deprecate", "oneflow_python_base_dir", "ones", "ones_initializer", "ones_like", "onnx", "optim", "optimizer", "pad",
-    "parallel_cast", "permute", "plan", "pow", "prod", "profiler", "quantile", "quick_gelu", "rand", "randint", "randint_like",
+    "parallel_cast", "permute", "placement", "plan", "pow", "prod", "profiler", "quantile", "quick_gelu", "rand", "randint", "randint_like",
     "randn", "randn_like", "random", "random_normal_initializer", "random_uniform_initializer", "randperm", "range", "reciprocal",
     "reflection_pad2d", "regularizers", "relu", "repeat", "repeat_interleave", "reshape", "reshape_like", "reverse",
-    "roc_auc_score", "roi_align", "roll", "round", "row_stack", "rsqrt", "same_padding", "save", "scatter", "scatter_add",
+    "roc_auc_score", "roi_align", "roll", "round", "row_stack", "rsqrt", "same_padding", "save", "sbp", "scatter", "scatter_add",
     "scatter_nd", "scope", "script", "searchsorted", "seed", "select", "selu", "set_autocast_cache_enabled",
     "set_autocast_cpu_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype", "set_default_dtype", "set_default_tensor_type",
     "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "sigmoid", "sign", "silu", "sin", "sin_", "sinh",
     "slice", "slice_update", "slice_v2", "smooth_l1_loss", "softmax", "softplus", "softshrink", "softsign", "sort", "split", "sqrt",
     "square", "squeeze", "stack", "std", "stft", "sub", "sum", "summary", "swapaxes", "swapdims", "sync_default_session", "system",
     "t", "tan", "tanh", "tensor", "tensor_scatter_nd_add", "tensor_scatter_nd_update", "tensor_split", "tensordot", "threshold",
-    "tile", "to_dlpack", "topk", "train", "transpose", "tril", "triu", "trunc", "truncated_normal", "truncated_normal_initializer",
+    "tile", "to_dlpack", "to_global", "to_local", "topk", "train", "transpose", "tril", "triu", "trunc", "truncated_normal", "truncated_normal_initializer",
     "typing", "uint8", "utils", "unbind", "unique", "unsorted_batch_segment_sum", "unsorted_segment_sum", "unsorted_segment_sum_like",
     "unsqueeze", "var", "variance_scaling_initializer", "view", "vsplit", "vstack", "watch", "watch_diff", "where",
     "xavier_normal_initializer", "xavier_uniform_initializer", "zero_", "zeros", "zeros_initializer", "zeros_like",

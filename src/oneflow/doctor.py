@@ -85,12 +85,28 @@ def _machines() -> list[str]:
         f"a step may take: {_told(lambda: f'{step_seconds():g} s')}",
         f"processes wait at the start: {_told(lambda: f'{connect_seconds():g} s')}",
         f"launcher: {_told(_launcher)}",
+        f"in a program of jobs: {_told(_as_job)}",
+        f"in a program of global tensors, graphs, comm or env: {_told(_as_peer)}",
     ]
 
 
 def _launcher() -> str:
     found = launched()
     return "none" if found is None else f"rank {found.rank} of {found.size}, {found.local_size} on each machine"
+
+
+def _as_job() -> str:
+    """What the first job would make of this process."""
+    found = launched()
+    if found is None:
+        return "this process drives, and starts the workers it needs"
+    return f"rank 0 drives; this process {'drives' if found.is_driver else 'serves it'}"
+
+
+def _as_peer() -> str:
+    """What the first use of anything else makes of it."""
+    found = launched()
+    return "a world of one" if found is None else f"all ranks are peers; this process is rank {found.rank} of {found.size}"
 
 
 def _told(fact: Callable[[], str]) -> str:

@@ -48,6 +48,8 @@ def test_names_every_part(no_data, capsys):
         "ONEFLOW_SECRET: (set|not set)",
         r"a step may take: \d+ s",
         "launcher: none",
+        "in a program of jobs: this process drives, and starts the workers it needs",
+        "in a program of global tensors, graphs, comm or env: a world of one",
         r"tensorboard: \d+\..+",
         "backend: (native|python)",
         "C extension: (built|not built.*)",
@@ -77,7 +79,8 @@ def test_tells_what_the_environment_says_of_several_machines(no_data, monkeypatc
     out = capsys.readouterr().out
     assert "  ONEFLOW_SECRET: set\n  ONEFLOW_MACHINE_ID: 1\n" in out and "a long random text" not in out
     assert "a step may take: broken: environment variable ONEFLOW_STEP_TIMEOUT is 'soon'" in out
-    assert "  launcher: rank 3 of 4, 4 on each machine\n" in out
+    assert "  launcher: rank 3 of 4, 4 on each machine\n  in a program of jobs: rank 0 drives; this process serves it\n" in out
+    assert "  in a program of global tensors, graphs, comm or env: all ranks are peers; this process is rank 3 of 4\n" in out
 
 
 def test_says_that_a_data_file_is_broken(no_data, monkeypatch, tmp_path, capsys):

@@ -172,6 +172,16 @@ def index_calls() -> list[Executed]:
     ]
 
 
+def attention_calls() -> list[Executed]:
+    forward, backward = aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    query, key, value = signed(5, 4, 6, 8), floats(5, 4, 7, 8), signed(5, 4, 7, 8)
+    masks = [None, signed(6, 7), signed(5, 1, 6, 7), signed(1, 4, 1, 7)]
+    found = [made(forward, query, key, value, 0.0, False, attn_mask=mask) for mask in masks]
+    found.append(made(forward, query, query, floats(5, 4, 6, 8), 0.0, True, scale=0.5))
+    out, sums = found[0].result
+    return [*found, made(backward, signed(5, 4, 6, 8), query, key, value, out, sums, 0.0, False)]
+
+
 def random_calls() -> list[Executed]:
     step = torch.tensor([7])
     return [made(torch.ops.oneflow.random_bits.default, shape, 42, step) for shape in ([5, 6, 4], [7], [2000, 4])]
@@ -199,6 +209,7 @@ FAMILIES = {
     "nll loss": nll_loss_calls,
     "gather": gather_calls,
     "index": index_calls,
+    "attention": attention_calls,
     "random": random_calls,
     "line": line_calls,
 }

@@ -78,6 +78,7 @@ def in_another_process(seed: str) -> list[str]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_every_process_has_the_same_digests_and_every_program_its_own() -> None:
     here = [digest(optimized(program)) for assigned in jobs() for program in programs(assigned)]
     assert here == in_another_process("1") == in_another_process("2")

@@ -145,6 +145,7 @@ def test_one_program_speaks_for_a_thousand_ranks() -> None:
     assert rows | columns <= set(found) <= rows | columns | {tuple(range(1024))}
 
 
+@pytest.mark.slow
 def test_every_process_finds_them_in_the_same_order() -> None:
     """Torch numbers groups as they come; two ranks with different orders would wait for each other for ever."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -22,9 +23,9 @@ LAYERS = (
     "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
-    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated"),  # the namespaces that users type
+    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system"),  # those that take others for their work
-    *("eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
+    *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
@@ -83,6 +84,7 @@ def _targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> list[st
     return list(dict.fromkeys(name if name in known else statement.module or "" for name in names if statement.module in known or name in known))
 
 
+@cache
 def every_import() -> list[Import]:
     modules = modules_under(SOURCES)
     return [found for module, path in modules.items() for found in imports_of(module, path.read_text(encoding="utf-8"), modules)]

@@ -72,7 +72,7 @@ def verified(net: Callable[..., Any], how: Spread, train: bool = True) -> list[s
 def test_every_stage_leaves_what_it_says(net: str, layout: str) -> None:
     how = {**LAYOUTS, **MORE}[layout]
     last = "free strides" if how.devices == 1 else "without writes"
-    assert verified(NETS[net], how) == ["joint", "clean", last, "assigned", *["lowered", "overlap", "in place"] * how.devices]
+    assert verified(NETS[net], how) == ["joint", "clean", last, "recompute", "assigned", *["lowered", "overlap", "in place"] * how.devices]
 
 
 @pytest.mark.parametrize("layout", ["one", "dp2", "pp2", "zero", "two stages of two"])

@@ -21,12 +21,14 @@ SAVED = {(aten.native_group_norm_backward.default, name) for name in ("mean", "r
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_results_lie_as_traced_but_for_those_of_the_table(file: str) -> None:
     others = {str(op): case for op, case in differing(file).items() if op not in OTHER_STRIDES}
     assert not others, f"give these ops a line in OTHER_STRIDES of {TABLES}: {others}"
 
 
+@pytest.mark.slow
 def test_every_op_of_the_table_differs_in_some_sample() -> None:
     found = {op for file in FILES for op in differing(file)}
     never = [str(op) for op in OTHER_STRIDES if op not in found]
@@ -39,12 +41,14 @@ def known() -> set[tuple[Any, str]]:
     return lined_up | {(op, "self") for op in ANY_STRIDES}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_ops_read_any_strides_but_for_those_of_the_tables(file: str) -> None:
     others = {f"{op} ({name})": case for (op, name), case in reading_strides(file).items() if (op, name) not in known() | SAVED}
     assert not others, f"give these ops a line in ANY_STRIDES or SIDE_BY_SIDE of {TABLES}: {others}"
 
 
+@pytest.mark.slow
 def test_every_op_of_the_tables_reads_strides_in_some_sample() -> None:
     found = {call for file in FILES for call in reading_strides(file)}
     assert known() <= found, f"these take any strides, take them out of the tables of {TABLES}: {known() - found}"

@@ -308,30 +308,6 @@ def test_a_split_takes_its_share_of_the_documents(tmp_path):
 # ------------------------------------------------------------------ errors
 
 
-@pytest.mark.parametrize("kind", ["OFRecordReader", "RawReader", "GPTIndexedBinDataReader"])
-def test_a_reader_refuses_to_be_called_while_a_graph_is_traced(folder, tmp_path, kind):
-    def opened() -> nn.Module:
-        if kind == "OFRecordReader":
-            return nn.OFRecordReader(folder, 2, 3)
-        if kind == "RawReader":
-            return nn.RawReader(raw_files(tmp_path, 4), (3,), torch.int32, 2)
-        return nn.GPTIndexedBinDataReader(indexed(tmp_path, DOCUMENTS), 3, 3, 3)
-
-    class Reading(nn.Graph):
-        def __init__(self):
-            super().__init__()
-            self.reader = opened()
-
-        def build(self, x):
-            self.reader()
-            return x + 1
-
-    with pytest.raises(
-        UnsupportedError, match=f"{kind} was called while a graph is traced, which happens once; read outside and give the graph the batch"
-    ):
-        Reading()(torch.ones(2))
-
-
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [

@@ -108,7 +108,7 @@ def test_every_public_name_has_a_docstring():
     maker = make_reference()
     names = [(f"{space}.{name}", value) for space, module in maker.namespaces() for name, value in maker.entries(module)]
     assert len(names) > 300
-    silent = [name for name, value in names if not maker.summary(value).strip()]
+    silent = [name for name, value in names if not maker.summary(value, name).strip()]
     assert not silent, f"public names without a docstring, write one where each is defined: {silent}"
 
 

@@ -11,6 +11,7 @@ import sys
 
 import numpy as np
 import torch.distributed as dist
+from warm_python import WARM
 
 HOST = re.escape(socket.gethostname())
 BATCH, RATE, STEPS = 256, 0.5, 3
@@ -74,7 +75,7 @@ def test_two_executors_of_one_program_do_not_disturb_each_other_and_name_a_rank_
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ranks = [
-        subprocess.Popen([sys.executable, "-c", PROGRAM, str(store.port), str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables, text=True)
+        subprocess.Popen([*WARM.command(), "-c", PROGRAM, str(store.port), str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables, text=True)
         for rank in range(2)
     ]
     try:

@@ -43,7 +43,7 @@ def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
     """Each loads where it is first used: pictures that are no JPEG, exports, plans, TensorBoard, and torch's own compilers."""
     loaded = set(loaded_by(IMPORT))
     packages = {"PIL", "onnx", "onnxruntime", "tensorboard", "google.protobuf", "safetensors", "sympy", "torch._dynamo", "torch._inductor", "torch.onnx"}
-    own = {"oneflow.onnx.rows.table", "oneflow.plan.report", "oneflow.plan.make"}
+    own = {"oneflow.onnx.rows.table", "oneflow.plan.report", "oneflow.plan.make", "oneflow._C"}
     assert not (packages | own) & loaded
 
 

@@ -313,7 +313,7 @@ def test_variables_and_arrays_by_name_are_saved_as_a_checkpoint_of_jobs(tmp_path
 @pytest.mark.parametrize(
     "where",
     ["cpu", torch.device("cpu"), "meta", {"cpu": "meta"}, {"cuda:0": "cpu"}, lambda storage, location: storage, lambda storage, location: None],
-    ids=str,
+    ids=["name", "device", "meta", "to meta", "from cuda", "the storage itself", "nowhere"],
 )
 def test_map_location_says_where_tensors_go(kind, where, tmp_path):
     value, path = {"x": torch.arange(6.0).reshape(2, 3)}, tmp_path / "saved"

@@ -66,7 +66,7 @@ from oneflow.eager.shape import broadcast_like, cast, contiguous, expand, meshgr
 from oneflow.eager.vision import deform_conv2d, nms, roi_align
 from oneflow.eager.index import scatter_nd as scatternd
 
-__getattr__ = _absent("oneflow._C", _ABSENT, globals)
+__getattr__ = _absent("oneflow._C", _ABSENT, lambda: globals())
 
 __all__ = [
     "BFloat16Tensor", "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FloatTensor", "HalfTensor", "IntTensor",

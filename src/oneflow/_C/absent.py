@@ -7,7 +7,6 @@ from oneflow.eager.names import ABSENT as _ROOT
 _UPDATES = "an update of variables; use the optimizer of flow.optim"
 _READERS = "a stage of a reader; use the data modules of flow.nn, or flow.data"
 _GRAPHS = "a port of a compiled graph; use nn.Graph"
-_EMBEDDING = "one_embedding is not there; use nn.Embedding, whose weight a job can split over devices"
 _QUANTIZATION = "quantization is not there; use torch.ao.quantization on the module"
 _RANKS = "ranks meet in jobs and graphs; use torch.distributed between processes of your own"
 _STAGES = "one stage of a reduction over devices; use reduce_max or reduce_min"
@@ -41,7 +40,7 @@ ABSENT = {
             *("one_embedding_fused_lookup_grad", "one_embedding_id_shuffle", "one_embedding_lookup", "one_embedding_sgd_update"),
             "one_embedding_unique_key_value_pair",
         ],
-        _EMBEDDING,
+        _ROOT["one_embedding"],
     ),
     **dict.fromkeys(["fake_quantization", "min_max_observer", "moving_average_min_max_observer", "quantization"], _QUANTIZATION),
     **dict.fromkeys(
@@ -53,7 +52,7 @@ ABSENT = {
     ),
     **dict.fromkeys(["reduce_max_device_stage", "reduce_max_global_stage", "reduce_min_device_stage", "reduce_min_global_stage"], _STAGES),
     **dict.fromkeys(["normalization", "normalization_add_relu"], _NORM),
-    **dict.fromkeys(["global_arange", "global_constant", "global_empty", "global_tensor_constant"], _ROOT["to_global"]),
+    **dict.fromkeys(["global_arange", "global_constant", "global_empty", "global_tensor_constant"], "flow.arange, full and empty take placement= and sbp="),
     "decode_onerec": _ROOT["decode_onerec"],
     "dispatch_distributed_partial_fc_sample": _ROOT["distributed_partial_fc_sample"],
     "dispatch_tensor_buffer_to_list_of_tensors_v2": _ROOT["tensor_buffer_to_list_of_tensors"],
@@ -63,6 +62,6 @@ ABSENT = {
     "tensor_buffer_to_tensor": _ROOT["tensor_buffer_to_tensor"],
     "tensor_to_tensor_buffer": _ROOT["tensor_to_tensor_buffer"],
     "throw_error": "raise an exception",
-    "to_global": _ROOT["to_global"],
-    "to_local": _ROOT["to_local"],
+    "to_global": "use flow.to_global",
+    "to_local": "use flow.to_local",
 }

@@ -19,7 +19,12 @@ PREFIX = "System-DataState-"
 def positions(session: Session) -> dict[str, np.ndarray]:
     """The position of every job that reads data, as values to be saved."""
     found = {PREFIX + name: _states(job) for name, job in session.jobs.items()}
-    return {name: np.frombuffer(json.dumps(states).encode(), np.uint8) for name, states in found.items() if states}
+    return {name: written(states) for name, states in found.items() if states}
+
+
+def written(states: Mapping[str, Any]) -> np.ndarray:
+    """Positions by reader as a value to be saved."""
+    return np.frombuffer(json.dumps(states).encode(), np.uint8)
 
 
 def _states(job: Job) -> dict[str, Any]:
@@ -29,10 +34,11 @@ def _states(job: Job) -> dict[str, Any]:
 
 def read_positions(session: Session, values: Mapping[str, np.ndarray]) -> dict[str, dict[str, Any]]:
     """The saved positions of the session's jobs by job; those of other jobs are left out."""
-    return {name: _parse(PREFIX + name, values[PREFIX + name]) for name in session.jobs if PREFIX + name in values}
+    return {name: parsed(PREFIX + name, values[PREFIX + name]) for name in session.jobs if PREFIX + name in values}
 
 
-def _parse(name: str, value: np.ndarray) -> dict[str, Any]:
+def parsed(name: str, value: np.ndarray) -> dict[str, Any]:
+    """Positions by reader out of the saved value ``name``."""
     try:
         states = json.loads(value.tobytes())
     except ValueError as error:

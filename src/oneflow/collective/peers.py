@@ -58,6 +58,16 @@ def _known(world: Any) -> dict[int, Member]:
     return {}
 
 
+def processes_here() -> dict[int, int]:
+    """The processes of the other ranks that run where this one can see them."""
+    return {rank: pid for rank in range(dist.get_world_size()) if rank != dist.get_rank() and (pid := _pid_here(rank)) is not None}
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this host is there, and neither ended nor stopped."""
+    return _state(pid) not in ("", "Z", "X", "T", "t")
+
+
 class meeting(contextlib.AbstractContextManager[None]):
     """Around what a library does together with other ranks: when it fails because one of them does, that is the error."""
 

@@ -47,6 +47,11 @@ class Room:
         self._longest = 0
         self._views: dict[tuple[int, torch.dtype], list[list[Tensor]]] = {}
 
+    @staticmethod
+    def longest(dtype: torch.dtype) -> int:
+        """The most elements that fit a row."""
+        return _LONGEST_ROW // dtype.itemsize
+
     def meet(self, what: str) -> None:
         """Returns when all ranks are here; an error if they call something else."""
         self.exchange(torch.empty(0, dtype=torch.uint8), what)

@@ -1,6 +1,6 @@
 """The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
 
-Besides ``joint.py`` the only module that traces with torch's semi-private make_fx.
+It traces with torch's semi-private make_fx, as ``joint.py`` and ``module_joint.py`` do.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ import torch
 from torch import fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
-from torch.fx.traceback import preserve_node_meta
+from torch.fx.traceback import preserve_node_meta, set_current_meta
+from torch.overrides import TorchFunctionMode
 
-from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file
+from oneflow.compiler.module_joint import told_once
+from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file, user_line
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
 
@@ -58,8 +60,7 @@ class Captured:
         """The outputs for these inputs, computed by torch op by op."""
         values = [self.constants[name] if name in self.constants else inputs[name] for name in self.names]
         with torch.no_grad():
-            returned = fx.Interpreter(_module(self.graph, self.attributes)).run(*values)
-        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+            return _interpret(self, values)
 
 
 def forward_graph(
@@ -72,10 +73,10 @@ def forward_graph(
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]
-    marks: list[tuple[int, str]] = [(0, "")]
-    with mode, _forward_only(), _paths(modules or {}, marks), _told_by_line():
-        module = make_fx(function, record_stack_traces=True)(*fakes)
-    _name_paths(module.graph, marks)
+    places = _Places(modules or {})
+    with mode, _forward_only(), told_once(), places.watched(), _told_by_line():
+        module = make_fx(function)(*fakes)
+    places.note(module.graph)
     return module.graph, _attributes(module)
 
 
@@ -86,9 +87,8 @@ def functional(captured: Captured) -> Captured:
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         fakes = [_without_data(node.meta["val"]) for node in captured.graph.nodes if node.op == "placeholder"]
-    interpreter = fx.Interpreter(_module(captured.graph, captured.attributes))
     with mode, _forward_only(), preserve_node_meta():
-        module = make_fx(torch.func.functionalize(interpreter.run))(*fakes)
+        module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
     return replace(captured, graph=module.graph, attributes=_attributes(module))
 
 
@@ -100,8 +100,43 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
 
 
-def _module(graph: fx.Graph, attributes: Mapping[str, torch.Tensor]) -> fx.GraphModule:
-    return fx.GraphModule(dict(attributes), graph)
+def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of tqdm's.)"""
+    following = iter(values)
+    env: dict[fx.Node, Any] = {}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            env[node] = next(following)
+        elif node.op == "get_attr":
+            env[node] = captured.attributes[str(node.target)]
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            with set_current_meta(node):
+                env[node] = node.target(*args, **kwargs)
+    return [env[node] for node in captured.output_nodes()]
+
+
+@contextmanager
+def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
+    """The module with other tensors for its parameters and buffers, by their names in ``named_parameters`` and ``named_buffers``.
+
+    Also where one stands in several places, or a module in two: ``torch.func.functional_call`` leaves the other tensors in the second.
+    """
+    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    new = {id(own[name]): value for name, value in values.items()}
+    saved = []
+    try:
+        for part in module.modules():
+            for table in (part._parameters, part._buffers):
+                for name, tensor in table.items():
+                    if id(tensor) in new:
+                        saved.append((table, name, tensor))
+        for table, name, tensor in saved:
+            table[name] = new[id(tensor)]  # type: ignore[assignment]
+        yield
+    finally:
+        for table, name, tensor in saved:
+            table[name] = tensor  # type: ignore[assignment]
 
 
 def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:
@@ -120,41 +155,55 @@ def _forward_only() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-@contextmanager
-def _paths(modules: Mapping[str, torch.nn.Module], marks: list[tuple[int, str]]) -> Iterator[None]:
-    """Notes in ``marks`` from which node on which module is running."""
-    running = [""]
+class _Places(TorchFunctionMode):
+    """Which module runs, and which of the user's lines calls torch, from which node on."""
 
-    def mark() -> None:
+    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        super().__init__()
+        self.modules = modules
+        self.running = [""]
+        self.marks: list[tuple[int, str, str]] = [(0, "", UNKNOWN_LINE)]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._mark(user_line())
+        return func(*args, **(kwargs or {}))
+
+    def _mark(self, line: str) -> None:
         mode = get_proxy_mode()
-        assert mode is not None
-        marks.append((len(mode.tracer.graph.nodes), running[-1]))
+        if mode is not None:  # None where torch computes for itself, such as on constants
+            self.marks.append((len(mode.tracer.graph.nodes), self.running[-1], line))
 
-    def enter(path: str) -> None:
-        running.append(path)
-        mark()
+    def _enter(self, path: str) -> None:
+        self.running.append(path)
+        self._mark(UNKNOWN_LINE)
 
-    def leave() -> None:
-        running.pop()
-        mark()
+    def _leave(self) -> None:
+        self.running.pop()
+        self._mark(UNKNOWN_LINE)
 
-    handles = []
-    for path, module in modules.items():
-        handles.append(module.register_forward_pre_hook(lambda *_, path=path: enter(path)))
-        handles.append(module.register_forward_hook(lambda *_: leave()))
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        handles = []
+        for path, module in self.modules.items():
+            handles.append(module.register_forward_pre_hook(lambda *_, path=path: self._enter(path)))
+            handles.append(module.register_forward_hook(lambda *_: self._leave()))
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
 
-
-def _name_paths(graph: fx.Graph, marks: list[tuple[int, str]]) -> None:
-    nodes = list(graph.nodes)
-    for (start, path), (end, _) in zip(marks, [*marks[1:], (len(nodes), "")]):
-        for node in nodes[start:end]:
-            if path:
-                node.meta["nn_module_stack"] = {path: (path, "")}
+    def note(self, graph: fx.Graph) -> None:
+        """Writes it on the nodes, as torch's own tracers do."""
+        nodes = list(graph.nodes)
+        for (start, path, line), (end, _, _) in zip(self.marks, [*self.marks[1:], (len(nodes), "", "")]):
+            for node in nodes[start:end]:
+                if path:
+                    node.meta["nn_module_stack"] = {path: (path, "")}
+                if line != UNKNOWN_LINE:
+                    name, number = line.rsplit(":", 1)
+                    node.meta["stack_trace"] = f'File "{name}", line {number}'
 
 
 @contextmanager
@@ -171,7 +220,9 @@ def _told_by_line() -> Iterator[None]:
 
 
 def _needs_values(error: BaseException, op: str) -> str:
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename)]
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename) and not frame.filename.startswith("<")
+    ]
     line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else UNKNOWN_LINE
     return (
         f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as index, nonzero ...), "

@@ -15,6 +15,7 @@ from torch import fx
 
 from oneflow.compiler.notes import tensor, val
 from oneflow.ir.nodes import argument
+from oneflow.ops import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
 
 aten = torch.ops.aten
 Memory = tuple[Any, ...]
@@ -48,6 +49,9 @@ _OVER: dict[Any, _Over] = {
     aten.mul.Tensor: _Over(aten.mul_.Tensor, (0, 1)),
     aten.sub.Tensor: _Over(aten.sub_.Tensor, (0,)),
     aten.div.Tensor: _Over(aten.div_.Tensor, (0,)),
+    aten.gelu_backward.default: _Over(aten.gelu_backward.grad_input, (0,), "grad_input"),
+    aten.silu_backward.default: _Over(aten.silu_backward.grad_input, (0,), "grad_input"),
+    torch.ops.oneflow.cross_entropy_backward.default: _Over(torch.ops.oneflow.cross_entropy_backward_.default, (0,)),
     aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
     aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
     **_onednn(),

@@ -15,9 +15,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes
 
 from oneflow.compiler.counter_draws import Draws
 from oneflow.compiler.joint import Joint, unaliased
@@ -27,6 +28,9 @@ from oneflow.core.errors import GraphError, OneFlowError, user_line
 
 _LOOKED_AT = (DataDependentOutputException, GuardOnDataDependentSymNode)
 _TO_PYTHON = frozenset({"numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"})
+
+
+AddFeed = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,9 @@ class Where:
 
 @dataclass(frozen=True)
 class ModuleStep:
-    """What to trace. ``run(variables, feeds)`` calls the user's function and gives its results as a flat list; variables that it has replaced by
-    others stand in the mapping afterwards. ``where()`` tells in which module it is.
+    """What to trace. ``run(variables, feeds, add_feed)`` calls the user's function and gives its results as a flat list; variables that it has
+    replaced by others stand in the mapping afterwards. ``add_feed(tensor)`` makes another feed, behind those there are: it gives a tensor without
+    data, like the given one. ``where()`` tells in which module the function is.
 
     ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
     the seed of random ops.
@@ -50,7 +55,7 @@ class ModuleStep:
     name: str
     variables: Mapping[str, Tensor]
     feeds: Sequence[Tensor]
-    run: Callable[[dict[str, Tensor], list[Tensor]], list[Tensor]]
+    run: Callable[[dict[str, Tensor], list[Tensor], AddFeed], list[Tensor]]
     where: Callable[[], Where]
     device: torch.device
     trained: frozenset[str] = frozenset()
@@ -75,18 +80,25 @@ def trace_step(step: ModuleStep) -> TracedStep:
     Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random ops draw by counter.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, _told_once():
+    with mode, told_once():
         arguments: list[Tensor] = [mode.from_tensor(tensor.detach()) for tensor in (*step.variables.values(), *step.feeds)]
         arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
         if step.trained and step.loss_scale is None:
             arguments.append(torch.empty((), device=step.device))
-        trace = _Trace(step)
+        trace = _Trace(step, mode)
         module = make_fx(trace.run, decomposition_table=trace.draws.table)(*arguments)
     return trace.described(module)
 
 
 @contextmanager
-def _told_once() -> Iterator[None]:
+def untraced() -> Iterator[None]:
+    """Computes for real in the midst of a trace, as if there were none."""
+    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+        yield
+
+
+@contextmanager
+def told_once() -> Iterator[None]:
     """Keeps torch from printing the errors that it raises."""
     logger = logging.getLogger("torch._subclasses.fake_tensor")
     before, logger.disabled = logger.disabled, True
@@ -99,8 +111,10 @@ def _told_once() -> Iterator[None]:
 class _Trace:
     """The traced function, and the notes it takes while it is traced."""
 
-    def __init__(self, step: ModuleStep) -> None:
+    def __init__(self, step: ModuleStep, mode: FakeTensorMode) -> None:
         self.step = step
+        self._mode = mode
+        self._added: list[tuple[Tensor, fx.Node]] = []  # feeds that the function asked for
         self.draws = Draws(step.draws_from)
         self.losses: list[Tensor] = []
         self.loss_line = ""
@@ -119,15 +133,26 @@ class _Trace:
         values = {name: value.detach().requires_grad_() if name in step.trained else value for name, value in stored.items()}
         given = dict(values)
         with torch.set_grad_enabled(bool(step.trained)), self._autocast(), _Watch(self):
-            results = step.run(values, feeds)
+            results = step.run(values, feeds, self.add_feed)
         gradients = self._gradients(given, scale)
         self._enter(JointNote(None, "backward" if self.losses else "forward"))
         self.results = len(results)
-        outputs = [*unaliased(results, list(arguments)), *gradients]
+        outputs = [*unaliased(results, [*arguments, *(tensor for tensor, _ in self._added)]), *gradients]
         for name, value in values.items():
             if value is not given[name]:  # a buffer that the function has replaced
                 stored[name].copy_(value.detach())
         return outputs
+
+    def add_feed(self, tensor: Tensor) -> Tensor:
+        """A feed that becomes known while the function runs."""
+        proxies = get_proxy_mode()
+        assert proxies is not None
+        with untraced():
+            value = self._mode.from_tensor(tensor.detach())
+            proxy = proxies.tracer.create_proxy("placeholder", f"added_feed_{len(self._added)}", (), {})
+            track_tensor_tree(value, proxy, constant=None, tracer=proxies.tracer)
+        self._added.append((value, proxy.node))
+        return value
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.step.autocast is None:
@@ -174,19 +199,17 @@ class _Trace:
         return origin
 
     def _enter(self, note: JointNote) -> None:
-        mode = get_proxy_mode()
-        if mode is not None:  # None where torch computes for itself, such as on constants
-            self._starts.append((len(mode.tracer.graph.nodes), note))
+        _start(self._starts, note)
 
     def follow(self, made: Any, origin: Origin, seen: set[Any]) -> None:
         """Has autograd say what it differentiates: what a call added to autograd's own graph gives its origin to the backward pass."""
         todo = [t.grad_fn for t in (made if isinstance(made, (tuple, list)) else (made,)) if isinstance(t, Tensor) and t.grad_fn is not None]
-        note = JointNote(origin, "backward")
+        note, starts = JointNote(origin, "backward"), self._starts  # not self: results keep autograd's graph, whose hooks Python's collector cannot see
         while todo:
             function = todo.pop()
             if function not in seen:
                 seen.add(function)
-                function.register_prehook(lambda gradients: self._enter(note))
+                function.register_prehook(lambda gradients: _start(starts, note))
                 todo.extend(following for following, _ in function.next_functions if following is not None)
 
     # -------------------------------------------------------------- what was traced
@@ -198,14 +221,33 @@ class _Trace:
         for (start, note), (end, _) in zip(bounds, bounds[1:]):
             for node in nodes[start:end]:
                 set_joint_note(node, note)
+        feeds = len(self.step.feeds)
+        _move_up([node for _, node in self._added])
         constants = _constants_as_arguments(module)
         placeholders = [node for node in graph.nodes if node.op == "placeholder"]
         keys: list[Key] = [("variable", name) for name in self.step.variables]
-        keys += [("feed", number) for number in range(len(self.step.feeds))]
-        keys += [("step",), ("scale",)][: len(placeholders) - len(keys) - len(constants)]
+        keys += [("feed", number) for number in range(feeds)]
+        keys += [("step",), ("scale",)][: len(placeholders) - len(keys) - len(self._added) - len(constants)]
+        keys += [("feed", feeds + number) for number in range(len(self._added))]
         keys += [("variable", name) for name in constants]
         joint = Joint(graph, dict(zip(keys, placeholders)), (self.results, 0, 0), tuple(self.trained))
         return TracedStep(joint, constants, self.loss_line)
+
+
+def _start(starts: list[tuple[int, JointNote]], note: JointNote) -> None:
+    """Notes that what is traced from now on has ``note``."""
+    mode = get_proxy_mode()
+    if mode is not None:  # None where torch computes for itself, such as on constants
+        starts.append((len(mode.tracer.graph.nodes), note))
+
+
+def _move_up(added: Sequence[fx.Node]) -> None:
+    """Has arguments that were made on the way stand behind those there were at first."""
+    for node in added:
+        last = next(other for other in node.graph.nodes if other.next.op != "placeholder")
+        if last is not node:
+            last.append(node)
+        set_joint_note(node, JointNote())
 
 
 def _constants_as_arguments(module: fx.GraphModule) -> dict[str, Tensor]:

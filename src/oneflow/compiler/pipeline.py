@@ -12,6 +12,7 @@
     ---------------------------------------------------------------------------------------- what a plan shows
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
+    fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
 
 Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it leaves.
@@ -26,6 +27,7 @@ from torch import fx
 from oneflow.compiler.bucket import multiply_in_place
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
+from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.prepare import prepare
 from oneflow.compiler.program import After, Program, nothing_after
@@ -52,6 +54,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         after("overlap", replace(program, sections=sections))
     for name, section in sections.items():
         multiply_in_place(section.graph)
+        fuse_cross_entropy(section.graph)
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)
     after("in place", replace(program, sections=sections))

@@ -31,7 +31,12 @@ def either(job: _F, tensor: Callable[..., Any]) -> _F:
 
 def means_job(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call is one of a job: made while a body runs, or on a blob."""
-    return running_body() is not None or any(isinstance(value, Symbol) for value in (*args, *kwargs.values()))
+    if running_body() is not None:
+        return True
+    for value in args:  # a loop, as this stands before every call on tensors
+        if isinstance(value, Symbol):
+            return True
+    return bool(kwargs) and any(isinstance(value, Symbol) for value in kwargs.values())
 
 
 class EitherClass(type):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,6 +22,7 @@ class RawRows:
         self, files: Sequence[str | os.PathLike[str]], row: TensorSpec, batch_size: int, shuffle: bool, block: int, seed: int
     ) -> None:
         self._maps = [_mapped(os.fspath(path), row) for path in files]
+        self._files = [[os.path.basename(path), len(rows)] for path, rows in zip(files, self._maps)]
         self._ends = np.cumsum([len(rows) for rows in self._maps])
         self._shape, self._batch_size, self._shuffle, self._block, self._seed = row.shape, batch_size, shuffle, max(1, block), seed
         self._given = 0
@@ -31,6 +33,20 @@ class RawRows:
         rows = [self._row(place) for place in range(self._given, self._given + self._batch_size)]
         self._given += self._batch_size
         return torch.from_numpy(np.stack(rows).reshape(self._batch_size, *self._shape))
+
+    def state(self) -> dict[str, Any]:
+        """Where the run stands after the batches handed out so far. Fit for JSON."""
+        return {"sample": self._given, "files": self._files, "row": list(self._shape), "shuffle": self._shuffle, "block": self._block, "seed": self._seed}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on where ``state`` was taken."""
+        mine = self.state()
+        if not isinstance(state, dict) or state.keys() != mine.keys() or type(state["sample"]) is not int or state["sample"] < 0:
+            raise DataError(f"{state!r:.200} is not a position of a RawReader, as state() gives it")
+        wrong = next((key for key in mine if key != "sample" and state[key] != mine[key]), None)
+        if wrong is not None:
+            raise DataError(f"the saved position has {wrong} {state[wrong]!r}, this reader {mine[wrong]!r}; go on with the same files and arguments")
+        self._given = state["sample"]
 
     def _row(self, place: int) -> np.ndarray:
         epoch, position = divmod(place, int(self._ends[-1]))

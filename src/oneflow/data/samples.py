@@ -89,6 +89,12 @@ class RecordReader:
     def next(self) -> Records:
         return Records(next(iter(self._loader)), self._ahead.learn)
 
+    def state(self) -> dict[str, Any]:
+        return self._loader.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        self._loader.load_state(state)
+
     def close(self) -> None:
         self._loader.close()
 

@@ -8,65 +8,71 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import UnsupportedError
 
 
-def local(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """``make``, which makes a local tensor. Asked for a global one, it says that there is none."""
+def local_or_global(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """``make``, which makes a local tensor; with ``placement=`` and ``sbp=`` the function of global tensors of its name."""
 
     @wraps(make)
     def made(*args: Any, placement: Any = None, sbp: Any = None, **kwargs: Any) -> torch.Tensor:
-        if placement is not None or sbp is not None:
-            raise UnsupportedError(
-                f"flow.{make.__name__} was given placement={placement!r} and sbp={sbp!r}: global tensors are not available; leave both out for a local tensor"
-            )
-        return make(*args, **kwargs)
+        if placement is None and sbp is None:
+            return make(*args, **kwargs)
+        from oneflow.global_tensor.factories import make as make_global  # with it come the rules of every op
 
+        return make_global(make.__name__, args, kwargs, placement, sbp)
+
+    made.__module__, made.__qualname__ = __name__, make.__name__
     return made
 
 
-arange = local(torch.arange)
-empty = local(torch.empty)
-empty_like = local(torch.empty_like)
-eye = local(torch.eye)
-full = local(torch.full)
-full_like = local(torch.full_like)
-hann_window = local(torch.hann_window)
-linspace = local(torch.linspace)
-logspace = local(torch.logspace)
-normal = local(torch.normal)
-ones = local(torch.ones)
-ones_like = local(torch.ones_like)
-rand = local(torch.rand)
-randint = local(torch.randint)
-randint_like = local(torch.randint_like)
-randn = local(torch.randn)
-randn_like = local(torch.randn_like)
-randperm = local(torch.randperm)
-tensor = local(torch.tensor)
-zeros = local(torch.zeros)
-zeros_like = local(torch.zeros_like)
+def _torchs(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    made = local_or_global(make)
+    made.__doc__ = f"``torch.{make.__name__}`` ; with placement= and sbp= a global tensor."
+    return made
 
 
-@local
+arange = _torchs(torch.arange)
+empty = _torchs(torch.empty)
+empty_like = _torchs(torch.empty_like)
+eye = _torchs(torch.eye)
+full = _torchs(torch.full)
+full_like = _torchs(torch.full_like)
+hann_window = _torchs(torch.hann_window)
+linspace = _torchs(torch.linspace)
+logspace = _torchs(torch.logspace)
+normal = _torchs(torch.normal)
+ones = _torchs(torch.ones)
+ones_like = _torchs(torch.ones_like)
+rand = _torchs(torch.rand)
+randint = _torchs(torch.randint)
+randint_like = _torchs(torch.randint_like)
+randn = _torchs(torch.randn)
+randn_like = _torchs(torch.randn_like)
+randperm = _torchs(torch.randperm)
+tensor = _torchs(torch.tensor)
+zeros = _torchs(torch.zeros)
+zeros_like = _torchs(torch.zeros_like)
+
+
+@local_or_global
 def new_empty(x: torch.Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """A tensor of ``size`` without content, in x's dtype and on its device unless others are given."""
     return x.new_empty(size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_full(x: torch.Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """``fill_value`` in a tensor of ``size``, in x's dtype and on its device unless others are given."""
     return x.new_full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_ones(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """Ones of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_ones(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-@local
+@local_or_global
 def new_zeros(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
     """Zeros of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_zeros(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)

@@ -5,7 +5,7 @@ Names of ``oneflow`` itself; other namespaces have their tables beside them. ``d
 
 from __future__ import annotations
 
-_GLOBAL = "takes placement= and sbp=, which ask for a global tensor and are refused"
+_GLOBAL = "takes placement= and sbp=, which ask for a global tensor"
 _METHOD = "a function; torch has the method alone"
 _FUNCTIONAL = "at the root; torch has it in torch.nn.functional"
 
@@ -47,6 +47,7 @@ WRITTEN = {
     "set_rng_state": "the argument is called state",
     "slice": "a list of (start, stop, step); torch has none",
     "slice_update": "writes into the slices of its first argument, in place",
+    **dict.fromkeys(("global_to_global", "local_to_global", "placement", "to_global", "to_local"), "global tensors; torch has none of this kind"),
     "stft": "the last dim holds real and imaginary part, unless return_complex; no window is one of ones",
     "tensor_scatter_nd_update": "a copy with updates at positions along the last dim of the index",
     "unique": "places and counts are int32 unless dtype says otherwise",
@@ -54,22 +55,17 @@ WRITTEN = {
 }
 
 _BUFFERS = "buffers of rows of different lengths are not there; use a list of tensors, or torch.nested"
-_LATER = "global tensors are not available; a local tensor needs no placement"
 
 ABSENT = {
     "decode_onerec": "OneRec files are not read; write OFRecord files and use flow.data",
     "distributed_partial_fc_sample": "classes are not sampled; use the whole weight, which a job can split over devices",
     "gen_tensor_buffer": _BUFFERS,
-    "global_to_global": _LATER,
-    "local_to_global": _LATER,
+    "one_embedding": "tables that are larger than memory are not there; use nn.Embedding, whose weight a job can split over devices",
     "oneflow_internal_path": "there is no compiled core; the package lies in oneflow_python_base_dir",
-    "placement": _LATER,
     "record": f"a dtype; {_BUFFERS}",
     "stateful_op": "ops are torch's; call the function of flow that does what the op does",
     "tensor_buffer": f"a dtype; {_BUFFERS}",
     "tensor_buffer_to_list_of_tensors": _BUFFERS,
     "tensor_buffer_to_tensor": _BUFFERS,
     "tensor_to_tensor_buffer": _BUFFERS,
-    "to_global": _LATER,
-    "to_local": f"{_LATER}: it is local already",
 }

@@ -13,17 +13,18 @@ from torch.nn import init
 
 from oneflow.core.errors import ArgumentError, LocalTensorError
 from oneflow.eager import index, shape, vision
+from oneflow.global_tensor.methods import install
 
 _LAYOUTS = ("NCHW", "NHWC")
 
 
 def _method(function: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """A function of a tensor as a method; torch's built-in ones do not bind by themselves."""
+    """A function of torch.nn.functional as a method; those that are built in do not bind by themselves."""
 
     def method(self: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
         return function(self, *args, **kwargs)
 
-    method.__name__, method.__doc__ = function.__name__, function.__doc__
+    method.__name__, method.__doc__ = function.__name__, f"torch.nn.functional.{function.__name__}, as a method."
     return method
 
 
@@ -139,7 +140,8 @@ PROPERTIES = {"is_eager": _is_eager, "is_global": _is_global, "is_lazy": _is_laz
 
 
 def add_methods() -> None:
-    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is."""
+    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is. Modules get what makes them global."""
+    install()
     for name, function in METHODS.items():
         if not hasattr(torch.Tensor, name):
             setattr(torch.Tensor, name, function)

@@ -9,14 +9,8 @@
 | `handlers`, `many`, `random` | ops that are not run by rules |
 | `agree`, `convert` | local tensors to global ones, from layout to layout, and back |
 | `members`, `methods` | what global tensors have, and what tensors and modules have for them |
-| `create`, `mode`, `view` | functions that make global tensors; `flow.utils.global_view` |
+| `create`, `factories`, `mode` | functions that make global tensors |
 
 Rules, costs and boxing are those of `sharding/`, by which jobs are compiled; ranks meet in `collective/`, in the world of `world/`.
+`placement`, `sbp`, `mode` and `methods` load with `import oneflow`, the rest with the first global tensor.
 """
-
-from oneflow.global_tensor import members  # noqa: F401  completes GlobalTensor
-from oneflow.global_tensor.methods import install
-from oneflow.global_tensor.placement import placement
-from oneflow.global_tensor.tensor import GlobalTensor
-
-__all__ = ["GlobalTensor", "install", "placement"]

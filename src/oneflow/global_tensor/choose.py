@@ -7,6 +7,7 @@ and a sum that is partial only because a layout was changed to it must be paid f
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 
@@ -34,7 +35,7 @@ def choose(call: Call, sources: Sequence[NdSbp], everywhere: Sequence[bool], mes
     chosen: list[Signature] = []
     for axis, parts in enumerate(mesh.axes):
         before = {s.lower for s in chosen if s.lower is not None}
-        fitting = [s for s in found if s.lower is None or (parts > 1 and (not before or s.lower in before))]
+        fitting = [s for s in found if s.lower is None or not before or s.lower in before]
         here = _Axis(call, axis, parts, _share(chosen, mesh.axes), sources, wanted)
         chosen.append(here.cheapest(fitting))
     return tuple(chosen)
@@ -84,10 +85,16 @@ class _Axis:
         return cost.boxing(source, target, size, self.parts)
 
 
+@cache
 def functional_of(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """The op that gives as a new tensor what an in-place op writes into its first argument; None if there is none."""
+    """The op that gives as a new tensor what an in-place op writes into its first argument; None if there is none with its arguments."""
     name = op._schema.name
     if not name.startswith("aten::") or not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(torch.ops.aten, name.removeprefix("aten::")[:-1], None)
-    return getattr(packet, op._overloadname, None) if packet is not None else None
+    others = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
+    return next((other for other in others if not other._schema.is_mutable and _arguments(other) == _arguments(op)), None)
+
+
+def _arguments(op: torch._ops.OpOverload) -> list[tuple[str, str]]:
+    return [(argument.name, str(argument.type)) for argument in op._schema.arguments]

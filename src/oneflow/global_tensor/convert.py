@@ -15,7 +15,7 @@ from oneflow.global_tensor.placement import device_of, placement, require_device
 from oneflow.global_tensor.sbp import layouts_of, public
 from oneflow.global_tensor.spec import Spec, fresh, spec_of, without_sums
 from oneflow.global_tensor.tensor import GlobalTensor
-from oneflow.sharding.mesh import Layout
+from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.world import join
 from oneflow.world.order import meet
 
@@ -54,7 +54,7 @@ def from_local(local: torch.Tensor, place: placement, sbp: Any) -> GlobalTensor:
 class _FromLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: torch.Tensor, layout: Layout, device: torch.device) -> GlobalTensor:
-        ctx.layout, ctx.local = layout, (tuple(local.shape), local.dtype, local.device)
+        ctx.layout, ctx.device, ctx.local = layout, device, (tuple(local.shape), local.dtype, local.device)
         dtype, shape = logical(told(local), layout)
         part = None
         if layout.mesh.position(join().rank) is not None:
@@ -66,7 +66,7 @@ class _FromLocal(torch.autograd.Function):
     def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
         """A slice where it is split, all of it where it is a sum; of what lies whole, the first rank's tensor was taken."""
         layout, (shape, dtype, device) = ctx.layout, ctx.local
-        part = moved(gradient._part, gradient._spec, Layout(layout.mesh, without_sums(layout.sbp)), "gradient of to_global")
+        part = gradient_in(gradient, Layout(layout.mesh, without_sums(layout.sbp)), ctx.device)._part
         if part is None or not layout.is_first(join().rank):
             return torch.zeros(shape, dtype=dtype, device=device), None, None
         return part.to(device).clone(), None, None
@@ -107,17 +107,17 @@ def relaid(tensor: GlobalTensor, place: placement | None, sbp: Any, grad_sbp: An
 class _Relaid(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: GlobalTensor, layout: Layout, device: torch.device, back: Any) -> GlobalTensor:
-        ctx.spec, ctx.layout, ctx.back = tensor._spec, layout, back
+        ctx.spec, ctx.layout, ctx.device, ctx.back = tensor._spec, layout, device, back
         return converted(tensor, layout, device)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
         """As it comes, unless the user says how; on another placement it lies as the tensor did there."""
-        if ctx.back is not None:
-            gradient = converted(gradient, Layout(ctx.layout.mesh, ctx.back), gradient._spec.device)
         source: Spec = ctx.spec
-        if source.layout.mesh != ctx.layout.mesh or source.device.type != gradient._spec.device.type:
-            gradient = converted(gradient, Layout(source.layout.mesh, without_sums(source.sbp)), source.device)
+        if ctx.back is not None:
+            gradient = gradient_in(gradient, Layout(ctx.layout.mesh, ctx.back), ctx.device)
+        if source.layout.mesh != ctx.layout.mesh or source.device.type != ctx.device.type:
+            gradient = gradient_in(gradient, Layout(source.layout.mesh, without_sums(source.sbp)), source.device)
         return gradient, None, None, None
 
 
@@ -132,9 +132,16 @@ def converted(tensor: GlobalTensor, layout: Layout, device: torch.device) -> Glo
     return GlobalTensor(part, spec_of(spec.shape, spec.stride, spec.dtype, layout, device))
 
 
-def in_layout(tensor: Any, layout: Layout) -> Any:
-    """A gradient as its variable lies."""
-    return tensor if not isinstance(tensor, GlobalTensor) or tensor._spec.layout == layout else converted(tensor, layout, tensor._spec.device)
+def gradient_in(gradient: Any, layout: Layout, device: torch.device) -> Any:
+    """A gradient on a placement, in a layout. One that torch has made of zeros alone is a local tensor, the same on every rank."""
+    if gradient is None:
+        return None
+    if not isinstance(gradient, GlobalTensor):
+        values = torch.zeros(gradient.shape, dtype=gradient.dtype) if gradient._is_zerotensor() else gradient
+        part = values.to(device) if layout.mesh.position(join().rank) is not None else None
+        gradient = GlobalTensor(part, fresh(gradient.shape, gradient.dtype, whole_on(layout.mesh), device))
+    is_there = gradient._spec.layout == layout and gradient._spec.device.type == device.type
+    return gradient if is_there else converted(gradient, layout, device)
 
 
 # ------------------------------------------------------------------ global to local

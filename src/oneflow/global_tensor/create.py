@@ -9,7 +9,7 @@ import torch
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.core.region import coordinates, region
-from oneflow.global_tensor.convert import converted, device_here, layout_on
+from oneflow.global_tensor.members import converted, device_here, layout_on
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.random import Stream, require_no_sums
 from oneflow.global_tensor.spec import Spec, fresh
@@ -36,7 +36,13 @@ def _made(spec: Spec, part: Callable[[Sequence[int], Slices], torch.Tensor], req
         local = part([stop - start for start, stop in spans], tuple(slice(*span) for span in spans))
         if any(sbp.kind == "P" for sbp in spec.sbp) and not _holds_sum(spec.layout):
             local.zero_()
-    return GlobalTensor(local, spec).requires_grad_(requires_grad)
+    return _leaf(GlobalTensor(local, spec), requires_grad)
+
+
+def _leaf(tensor: GlobalTensor, requires_grad: bool) -> GlobalTensor:
+    if requires_grad:
+        tensor.requires_grad_()
+    return tensor
 
 
 def _holds_sum(layout: Layout) -> bool:
@@ -84,7 +90,7 @@ def empty(*size: Any, dtype: Any = None, placement: placement, sbp: Any, require
 def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """The numbers from ``start`` to below ``end``; with one number, from 0 to below it."""
     first, last = (0, start) if end is None else (start, end)
-    return _whole(torch.arange(first, last, step, dtype=dtype), placement, sbp, requires_grad)
+    return from_whole(torch.arange(first, last, step, dtype=dtype), placement, sbp, requires_grad)
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
@@ -100,12 +106,12 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement
 
 def tensor(data: Any, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """A tensor of data, all of which every rank passes."""
-    return _whole(torch.tensor(data, dtype=dtype), placement, sbp, requires_grad)
+    return from_whole(torch.tensor(data, dtype=dtype), placement, sbp, requires_grad)
 
 
-def _whole(values: torch.Tensor, place: placement, sbp: Any, requires_grad: bool) -> GlobalTensor:
+def from_whole(values: torch.Tensor, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
     """A tensor of values that every rank has."""
-    spec = _spec(values.shape, values.dtype, place, sbp)
+    spec = _spec(values.shape, values.dtype, placement, sbp)
     return _made(spec, lambda _, where: values[where].to(spec.device).clone(), requires_grad)
 
 
@@ -155,4 +161,4 @@ def randperm(n: int, *, dtype: Any = None, generator: Any = None, placement: pla
     keys = stream.whole(0, 1 << 62)
     part = keys.argsort(stable=True).to(spec.dtype) if layout.mesh.position(join().rank) is not None else None
     made = GlobalTensor(part, fresh((n,), spec.dtype, layout, spec.device))
-    return converted(made, spec.layout, spec.device).requires_grad_(requires_grad)
+    return _leaf(converted(made, spec.layout, spec.device), requires_grad)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from functools import cache, partial
+from itertools import count
 from typing import Any
 
 import torch
@@ -13,13 +14,13 @@ from oneflow.core.sbp import BROADCAST
 from oneflow.global_tensor.choose import choose, functional_of
 from oneflow.global_tensor.dispatch import Decisions, Ready, require_one_placement, specs_in
 from oneflow.global_tensor.handlers import HANDLERS, other_handler
-from oneflow.global_tensor.runs import ByResult, Direct, Gathered, InPlace, InSimplerOps, OnParts, Outs
+from oneflow.global_tensor.runs import ByResult, Direct, Flat, Gathered, InPlace, InPlaceView, InSimplerOps, OnParts, Outs, Slot
 from oneflow.global_tensor.spec import Spec, spec_of
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.call import Call, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout
-from oneflow.sharding.rules.local import ANY_STRIDES, layouts
-from oneflow.sharding.rules.rule import Signature
+from oneflow.sharding.rules.local import RankLocal
+from oneflow.sharding.rules.rule import ANY_STRIDES, Signature, layouts
 from oneflow.sharding.rules.table import rule_of
 from oneflow.sharding.writes import written
 from oneflow.world import join
@@ -32,11 +33,9 @@ Kwargs = dict[str, Any]
 _IN_SIMPLER_OPS = (
     "embedding embedding_dense_backward nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss "
     "mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward binary_cross_entropy "
-    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss glu glu_backward std.correction std_mean.correction "
-    "addmv addr native_layer_norm_backward renorm trace logsumexp im2col prelu celu selu rrelu_with_noise_backward hardshrink softshrink "
-    "softshrink_backward hardshrink_backward frac log_sigmoid_backward split_with_sizes_copy _softmax _log_softmax lerp.Tensor "
-    "linalg_cross masked_fill.Tensor new_full square deg2rad rad2deg sinc count_nonzero aminmax var.correction "
-    "logaddexp2 heaviside baddbmm rsub.Tensor index_fill.int_Scalar index_fill.int_Tensor nansum pixel_shuffle pixel_unshuffle dist"
+    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward glu glu_backward "
+    "std.correction std_mean.correction addmv addr trace hardshrink softshrink frac lerp.Tensor square count_nonzero heaviside "
+    "index_fill.int_Scalar index_fill.int_Tensor nansum pixel_shuffle pixel_unshuffle rrelu_with_noise_backward celu"
 ).split()
 
 
@@ -58,6 +57,17 @@ def _is_composite(func: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
 
 
+class _Called(Exception):
+    """To know the arguments of a rank's part, something must be computed."""
+
+
+class _NoCalls:
+    """Makes no calls."""
+
+    def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        raise _Called
+
+
 class _Deciding:
     """One call to decide on."""
 
@@ -73,9 +83,11 @@ class _Deciding:
 
     def decided(self) -> Ready:
         functional = functional_of(self.func) if self.func._schema.is_mutable else None
+        if functional is not None and torch.Tag.inplace_view in self.func.tags:
+            return InPlaceView(self.decisions, self.func, functional)
         if functional is not None and isinstance(self.args[0], GlobalTensor):
             return self._in_place(functional)
-        if _depends_on_values(self.func, self.args):
+        if _depends_on_values(self.func, self.args) or (torch.Tag.nondeterministic_seeded in self.func.tags and rule_of(self.func) is None):
             return self._gathered()
         try:
             result = inferred(self.func, self.args, self.kwargs)
@@ -91,7 +103,8 @@ class _Deciding:
 
     def _gathered(self) -> Ready:
         self._tell()
-        return Gathered(self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None)
+        is_random = torch.Tag.nondeterministic_seeded in self.func.tags
+        return Gathered(self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None, is_random)
 
     def _in_place(self, functional: Any) -> Ready:
         """In place if the first argument need not move; a shape that does not fit is an error of torch's own."""
@@ -118,16 +131,30 @@ class _Deciding:
                 self._tell()
         outs = self._outs(result, outputs)
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in self.func._schema.returns)
-        if isinstance(outs, Spec) and self._is_direct(chosen, boxes) and not is_view:
-            return Direct(self.func, outs)
-        return OnParts(self.decisions, call, chosen, boxes, outs, self.position, is_view, tuple(written(call)))
+        writes = tuple(written(call))
+        if self.position is None or writes or not self._is_flat() or any(signature.lower is not None for signature in chosen):
+            return OnParts(self.decisions, call, chosen, boxes, outs, self.position, is_view, writes)
+        return self._flat(call, chosen, boxes, outs, is_view)
 
-    def _is_direct(self, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...]) -> bool:
-        rule = rule_of(self.func)
-        is_plain = not any(boxes) and all(signature.lower is None for signature in chosen)
-        as_it_is = self.func not in ANY_STRIDES and not self.func._schema.is_mutable and (rule is None or rule.localise is None)
-        flat = not any(isinstance(value, (list, tuple)) and tensors_in(value) for value in self.args) and not tensors_in(list(self.kwargs.values()))
-        return self.position is not None and is_plain and as_it_is and flat
+    def _is_flat(self) -> bool:
+        """Whether tensors stand among the arguments themselves, and not in lists or by name."""
+        return not any(isinstance(value, (list, tuple)) and tensors_in(value) for value in self.args) and not tensors_in(list(self.kwargs.values()))
+
+    def _flat(self, call: Call, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...], outs: Outs, is_view: bool) -> Ready:
+        rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, self.func)
+        if rule is None or rule.localise is None:
+            if isinstance(outs, Spec) and not any(boxes) and not is_view:
+                return Direct(function, outs)
+            return Flat(self.decisions, self.func, function, boxes, outs, is_view)
+        assert self.position is not None
+        calls = _NoCalls()
+        places = count()
+        slots = with_tensors((self.args, self.kwargs), lambda _: Slot(next(places)))
+        try:
+            args, kwargs = rule.localise(RankLocal(calls, call, chosen, self.mesh, self.position), call, *slots)
+        except _Called:
+            return OnParts(self.decisions, call, chosen, boxes, outs, self.position, is_view)
+        return Flat(self.decisions, self.func, function, boxes, outs, is_view, args, kwargs)
 
     def _boxes(self, inputs: list[Any]) -> tuple[Layout | None, ...]:
         return tuple(
@@ -158,7 +185,17 @@ def inferred(func: Any, args: Args, kwargs: Kwargs) -> Any:
     meta_args, meta_kwargs = with_tensors((args, kwargs), _meta)
     if meta_kwargs.get("device") is not None:
         meta_kwargs["device"] = torch.device("meta")
-    return func(*meta_args, **meta_kwargs)
+    return _masked(func, args, func(*meta_args, **meta_kwargs))
+
+
+def _masked(func: Any, args: Args, result: Any) -> Any:
+    """Without the gradients that a call leaves out, and without statistics that were not made: torch describes them all the same."""
+    if func is aten.native_batch_norm.default and not args[5]:
+        return result[0], result[1].new_empty(0), result[2].new_empty(0)
+    names = [argument.name for argument in func._schema.arguments]
+    if "output_mask" not in names or names.index("output_mask") >= len(args):
+        return result
+    return tuple(made if wanted else None for made, wanted in zip(result, args[names.index("output_mask")]))
 
 
 def _meta(tensor: torch.Tensor) -> torch.Tensor:

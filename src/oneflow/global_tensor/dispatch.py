@@ -5,7 +5,9 @@ In this order: a handler of its own (``handlers``), the rule of the op, the op i
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -81,8 +83,17 @@ class Decisions:
     def _require_number(self, func: Any, value: torch.Tensor) -> None:
         """A local tensor goes with global ones only where torch has made it from a number."""
         inside = self.decomposing or torch._C._current_graph_task_id() != -1
-        if not inside and (value.dim() or func not in _TAKE_NUMBERS) and not takes_states(func):
-            raise errors.mixed(func, value)
+        if inside or takes_states(func) or (not value.dim() and (func in _TAKE_NUMBERS or _is_called_by_torch())):
+            return
+        raise errors.mixed(func, value)
+
+
+def _is_called_by_torch() -> bool:
+    """Whether the op is called by Python code of torch, such as a scaler of gradients, and not by the user's."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("oneflow.global_tensor."):
+        frame = frame.f_back
+    return frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
 
 
 def takes_states(func: Any) -> bool:

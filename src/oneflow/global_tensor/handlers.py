@@ -69,7 +69,7 @@ def as_strided(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> A
 def new_empty_strided(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
     tensor, size, stride = args
     spec = tensor._spec
-    sbp = without_sums(spec.sbp) if tuple(size) == spec.shape else whole_on(spec.layout.mesh).sbp
+    sbp = spec.sbp if tuple(size) == spec.shape else whole_on(spec.layout.mesh).sbp
     made = spec_of(tuple(size), tuple(stride), kwargs.get("dtype") or spec.dtype, Layout(spec.layout.mesh, sbp), spec.device)
     return GlobalTensor(_empty(made), made)
 

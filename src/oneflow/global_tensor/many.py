@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
+from math import isinf
 from typing import Any
 
 import torch
@@ -11,10 +12,11 @@ import torch
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
 from oneflow.global_tensor.dispatch import Decisions
-from oneflow.global_tensor.move import Calls
-from oneflow.global_tensor.spec import spec_of
+from oneflow.global_tensor.move import Calls, moved
+from oneflow.global_tensor.spec import fresh, spec_of, without_sums
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.call import with_tensors
+from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.world import join
 
 aten = torch.ops.aten
@@ -48,7 +50,7 @@ def _lie_alike(lists: Sequence[Sequence[Any]]) -> bool:
     return True
 
 
-def _lists(args: Args) -> list[list[GlobalTensor]]:
+def _lists(args: Args) -> list[Any]:
     return [value for value in args if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor)]
 
 
@@ -68,8 +70,7 @@ def foreach(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 def _one_by_one(decisions: Decisions, name: str, func: Any, args: Args, kwargs: Kwargs, count: int) -> Any:
     if name == "_foreach_norm":
-        order = args[1] if len(args) > 1 else 2
-        return [decisions.run(aten.linalg_vector_norm.default, (value, order), {}) for value in args[0]]
+        return norms(args[0], float(args[1] if len(args) > 1 else 2.0))
     packet = getattr(aten, name.removeprefix("_foreach_"))
     found = []
     for place in range(count):
@@ -77,8 +78,35 @@ def _one_by_one(decisions: Decisions, name: str, func: Any, args: Args, kwargs: 
         named = {key: _at(value, place) for key, value in kwargs.items()}
         if name.rstrip("_") in _WITH_VALUE and len(mine) > 3:
             named["value"] = mine.pop()
-        found.append(packet(*mine, **named))
+        decisions.decomposing += 1  # a number that comes with the list may be a local tensor
+        try:
+            found.append(packet(*mine, **named))
+        finally:
+            decisions.decomposing -= 1
     return None if func._schema.is_mutable else found
+
+
+def norms(tensors: Sequence[GlobalTensor], order: float) -> list[torch.Tensor]:
+    """The norm of each tensor, by one collective of all ranks: as global tensors, or local ones where the tensors lie on several placements."""
+    world = join()
+    powers = torch.zeros(len(tensors), dtype=torch.float64)
+    for place, tensor in enumerate(tensors):
+        layout = Layout(tensor._spec.layout.mesh, without_sums(tensor._spec.sbp))
+        part = moved(tensor._part, tensor._spec, layout, "norm")
+        if part is not None and part.numel() and layout.is_first(world.rank):  # of those that hold the same, one counts
+            found = torch.linalg.vector_norm(part, order, dtype=torch.promote_types(part.dtype, torch.float32)).double()
+            powers[place] = found if isinf(order) or order == 0 else found**order
+    if world.size > 1:
+        powers = Calls("norm").call_function(collective.all_reduce, (powers, "max" if isinf(order) else "sum", world.ranks), {})
+    found = powers if isinf(order) or order == 0 else powers ** (1.0 / order)
+    values = [value.to(tensor._spec.dtype) for value, tensor in zip(found.unbind(), tensors)]
+    meshes = {tensor._spec.layout.mesh for tensor in tensors}
+    if len(meshes) > 1:
+        return values
+    like = tensors[0]._spec
+    is_member = like.layout.mesh.position(world.rank) is not None
+    spec = partial(fresh, (), layout=whole_on(like.layout.mesh), device=like.device)
+    return [GlobalTensor(value.to(like.device) if is_member else None, spec(dtype=value.dtype)) for value in values]
 
 
 def _at(value: Any, place: int) -> Any:

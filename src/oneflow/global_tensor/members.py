@@ -11,7 +11,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
-from oneflow.global_tensor.convert import gathered, in_layout, relaid, to_local
+from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, gradient_in, layout_on, relaid, to_local
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
@@ -22,7 +22,9 @@ from oneflow.ops.counter_random import stable_seed
 from oneflow.world import join
 from oneflow.world.order import meet
 
-DECISIONS = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
+__all__ = ["converted", "device_here", "from_local", "layout_on"]  # who takes these from here has global tensors that are complete
+
+DECISIONS: Decisions = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
 
 def fresh_part(tensor: GlobalTensor) -> GlobalTensor:
@@ -37,6 +39,12 @@ class Members:
 
     _spec: Any
     _part: Any
+    grad: Any
+    grad_fn: Any
+    is_leaf: bool
+    detach: Any
+    dim: Any
+    item: Any
     is_global = property(lambda self: True)
     is_local = property(lambda self: False)
     is_consistent = property(lambda self: True)
@@ -119,7 +127,7 @@ class Members:
         """Gradients of a leaf come in its own layout, each before it is added to the others."""
         torch.Tensor.requires_grad_(self, requires_grad)  # type: ignore[arg-type]
         if requires_grad and self.is_leaf and "_gradient_hook" not in self.__dict__:
-            self._gradient_hook = torch.Tensor.register_hook(self, partial(in_layout, layout=self._spec.layout))  # type: ignore[arg-type]
+            self._gradient_hook = torch.Tensor.register_hook(self, partial(gradient_in, layout=self._spec.layout, device=self._spec.device))  # type: ignore[arg-type]
         return self
 
     @property

@@ -7,8 +7,6 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import GlobalTensorError
-from oneflow.global_tensor.convert import from_local
-from oneflow.global_tensor.tensor import GlobalTensor
 
 
 def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
@@ -18,6 +16,8 @@ def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, gra
         raise GlobalTensorError(f"a local tensor becomes global with placement and sbp together, got placement={placement} and sbp={sbp}")
     if grad_sbp is not None:
         raise GlobalTensorError("grad_sbp is for tensors that are global already; the gradient of this one is local")
+    from oneflow.global_tensor.members import from_local  # with it come the rules of every op
+
     return from_local(self, placement, sbp)
 
 
@@ -75,6 +75,17 @@ def _replaced(module: torch.nn.Module, make: Any) -> torch.nn.Module:
     return module
 
 
+def as_function(name: str) -> Any:
+    """A method of tensors as a function of the root."""
+
+    def function(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return getattr(input, name)(*args, **kwargs)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"``input.{name}(...)``."
+    return function
+
+
 TENSOR_METHODS: dict[str, Any] = {
     "to_global": to_global,
     "to_consistent": to_global,
@@ -93,7 +104,6 @@ MODULE_METHODS: dict[str, Any] = {"to_global": module_to_global, "to_local": mod
 def install() -> None:
     """Gives tensors and modules of torch these methods."""
     for name, method in TENSOR_METHODS.items():
-        assert name in vars(GlobalTensor), f"a global tensor has its own {name}"
         setattr(torch.Tensor, name, method)
     for name, method in MODULE_METHODS.items():
         setattr(torch.nn.Module, name, method)

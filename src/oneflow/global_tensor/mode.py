@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.global_tensor.placement import placement
+from oneflow.global_tensor.sbp import layouts_of
 
 
 class Mode(NamedTuple):
@@ -19,6 +20,13 @@ class Mode(NamedTuple):
 _CURRENT: contextvars.ContextVar[Mode | None] = contextvars.ContextVar("global_mode", default=None)
 
 
+def require(mode: Mode) -> None:
+    """Refuses a mode without a placement, or with layouts that do not fit it."""
+    if not isinstance(mode.place, placement) or mode.sbp is None:
+        raise GlobalTensorError(f"global_mode(True, placement=, sbp=) takes a flow.placement and an SBP for each of its axes, got {mode.place!r}, {mode.sbp!r}")
+    layouts_of(mode.sbp, mode.place.hierarchy)
+
+
 def current_mode() -> Mode | None:
     """Where and how tensors are made at present; None where they are local."""
     return _CURRENT.get()
@@ -29,8 +37,6 @@ def is_in_global_mode() -> bool:
 
 
 def enter(mode: Mode | None) -> contextvars.Token[Mode | None]:
-    if mode is not None and not isinstance(mode.place, placement):
-        raise GlobalTensorError(f"global_mode(True, placement=, sbp=) takes a flow.placement and an SBP for each of its axes, got {mode.place!r}")
     return _CURRENT.set(mode)
 
 

@@ -61,7 +61,8 @@ def moved(part: torch.Tensor | None, spec: Spec, target: Layout, name: str = "to
 def _moved(part: torch.Tensor | None, spec: Spec, dtype: torch.dtype, target: Layout, rank: int, name: str) -> torch.Tensor | None:
     calls = Calls(name)
     if spec.layout.mesh == target.mesh:
-        return box(calls.box_call, rank, part, spec.shape, dtype, spec.layout, target)
+        found = box(calls.box_call, rank, part, spec.shape, dtype, spec.layout, target)
+        return None if found is None else found.contiguous()  # some kernels take a slice of a whole tensor for a tensor of its own
     both = tuple(sorted({*spec.layout.mesh.ranks, *target.mesh.ranks}))
     if rank not in both:
         return None

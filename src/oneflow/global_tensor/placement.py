@@ -11,6 +11,7 @@ import torch
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.sharding.mesh import Mesh
+from oneflow.world import current_world
 
 _TYPES = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "npu": "npu", "xpu": "xpu", "mlu": "mlu"}
 
@@ -35,6 +36,13 @@ class placement:
     def of(type: str, mesh: Mesh) -> placement:
         """The placement of a mesh."""
         return placement(type, np.array(mesh.ranks).reshape(mesh.axes))
+
+    @staticmethod
+    def all(type: str) -> placement:
+        """All ranks of the world, on one axis."""
+        made = placement(type, range(current_world().size))
+        require_device(made.type)
+        return made
 
     @property
     def type(self) -> str:

@@ -28,7 +28,7 @@ def drawn(mesh: Mesh, generator: torch.Generator | None = None) -> torch.Tensor:
     if mesh.size == 1 or mesh.position(join().rank) is None:
         return number
     with meet("random numbers", tuple(sorted(mesh.ranks))):
-        return collective.broadcast(number, mesh.ranks)
+        return collective.all_gather(number, mesh.ranks)[0]
 
 
 def require_no_sums(spec: Spec) -> None:

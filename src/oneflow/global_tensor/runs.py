@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from oneflow.global_tensor.dispatch import Decisions, version_of
-from oneflow.global_tensor.move import Calls, moved, on_every_rank
+from oneflow.global_tensor.move import Calls, moved, on_every_rank, world_mesh
+from oneflow.global_tensor.random import drawn
 from oneflow.global_tensor.spec import Spec, fresh
 from oneflow.global_tensor.tensor import GlobalTensor, Source
 from oneflow.sharding.call import Call, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.sharding.rules.local import RankLocal
 from oneflow.sharding.rules.rule import Signature
+from oneflow.world import join
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
@@ -75,6 +77,42 @@ class Direct:
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
         return GlobalTensor(self.func(*[a._part if type(a) is GlobalTensor else a for a in args], **kwargs), self.out)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """The place of a tensor among arguments that are known otherwise."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Every rank brings the inputs into the layouts that were chosen and calls one function. ``args`` and ``kwargs`` are those of its part,
+    with slots for tensors, where they differ from the call's."""
+
+    decisions: Decisions
+    func: Any
+    function: Any
+    boxes: tuple[Layout | None, ...]
+    outs: Outs
+    is_view: bool
+    args: Args | None = None
+    kwargs: Kwargs = field(default_factory=dict)
+
+    def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        given: list[Any] = [value for value in args if isinstance(value, torch.Tensor)]
+        name = self.func.name() if any(self.boxes) else ""
+        parts = [boxed(value, layout, name) for value, layout in zip(given, self.boxes)]
+        if self.args is not None:
+            found = self.function(*[parts[a.place] if type(a) is Slot else a for a in self.args], **self.kwargs)
+        else:
+            mine = iter(parts)
+            found = self.function(*[next(mine) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
+        made = wrapped(found, self.outs)
+        if self.is_view and (self.boxes[0] is not None or given[0]._source is not None):
+            return as_view(made, self.decisions, self.func, args, kwargs)
+        return made
 
 
 @dataclass(frozen=True)
@@ -158,6 +196,25 @@ class ByResult:
         return args[0]
 
 
+@dataclass(frozen=True)
+class InPlaceView:
+    """An op that gives a tensor another shape in place: its part becomes that of the view, and torch is told the shape."""
+
+    decisions: Decisions
+    func: Any
+    functional: Any
+
+    def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        tensor = args[0]
+        before = GlobalTensor(tensor._part, tensor._spec)
+        before._source = tensor._source
+        made = self.decisions.run(self.functional, (before, *args[1:]), kwargs)
+        with torch._C._DisableTorchDispatch():
+            self.func(*args, **kwargs)
+        tensor._part, tensor._spec, tensor._source = made._part, made._spec, made._source
+        return tensor
+
+
 def written_into(target: GlobalTensor, made: GlobalTensor) -> None:
     """Writes a global tensor of the same shape into another one's memory."""
     part = moved(made._part, made._spec, target._spec.layout, "copy_")
@@ -181,7 +238,7 @@ class InSimplerOps:
         finally:
             self.decisions.decomposing -= 1
         if isinstance(made, (tuple, list)):
-            return type(made)(self._global(value) for value in made)
+            return tuple(self._global(value) for value in made)
         return self._global(made)
 
     def _global(self, value: Any) -> Any:
@@ -199,8 +256,17 @@ class Gathered:
     like: Spec
     writes: tuple[int, ...]
     is_member: bool
+    is_random: bool = False
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
+        if self.is_random:  # by one number on all ranks, whatever their generators have given so far
+            number = int(drawn(world_mesh(join().size)))
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(number)
+                return self._run(args, kwargs)
+        return self._run(args, kwargs)
+
+    def _run(self, args: Args, kwargs: Kwargs) -> Any:
         given, name = tensors_in((*args, *kwargs.values())), self.func.name()
         whole = [on_every_rank(v._part, v._spec, name) if type(v) is GlobalTensor else v for v in given]
         mine = iter(whole)
@@ -212,7 +278,7 @@ class Gathered:
 
     def _global(self, value: Any) -> Any:
         if isinstance(value, (tuple, list)):
-            return type(value)(self._global(item) for item in value)
+            return tuple(self._global(item) for item in value)
         if not isinstance(value, torch.Tensor):
             return value
         spec = fresh(value.shape, value.dtype, whole_on(self.like.layout.mesh), self.like.device)

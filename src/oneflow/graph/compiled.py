@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from oneflow.compiler.distribute import Assigned, Spread, distribute
-from oneflow.compiler.module_joint import ModuleStep, TracedStep, trace_step
+from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace_step
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
 from oneflow.core import dtype as dtypes
@@ -19,6 +19,7 @@ from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.graph.definition import Definition
 from oneflow.graph.optimizers import graph_optimizer, states_of
+from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
@@ -36,7 +37,8 @@ _ALONE = whole_on(Mesh((0,), (1,)))
 
 @dataclass(frozen=True)
 class Captured:
-    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables."""
+    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables. It is
+    fed with the tensors of a call, then with those that data modules read."""
 
     traced: TracedStep
     decl: StepDecl
@@ -50,8 +52,8 @@ class Captured:
         return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, layouts, self.device))
 
 
-def capture(graph: Definition, call: Call) -> Captured:
-    """Traces ``build`` on one micro-batch of a call's arguments."""
+def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
+    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``."""
     modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
@@ -60,10 +62,11 @@ def capture(graph: Definition, call: Call) -> Captured:
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
     found: list[Returned] = []
 
-    def run(values: dict[str, Tensor], feeds: list[Tensor]) -> list[Tensor]:
+    def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
-        with standing_in(modules, names, values):
+        with standing_in(modules, names, values), sources.recorded(add_feed):
             found.append(returned_by(graph.build(*args, **kwargs)))
+        refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
     scale = graph.loss_scale
@@ -87,7 +90,7 @@ def capture(graph: Definition, call: Call) -> Captured:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     tensors = {**variables, **traced.constants}
     training = None if optimizer is None else Training(optimizer, scale, count, lambda decl: (0.0, 0.0))
-    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call), training, loss_line=traced.loss_line)
+    decl = StepDecl(graph.name, {name: _decl(name, tensor) for name, tensor in tensors.items()}, _feeds(call, sources), training, loss_line=traced.loss_line)
     tensors |= states_of(graph.added, names, frozenset(traced.joint.trained))
     return Captured(traced, decl, found[-1], tensors, device)
 
@@ -112,8 +115,9 @@ def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | 
     return None if dtype is torch.float16 and device.type == "cpu" else dtype
 
 
-def _feeds(call: Call) -> tuple[FeedDecl, ...]:
-    return tuple(FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors))
+def _feeds(call: Call, sources: Sources) -> tuple[FeedDecl, ...]:
+    given = [FeedDecl(f"input_{number}", 0 if tensor.dim() else None) for number, tensor in enumerate(call.tensors)]
+    return (*given, *(FeedDecl(f"source_{number}", 0 if meta.shape else None) for number, meta in enumerate(sources.metas)))
 
 
 def _decl(name: str, tensor: Tensor) -> VariableDecl:
@@ -139,7 +143,15 @@ class CompiledStep:
     def __init__(self, graph: Definition, call: Call) -> None:
         spares = any(settings.activation_checkpointing for settings in graph.settings.values())
         (spare_memory if spares else keep_freed_memory)()
-        captured = capture(graph, call)
+        self.sources = Sources()
+        try:
+            self._compile(graph, call)
+        except BaseException:
+            self.sources.close()
+            raise
+
+    def _compile(self, graph: Definition, call: Call) -> None:
+        captured = capture(graph, call, self.sources)
         assigned = captured.assigned()
         program = compile_rank(assigned, 0, keeps_values=False)
         variables = RankVariables(0, captured.device)
@@ -150,7 +162,7 @@ class CompiledStep:
         self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
-        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors))) else None
+        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
         self._count = _count(graph)
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
 
@@ -160,8 +172,10 @@ class CompiledStep:
         return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)])
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
-        """One step on the tensors of a call."""
+        """One step on the tensors of a call. Data modules read one batch per micro-batch."""
         micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
+        if self.sources:
+            micro = [[*own, *self.sources.next()] for own in micro]
         if self._feeds is not None:
             micro = [[own[i] for i in self._feeds] for own in micro]
         results, _, is_finite = self.executor.run(self._clock.step(), micro)

@@ -43,6 +43,15 @@ class GraphConfig:
         self.shapes_kept = whole("size", size, above=0) if flag("mode", mode) else 1
         self.has_dynamic_shapes = mode
 
+    # -------------------------------------------------------------- what one device has no use for
+
+    def enable_zero(self, mode: bool = True, *, stage: int = 2, shard_min_size: int = 1024, shard_restore_level: int = 1) -> None:
+        """Shares optimizer state, gradients and parameters out among devices. On one device there is nobody to share with."""
+        flag("mode", mode)
+        if stage not in (1, 2, 3):
+            raise ArgumentError(f"the stage of ZeRO is 1, 2 or 3, got {stage!r}")
+        whole("shard_min_size", shard_min_size, above=0)
+
     # -------------------------------------------------------------- tuning of OneFlow's own runtime
 
     def allow_fuse_model_update_ops(self, mode: bool = True) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from functools import update_wrapper
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,17 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.graph.config import GraphConfig
+from oneflow.graph.positions import load_positions, name_of, positions
 from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
 from oneflow.graph.text import told, told_ops
 from oneflow.optimizer.loss_scale import LossScale
 
 if TYPE_CHECKING:
+    from oneflow.compiler.forward_graph import Captured
+    from oneflow.core.placement import Placement
     from oneflow.graph.compiled import CompiledStep
+    from oneflow.plan.report import Plan
 
 _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
@@ -139,6 +144,8 @@ class Graph:
         signature = call.signature()
         found = compiled.get(signature)
         if found is not None and not found.is_current:
+            for step in compiled.values():
+                step.sources.close()
             compiled.clear()
             found = None
         return found if found is not None else self._made(call, signature)
@@ -176,6 +183,32 @@ class Graph:
         if self._compiled:
             raise GraphError(f"{self.name} is compiled; {what} before its first call")
 
+    # -------------------------------------------------------------- export
+
+    def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that trains."""
+        from oneflow.graph.forward import forward_captured
+
+        return forward_captured(self, args, kwargs)
+
+    def forward_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments like those of the last call that was compiled, with zeros for tensors. Refuses a graph that was not called."""
+        from oneflow.graph.forward import inputs_like
+
+        if not self._compiled:
+            raise GraphError(f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example inputs")
+        return inputs_like(next(reversed(self._compiled)))
+
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
+        from oneflow.graph.compiled import capture
+        from oneflow.graph.sources import Sources
+        from oneflow.plan.make import make_step_plan
+
+        with self._making, paused(), closing(Sources()) as sources:
+            captured = capture(self, call_of(inputs, {}), sources)
+            return make_step_plan(captured.decl, captured.traced.joint, placement)
+
     # -------------------------------------------------------------- text
 
     def _say(self, level: int, text: str) -> None:
@@ -195,12 +228,16 @@ class Graph:
     # -------------------------------------------------------------- state
 
     def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, and the graph's own counters."""
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own counters, and
+        where the readers among its modules stand."""
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, module in self.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
             found.update({**dict(self._states()), **self._counters()})
+        where = positions(self.modules, self._compiled.values())
+        if where is not None:
+            found[name_of(self)] = where
         return found
 
     def _counters(self) -> dict[str, Tensor]:
@@ -234,6 +271,7 @@ class Graph:
                 module.load_state_dict(state_dict[name], strict=strict)
         if self.training:
             self._load_own({name: value for name, value in state_dict.items() if isinstance(value, Tensor)}, strict)
+        load_positions(self.name, name_of(self), self.modules, state_dict.get(name_of(self)), strict)
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""

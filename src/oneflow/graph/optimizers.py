@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from oneflow.core.errors import GraphError
-from oneflow.ops.update_row import UpdateRow
+from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optim.optimizer import Optimizer, first_state
 from oneflow.optimizer import optimizers as compiled
 from oneflow.optimizer.schedule import LrScheduler
@@ -105,8 +106,15 @@ def states_of(every: Sequence[Added], names: Mapping[int, str], trained: frozens
             row, numbers = added.optimizer.update_of(group)
             for p in group["params"]:
                 for state in row.states if names.get(id(p)) in trained else ():
-                    kept = added.optimizer.state[p]
-                    if state.suffix not in kept:
-                        kept[state.suffix] = first_state(p, state, numbers)
-                    found[f"{names[id(p)]}-{state.suffix}"] = kept[state.suffix]
+                    found[f"{names[id(p)]}-{state.suffix}"] = _state(added.optimizer.state[p], p, state, numbers)
+    return found
+
+
+def _state(kept: dict[str, Tensor], p: Tensor, state: State, numbers: Mapping[str, Any]) -> Tensor:
+    """A state as the update takes it: in the strides of its parameter, by which the fused kernels read it."""
+    found = kept.get(state.suffix)
+    if found is None:
+        found = kept[state.suffix] = first_state(p, state, numbers)
+    elif found.shape == p.shape and found.stride() != p.stride():
+        found = kept[state.suffix] = torch.empty_like(p, requires_grad=False).copy_(found)
     return found

@@ -111,6 +111,11 @@ class Blob(Symbol):
     def __repr__(self) -> str:
         return f"<Blob {self.op_name!r} {self.spec} from {self.location}>"
 
+    @classmethod
+    def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
+        name = getattr(func, "__name__", func)
+        raise DTypeError(f"{name} takes tensors and got a blob; inside a job use the ops of flow, flow.math and flow.nn (docs/ops.md)")
+
     def _no_value(self, what: str) -> NoReturn:
         raise JobError(
             f"{what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "

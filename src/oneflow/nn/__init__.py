@@ -8,7 +8,7 @@ on a blob, and a module class anywhere else. Of the ops only affine ``GroupNorm`
 from oneflow.core.absent import absent
 from oneflow.math import gelu, relu, sigmoid, tanh, tril
 from oneflow.graph.graph import Graph
-from oneflow.nn import functional, graph, image, init, modules, parameter, utils
+from oneflow.nn import functional, graph, image, init, modules, parallel, parameter, utils
 from oneflow.nn._activation import elu, hardsigmoid, hardswish, hardtanh, leaky_relu, logsoftmax, mish, relu6, softmax, swish
 from oneflow.nn._conv import bias_add, compat_conv2d, conv1d, conv2d, conv2d_transpose, conv3d
 from oneflow.nn._dropout import dropout, random_mask_like
@@ -305,6 +305,7 @@ __all__ = [
     "mish",
     "modules",
     "moments",
+    "parallel",
     "parameter",
     "random_mask_like",
     "relu",

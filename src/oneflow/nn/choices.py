@@ -101,7 +101,8 @@ CHOICES = (
     Choice(_INIT, ("normal_", "orthogonal_", "trunc_normal_", "uniform_"), "no generator=", "torch's"),
     Choice(_INIT, ("calc_fan", "get_data_format"), "not in torch", "as OneFlow"),
     Choice(_UTILS, ("weight_norm",), "parameters <name>_g and <name>_v", "as OneFlow, without torch's warning"),
-    Choice(_UTILS, ("clip_grad_norm_", "clip_grad_value_"), "fewer parameters", "torch's"),
+    Choice(_UTILS, ("clip_grad_norm_",), "fewer parameters", "torch's; over all parts of global gradients, on several placements too"),
+    Choice(_UTILS, ("clip_grad_value_",), "fewer parameters", "torch's"),
     Choice(
         _NN,
         ("OFRecordReader", "OfrecordReader", "RawReader", "GPTIndexedBinDataReader"),

@@ -17,6 +17,7 @@ from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import positive
 from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.samples import Buffers, Decoded, Pictures, Resized, stacked
+from oneflow.data.source import read
 
 __all__ = ["Resize", "decode"]
 
@@ -33,6 +34,9 @@ class decode(Module):
         self._color = arguments.color("flow.nn.image.decode", color_space)
 
     def forward(self, input: Buffers) -> Pictures:
+        return read(self, self._decoded, input)
+
+    def _decoded(self, input: Buffers) -> Pictures:
         if not isinstance(input, Buffers):
             raise ArgumentError(f"flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave, got {input!r:.200}")
         return Pictures(input.records, Decoded(input.step, self._color), self._color)  # type: ignore[arg-type]
@@ -83,6 +87,9 @@ class Resize(Module):
             self._size = arguments.fixed_size(what, (resize_x, resize_y) if resize_x or resize_y else target_size)
 
     def forward(self, image: Pictures) -> Any:
+        return read(self, self._resized, image)
+
+    def _resized(self, image: Pictures) -> Any:
         if not isinstance(image, Pictures):
             raise ArgumentError(f"flow.nn.image.Resize takes {_PICTURES}, got {image!r:.200}")
         have = arguments.channels_of(image.color)

@@ -3,32 +3,40 @@
 from __future__ import annotations
 
 import inspect
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import torch
 
-from oneflow.compiler.forward_graph import Captured, forward_graph
+from oneflow.compiler.forward_graph import Captured, forward_graph, replaced_state
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
-from oneflow.core.tree import tree_leaves, tree_map
+from oneflow.core.tree import tree_map
 from oneflow.onnx.aten.batch import FACTOR
 from oneflow.onnx.modules import AnyBatch
 
 Tensors = list[torch.Tensor]
 
 
-@runtime_checkable
 class ForwardGraph(Protocol):
     """What a graph of modules must have to be exported."""
 
-    def forward_capture(self, *inputs: Any) -> Captured:
-        """The evaluation graph for inputs like these, of any shape that the modules take. An error if it trains."""
+    def build(self, *args: Any, **kwargs: Any) -> Any:
+        """What is traced; its parameters name the inputs."""
         ...
 
-    def forward_inputs(self) -> Sequence[Any]:
-        """Inputs as it was last called with. An error if it never was."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """One step."""
+        ...
+
+    def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
+        """The evaluation graph for arguments like these, of any shape that the modules take. An error if it trains."""
+        ...
+
+    def forward_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments like those it was last called with. An error if it never was."""
         ...
 
 
@@ -47,72 +55,121 @@ def as_arguments(args: Any) -> tuple[Any, ...]:
     return args if isinstance(args, tuple) else () if args is None else (args,)
 
 
+@dataclass(frozen=True)
+class Callee:
+    """What is traced: a function of tensors, and the parameters and buffers that it reads. ``standing_in`` has others stand in for them while it
+    runs; ``modules`` are those that it calls, by their paths."""
+
+    title: str
+    doc: str
+    function: Callable[..., Any]
+    constants: Mapping[str, torch.Tensor]
+    standing_in: Callable[[dict[str, torch.Tensor]], AbstractContextManager[Any]]
+    modules: Mapping[str, torch.nn.Module]
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """Arguments of one call. The tensors among them have names: those of their parameters, as ``x``, ``xs[0]`` or ``states['h']``."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    names: list[str]
+    tensors: Tensors
+
+    def with_tensors(self, tensors: Tensors) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Positional and named arguments with other tensors in place of these."""
+        following = iter(tensors)
+        return tree_map(lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, (self.args, self.kwargs))
+
+
+def arguments_of(title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+    """The arguments of a call, in its order. Refuses those that the function does not take."""
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise ArgumentError(f"{title}{signature} does not take the example arguments: {error}") from None
+    found: list[tuple[str, Any]] = []
+    for name, value in [*zip(_positional(signature, len(args)), args), *kwargs.items()]:
+        _collect(name, value, found)
+    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
+    return Arguments(args, dict(kwargs), [name for name, _ in tensors], [value for _, value in tensors])
+
+
+def _positional(signature: inspect.Signature, count: int) -> list[str]:
+    """Names of so many positional arguments; ``xs[0]``, ``xs[1]`` for those of ``*xs``."""
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    plain = [name for name, parameter in signature.parameters.items() if parameter.kind in kinds]
+    rest = next((name for name, parameter in signature.parameters.items() if parameter.kind is inspect.Parameter.VAR_POSITIONAL), "")
+    return [*plain[:count], *(f"{rest}[{i}]" for i in range(count - len(plain)))]
+
+
+def captured_call(callee: Callee, arguments: Arguments, tensors: Tensors) -> Captured:
+    """The forward graph of a call with these tensors."""
+    require_evaluation(callee)
+    constants = dict(callee.constants)
+    returned: list[str] = []
+
+    def forward(*values: torch.Tensor) -> Tensors:
+        args, kwargs = arguments.with_tensors(list(values[len(constants) :]))
+        with callee.standing_in(dict(zip(constants, values))):
+            outputs = _outputs(callee.function(*args, **kwargs), callee.title)
+        returned[:] = outputs
+        return list(outputs.values())
+
+    graph, attributes = forward_graph(forward, [*constants.values(), *tensors], callee.modules)
+    return Captured(graph, (*constants, *arguments.names), constants, tuple(returned), attributes, callee.title, callee.doc)
+
+
+def require_evaluation(callee: Callee) -> None:
+    """A model computes as modules do in evaluation."""
+    training = [path for path, part in callee.modules.items() if part.training]
+    if training:
+        raise ArgumentError(
+            f"{callee.title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; call .eval() on it first"
+        )
+
+
 def module_source(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Source:
     """A module with example arguments. It must be in evaluation mode."""
     title = type(module).__name__
-    training = [path for path, part in module.named_modules() if part.training]
-    if training:
-        raise ArgumentError(
-            f"{title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; call .eval() on it first"
-        )
-    signature = inspect.signature(module.forward)
-    try:
-        bound = signature.bind(*as_arguments(args), **(kwargs or {}))
-    except TypeError as error:
-        raise ArgumentError(f"{title}.forward{signature} does not take the example arguments: {error}") from None
-
-    def call_with(tensors: Tensors) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        new = inspect.BoundArguments(signature, OrderedDict(_replaced(dict(bound.arguments), tensors)))
-        return new.args, new.kwargs
-
-    names, examples = _inputs(signature, bound.arguments)
-
-    def capture(tensors: Tensors) -> Captured:
-        return _captured(module, title, names, tensors, call_with)
+    callee = Callee(
+        title,
+        inspect.getdoc(type(module)) or title,
+        module,
+        {**dict(module.named_parameters()), **dict(module.named_buffers())},
+        lambda values: replaced_state(module, values),
+        dict(module.named_modules()),
+    )
+    require_evaluation(callee)
+    arguments = arguments_of(title, inspect.signature(module.forward), as_arguments(args), kwargs or {})
 
     def run(tensors: Tensors) -> Tensors:
-        call_args, call_kwargs = call_with(tensors)
+        call_args, call_kwargs = arguments.with_tensors(tensors)
         with torch.no_grad():
             return list(_outputs(module(*call_args, **call_kwargs), title).values())
 
-    return Source(title, examples, capture, run)
+    return Source(title, arguments.tensors, lambda tensors: captured_call(callee, arguments, tensors), run)
 
 
 def graph_source(graph: ForwardGraph, args: Any) -> Source:
     """A graph with example inputs, or with those that it was called with."""
     title = type(graph).__name__
-    inputs = as_arguments(args) if args is not None else tuple(graph.forward_inputs())
-    examples = [leaf for leaf in tree_leaves(list(inputs)) if isinstance(leaf, torch.Tensor)]
+    call_args, call_kwargs = (as_arguments(args), {}) if args is not None else graph.forward_inputs()
+    arguments = arguments_of(title, inspect.signature(graph.build), call_args, call_kwargs)
 
     def capture(tensors: Tensors) -> Captured:
-        return graph.forward_capture(*_replaced(list(inputs), tensors))
+        args, kwargs = arguments.with_tensors(tensors)
+        return graph.forward_capture(*args, **kwargs)
 
     def run(tensors: Tensors) -> Tensors:
-        if [t.shape for t in tensors] != [t.shape for t in examples]:  # a graph may be made for one shape
+        if [t.shape for t in tensors] != [t.shape for t in arguments.tensors]:  # a graph may be made for one shape
             found = capture(tensors)
             return found.run(dict(zip(found.inputs(), tensors, strict=True)))
-        returned = graph(*_replaced(list(inputs), tensors))  # type: ignore[operator]
-        return [value.detach() for value in _outputs(returned, title).values()]
+        args, kwargs = arguments.with_tensors(tensors)
+        return [value.detach() for value in _outputs(graph(*args, **kwargs), title).values()]
 
-    return Source(title, examples, capture, run)
-
-
-def _replaced(tree: Any, tensors: Tensors) -> Any:
-    following = iter(tensors)
-    return tree_map(lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, tree)
-
-
-def _inputs(signature: inspect.Signature, arguments: Mapping[str, Any]) -> tuple[list[str], Tensors]:
-    """The tensors among the arguments, each under the name of its parameter, as ``x``, ``xs[0]`` or ``states['h']``."""
-    found: list[tuple[str, Any]] = []
-    for name, value in arguments.items():
-        if signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD:
-            for key, item in value.items():
-                _collect(key, item, found)
-        else:
-            _collect(name, value, found)
-    tensors = [(name, value) for name, value in found if isinstance(value, torch.Tensor)]
-    return [name for name, _ in tensors], [value for _, value in tensors]
+    return Source(title, arguments.tensors, capture, run)
 
 
 def _collect(path: str, tree: Any, found: list[tuple[str, Any]]) -> None:
@@ -144,22 +201,6 @@ def _outputs(returned: Any, title: str) -> dict[str, torch.Tensor]:
     return {name: value for name, value in found if value is not None}
 
 
-def _captured(module: torch.nn.Module, title: str, names: list[str], tensors: Tensors, call_with: Callable[[Tensors], Any]) -> Captured:
-    constants = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    returned: list[str] = []
-
-    def forward(*values: torch.Tensor) -> Tensors:
-        state = dict(zip(constants, values))
-        args, kwargs = call_with(list(values[len(constants) :]))
-        outputs = _outputs(torch.func.functional_call(module, state, args, kwargs), title)
-        returned[:] = outputs
-        return list(outputs.values())
-
-    graph, attributes = forward_graph(forward, [*constants.values(), *tensors], dict(module.named_modules()))
-    doc = inspect.getdoc(type(module)) or title
-    return Captured(graph, (*constants, *names), constants, tuple(returned), attributes, title, doc)
-
-
 def renamed(captured: Captured, input_names: Sequence[str] | None, output_names: Sequence[str] | None) -> Captured:
     """With the names that the user gives; names of inputs and parameters must differ."""
     own = captured.inputs()
@@ -188,14 +229,17 @@ def captured_for_any_batch(
     source: Source, which: bool | Sequence[str], input_names: Sequence[str] | None, output_names: Sequence[str] | None
 ) -> tuple[Captured, AnyBatch]:
     """The graph for a batch of two or more, since one of one may be broadcast, and the same for twice as many."""
-    names = renamed(source.capture(source.examples), input_names, output_names).inputs()
+    first = source.capture(source.examples)
+    names = renamed(first, input_names, output_names).inputs()
     batched = _batched(names, source.examples, which)
     least = source.examples[batched[0]].shape[0]
     times = 1 if least > 1 else FACTOR
-    graphs = []
-    for factor in (times, times * FACTOR):
+
+    def traced(factor: int) -> Captured:
         tensors = [torch.cat([t] * factor) if i in batched else t for i, t in enumerate(source.examples)]
-        graphs.append(renamed(_traced(source, tensors, batched, names), input_names, output_names))
+        return first if factor == 1 else _traced(source, tensors, batched, names)
+
+    graphs = [renamed(traced(factor), input_names, output_names) for factor in (times, times * FACTOR)]
     return graphs[0], AnyBatch(graphs[1], least * times, tuple(names[i] for i in batched))
 
 
@@ -218,5 +262,7 @@ def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -
     found = [names.index(name) for name in chosen]
     sizes = {names[i]: examples[i].shape[:1].numel() if examples[i].dim() else None for i in found}
     if len(set(sizes.values())) > 1 or None in sizes.values() or 0 in sizes.values():
-        raise ArgumentError(f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}")
+        raise ArgumentError(
+            f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}"
+        )
     return found

@@ -47,7 +47,9 @@ def convert_to_onnx_and_check(
     runtime = runtime_package(_WHAT)
     provider = _provider(runtime, device)
     if flow_weight_dir is not None:
-        raise UnsupportedError(f"{_WHAT} takes the weights that the modules have; load those of {str(flow_weight_dir)!r} into them first (load_state_dict)")
+        raise UnsupportedError(
+            f"{_WHAT} takes the weights that the modules have; load those of {str(flow_weight_dir)!r} into them first (load_state_dict)"
+        )
     path = _path(onnx_model_path)
     source = source_of(graph, args, kwargs)
     names = export_traced(source, path, opset, external_data, dynamic_batch_size).inputs()
@@ -55,7 +57,9 @@ def convert_to_onnx_and_check(
         expected = [_array(value) for value in source.run(tensors)]
         feeds = {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
         outputs, found = run_model(runtime, str(path), feeds, provider, ort_optimize)
-        _require_close(path, source.title, [difference(*both, rtol, atol, "torch's") for both in zip(outputs, expected, found, strict=True)])
+        _require_close(
+            path, source.title, [difference(*both, rtol, atol, "torch's") for both in zip(outputs, expected, found, strict=True)]
+        )
     return str(path)
 
 
@@ -73,7 +77,9 @@ def _provider(runtime: Any, device: str) -> str:
     if provider is None:
         raise ArgumentError(f"device is one of {sorted(_PROVIDERS)}, got {device!r}")
     if provider not in runtime.get_available_providers():
-        raise UnsupportedError(f"the installed ONNX Runtime has no {provider} for device {device!r}, only {runtime.get_available_providers()}")
+        raise UnsupportedError(
+            f"the installed ONNX Runtime has no {provider} for device {device!r}, only {runtime.get_available_providers()}"
+        )
     return provider
 
 

@@ -50,10 +50,20 @@ def export(
     if not _is_traced(job_func):
         _require_none("a job", kwargs=kwargs, input_names=input_names, output_names=output_names)
         return export_job(
-            job_func, model_save_dir, onnx_filename, continue_on_error, opset, extra_opset, shape_override, external_data, dynamic_batch=bool(dynamic_batch)
+            job_func,
+            model_save_dir,
+            onnx_filename,
+            continue_on_error,
+            opset,
+            extra_opset,
+            shape_override,
+            external_data,
+            dynamic_batch=bool(dynamic_batch),
         )
     _require_none("a module or graph", continue_on_error=continue_on_error or None, extra_opset=extra_opset, shape_override=shape_override)
-    export_traced(source_of(job_func, model_save_dir, kwargs), onnx_filename, opset, external_data, dynamic_batch, input_names, output_names)
+    export_traced(
+        source_of(job_func, model_save_dir, kwargs), onnx_filename, opset, external_data, dynamic_batch, input_names, output_names
+    )
 
 
 def export_traced(

@@ -9,8 +9,9 @@ from pathlib import Path
 
 from oneflow.compiler.forward_graph import Captured, functional
 from oneflow.core.errors import ArgumentError
-from oneflow.onnx.aten.batch import Pairing, paired
+from oneflow.onnx.aten.batch import paired
 from oneflow.onnx.aten.emit import AtenGraphEmitter
+from oneflow.onnx.emit import OnnxParts
 from oneflow.onnx.model import LARGEST_FILE, make_model, write_model
 from oneflow.onnx.packages import onnx_package
 
@@ -34,15 +35,20 @@ def export_graph(
     """
     onnx = onnx_package("flow.onnx.export")
     _require_outputs(captured)
-    plain = functional(captured)
-    pairing: Pairing | None = None
-    if any_batch is not None:
-        pairing = paired(plain, functional(any_batch.doubled), any_batch.size)
-    parts = AtenGraphEmitter(plain, opset, pairing, any_batch.inputs if any_batch else ()).run()
-    weights = {name: plain.constants[name].detach().cpu() for name in parts.variables}
+    parts = parts_of(captured, opset, any_batch)
+    weights = {name: captured.constants[name].detach().cpu() for name in parts.variables}
     is_external = external_data or sum(t.nbytes for t in weights.values()) > LARGEST_FILE
-    make = partial(make_model, onnx, parts, weights, job=plain.title, doc=plain.doc, opset=opset)
+    make = partial(make_model, onnx, parts, weights, job=captured.title, doc=captured.doc, opset=opset)
     write_model(onnx, Path(path), is_external, make, parts, opset)
+
+
+def parts_of(captured: Captured, opset: int, any_batch: AnyBatch | None = None) -> OnnxParts:
+    """The ONNX graph as plain values, without the weights."""
+    plain = functional(captured)
+    if any_batch is None:
+        return AtenGraphEmitter(plain, opset).run()
+    pairing = paired(plain, functional(any_batch.doubled), any_batch.size)
+    return AtenGraphEmitter(plain, opset, pairing, any_batch.inputs).run()
 
 
 def _require_outputs(captured: Captured) -> None:

@@ -1,4 +1,4 @@
-"""Plans: what a job costs each rank and what it communicates, without starting anything."""
+"""Plans: what a job or a graph costs each rank and what it communicates, without starting anything."""
 
 from __future__ import annotations
 
@@ -17,24 +17,36 @@ if TYPE_CHECKING:
 __all__ = ["plan", "plan_job"]
 
 
-def plan(job: Callable[..., Any], devices: int | tuple[int, ...] | str | None = None, placement: Any = None) -> Plan:
-    """The plan of a job: operations, bytes communicated and peak memory of each rank, and every op with its SBP and boxing.
+def plan(job: Callable[..., Any], *inputs: Any, devices: int | tuple[int, ...] | str | None = None, placement: Any = None) -> Plan:
+    """The plan of a job or of a graph: operations, bytes communicated and peak memory of each rank, and every op with its SBP and boxing.
 
     ``job`` is the decorated function. It is traced, its variables get no values, and nothing is run. It is planned for the
     placement that it has; ``devices`` plans it for as many others instead, such as 1024, "8x128" or (8, 128), where the first of
     several axes is that of the machines; ``placement`` for what ``flow.scope.placement`` gives. Ops that stand under a scope in the
     job stay where it says, and the batch stays as declared; notes of the plan tell what follows from that. ``print`` shows a plan,
     ``save("plan.html")`` writes it, also as .txt and .json.
+
+    ``flow.plan(graph, *inputs)`` is the plan of an ``nn.Graph`` whose step takes these inputs: on one device, or on ``devices``, each with all
+    variables and a part of the batch.
     """
+    if hasattr(job, "plan_step"):
+        kind = "gpu" if any(getattr(one, "is_cuda", False) for one in inputs) else "cpu"
+        return job.plan_step(inputs, _given(placement) or placement_of(kind, device_axes(1 if devices is None else devices)))
+    if inputs:  # a job's devices and placement may be given by position
+        devices, placement = (*inputs, *(value for value in (devices, placement) if value is not None), None)[:2]
     found = getattr(job, "job", None)
     if not isinstance(found, Job):
-        raise ArgumentError(f"flow.plan takes a function that @flow.global_function decorated, got {job!r}")
+        raise ArgumentError(f"flow.plan takes a function that @flow.global_function decorated, or an nn.Graph, got {job!r}")
     if devices is not None and placement is not None:
         raise ArgumentError("flow.plan takes devices or a placement, got both")
+    return plan_job(found, None if devices is None else device_axes(devices), _given(placement))
+
+
+def _given(placement: Any) -> Placement | None:
     where = getattr(placement, "placement", placement)
     if where is not None and not isinstance(where, Placement):
         raise ArgumentError(f"the placement of a plan is made by flow.scope.placement(...), got {placement!r}")
-    return plan_job(found, None if devices is None else device_axes(devices), where)
+    return where
 
 
 def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement | None = None) -> Plan:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import torch
 
-from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.joint import Like
+from oneflow.compiler.distribute import Assigned, CompileTarget, Spread, declared_feeds, distribute, distribute_job
+from oneflow.compiler.joint import Joint, Like
 from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
-from oneflow.compiler.storage import RankOfDevice, state_layouts, variable_layouts
+from oneflow.compiler.step_decl import StepDecl
+from oneflow.compiler.storage import RankOfDevice, state_layouts, update_layout, variable_layouts
 from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
 from oneflow.core.region import local_shape
@@ -28,10 +29,10 @@ from oneflow.plan.alike import alike
 from oneflow.plan.held import Held, Memory
 from oneflow.plan.listing import Listing, devices_text
 from oneflow.plan.measure import Calls, Measured, measure
-from oneflow.plan.notes import notes_of
+from oneflow.plan.notes import notes_of, notes_of_job
 from oneflow.plan.report import Plan, ranks_text
 from oneflow.plan.values import PlanVariable, RankCost, Traffic
-from oneflow.sharding.mesh import Layout
+from oneflow.sharding.mesh import Layout, mesh_of, whole_on
 
 _DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none
 
@@ -46,19 +47,47 @@ def make_plan(graph: Graph, settings: Settings, placement: Placement) -> Plan:
     for source, nodes in placed.sources:
         shares_of(placed, source, nodes, ranks)  # raises what the run would
     assigned, stored = _distributed(placed, ranks, settings)
-    rows = _measured(assigned, stored, settings.micro_batches)
-    kind = _device_type(placed, placement)
-    listing = Listing(assigned, kind, {rank: device for device, rank in ranks.items()}, rows)
+    where = _Where(_device_type(placed, placement), ranks, placement)
+    notes = (*notes_of_job(graph, placement), *notes_of(assigned, len(ranks)))
+    return _written_down(assigned, stored, where, settings.micro_batches, settings.is_train, notes)
+
+
+def make_step_plan(decl: StepDecl, joint: Joint, placement: Placement) -> Plan:
+    """The plan of a traced step on ``placement``: every device has its variables whole and a part of the batch."""
+    ranks = {device: rank for rank, device in enumerate(placement.devices)}
+    layouts = dict.fromkeys(decl.decls, whole_on(mesh_of(placement, ranks)))
+    assigned = distribute(replace(decl, placement=placement), joint, Spread(ranks, layouts, _DEVICE))
+    stored = {name: _Stored(variable, assigned.layouts[name]) for name, variable in decl.decls.items()}
+    stored.update(_states(assigned, joint.trained))
+    count = 1 if decl.training is None else decl.training.micro_batches
+    where = _Where(placement.device_type, ranks, placement)
+    return _written_down(assigned, stored, where, count, decl.training is not None, notes_of(assigned, len(ranks)))
+
+
+@dataclass(frozen=True)
+class _Where:
+    """What a plan is made for."""
+
+    device_type: str
+    ranks: RankOfDevice
+    placement: Placement
+
+
+def _written_down(
+    assigned: Assigned, stored: dict[str, _Stored], where: _Where, micro_batches: int, is_train: bool, notes: tuple[str, ...]
+) -> Plan:
+    rows = _measured(assigned, stored, micro_batches)
+    listing = Listing(assigned, where.device_type, {rank: device for device, rank in where.ranks.items()}, rows)
     return Plan(
-        job=graph.job,
-        kind="train" if settings.is_train else "predict",
-        device_type=kind,
-        devices=len(ranks),
-        axes=_axes(assigned, placement, len(ranks)),
-        micro_batches=settings.micro_batches,
+        job=assigned.decl.job,
+        kind="train" if is_train else "predict",
+        device_type=where.device_type,
+        devices=len(where.ranks),
+        axes=_axes(assigned, where.placement, len(where.ranks)),
+        micro_batches=micro_batches,
         ranks=_costs(assigned, stored, rows),
         ops=listing.ops(),
-        notes=notes_of(graph, placement, assigned, len(ranks)),
+        notes=notes,
         variables=_variables(stored, listing),
     )
 
@@ -121,6 +150,18 @@ def _distributed(graph: Graph, ranks: RankOfDevice, settings: Settings) -> tuple
         of_states = state_layouts(graph, graph.training.optimizer, assigned.layouts)
         stored.update({d.name: _Stored(d, of_states[d.name]) for d in state_decls(graph, graph.training.optimizer)})
     return assigned, stored
+
+
+def _states(assigned: Assigned, trained: Sequence[str]) -> dict[str, _Stored]:
+    """What the optimizers keep of trained variables. State of a shape of its own is whole."""
+    found = {}
+    for name in trained:
+        training, decl = assigned.decl.require_training(), assigned.decl.decls[name]
+        owner = training.optimizer.owner(name)
+        layout = update_layout(training, decl.spec, assigned.layouts[name])
+        for state, made in zip(owner.row.states, owner.state_decls(decl)):
+            found[made.name] = _Stored(made, layout if state.shape is None else whole_on(layout.mesh))
+    return found
 
 
 def _axes(assigned: Assigned, placement: Placement, count: int) -> tuple[int, ...]:

@@ -15,9 +15,14 @@ from oneflow.ir.notes import op_note
 from oneflow.plan.listing import devices_text
 
 
-def notes_of(graph: Graph, placement: Placement, assigned: Assigned, devices: int) -> tuple[str, ...]:
-    """The notes of a plan of ``graph``, which was traced for its own placement, on another."""
-    return (*_scopes(graph, placement), *_mirrored(graph), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+def notes_of_job(graph: Graph, placement: Placement) -> tuple[str, ...]:
+    """What a plan says of a job that was traced for its own placement, on another."""
+    return (*_scopes(graph, placement), *_mirrored(graph))
+
+
+def notes_of(assigned: Assigned, devices: int) -> tuple[str, ...]:
+    """What a plan says of any step."""
+    return (*_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
 
 
 def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:

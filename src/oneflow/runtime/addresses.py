@@ -37,6 +37,15 @@ def resolve(name: str) -> list[str]:
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
+def listen(address: str, port: int) -> socket.socket:
+    """A socket that listens at an address of this machine only. OSError says why that cannot be, without the address."""
+    family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
+    try:
+        return socket.create_server((address, port), family=family)
+    except OSError as error:
+        raise OSError(error.errno, os.strerror(error.errno) if error.errno else str(error)) from None
+
+
 def own_address(other: str) -> str:
     """The address by which this machine reaches another one, or itself. Nothing is sent."""
     family, _, _, _, place = socket.getaddrinfo(other, 9, type=socket.SOCK_DGRAM)[0]

@@ -1,5 +1,5 @@
-"""``flow.utils``: data sets and loaders of tensors, and activation checkpointing."""
+"""``flow.utils``: data sets and loaders of tensors, activation checkpointing, and structures of global tensors."""
 
-from oneflow.utils import checkpoint, data
+from oneflow.utils import checkpoint, data, global_view
 
-__all__ = ["checkpoint", "data"]
+__all__ = ["checkpoint", "data", "global_view"]

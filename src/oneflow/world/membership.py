@@ -22,13 +22,15 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import ArgumentError, PeerError
+from oneflow.runtime.addresses import bind_collectives, listen, own_address
 from oneflow.runtime.limits import connect_seconds, step_seconds
+from oneflow.runtime.world import LOOPBACK
 from oneflow.world import role
 
 if TYPE_CHECKING:
     from oneflow.runtime.launchers import Launched
 
-_FAREWELL_SECONDS = 10.0  # for which rank 0 goes on serving the store at its end, while others are still there
+_FAREWELL_SECONDS = 5.0  # for which rank 0 goes on serving the store at its end, while others are still there
 _LOOK_SECONDS = 0.02
 
 
@@ -147,10 +149,8 @@ def _join(world: PeerWorld) -> None:
 
 
 def _make_group(world: PeerWorld, found: Launched) -> None:
-    from oneflow.runtime.addresses import bind_collectives, own_address
-
     seconds = connect_seconds()
-    bind_collectives(own_address(found.address))
+    bind_collectives(own_address(_meeting_address(found)))
     store = _store(found, seconds)
     _MEMBERSHIP.store, _MEMBERSHIP.serves = store, found.rank == 0 and found.store_key is None
     _await_all(world, store, seconds)
@@ -166,40 +166,45 @@ def _make_group(world: PeerWorld, found: Launched) -> None:
 def _store(found: Launched, seconds: float) -> dist.Store:
     """The store of this run: served by rank 0, or by the launcher, in which an earlier attempt may have left its keys."""
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    limit = timedelta(seconds=seconds)
+    address, limit = _meeting_address(found), timedelta(seconds=seconds)
     if found.rank == 0 and found.store_key is None:
-        listener = _listener(found)
+        listener = _listener(address, found.port)
         host, port = listener.getsockname()[:2]
         tcp = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit)
     else:
-        _await_store(found, seconds)
-        tcp = dist.TCPStore(found.address, found.port, is_master=False, wait_for_workers=False, timeout=limit)
+        _await_store(found, address, seconds)
+        tcp = dist.TCPStore(address, found.port, is_master=False, wait_for_workers=False, timeout=limit)
     return dist.PrefixStore(f"oneflow/peers/{attempt}", tcp)
 
 
-def _listener(found: Launched) -> socket.socket:
-    """On the address that the others are told only, so a run on one machine is not seen from outside."""
+def _meeting_address(found: Launched) -> str:
+    """Where the store is: a run on one machine is not seen from outside."""
+    if found.store_key is not None:
+        return found.address
+    return LOOPBACK if found.is_local else found.listening_place[0]
+
+
+def _listener(address: str, port: int) -> socket.socket:
     try:
-        family = socket.getaddrinfo(found.address, found.port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((found.address, found.port), family=family)
+        return listen(address, port)
     except OSError as error:
         raise ArgumentError(
-            f"rank 0 cannot listen at {found.address} port {found.port} ({error.strerror or error}); MASTER_ADDR must be an address of rank 0's "
-            "machine and MASTER_PORT a port that nothing else uses there"
+            f"rank 0 cannot listen at {address} port {port} ({error.strerror}); MASTER_ADDR must be an address of rank 0's machine and MASTER_PORT "
+            "a port that nothing else uses there"
         ) from None
 
 
-def _await_store(found: Launched, seconds: float) -> None:
+def _await_store(found: Launched, address: str, seconds: float) -> None:
     """Returns when somebody listens at the store's place."""
     end = time.monotonic() + seconds
     while True:
         try:
-            with socket.create_connection((found.address, found.port), timeout=max(_LOOK_SECONDS, end - time.monotonic())):
+            with socket.create_connection((address, found.port), timeout=max(_LOOK_SECONDS, end - time.monotonic())):
                 return
         except OSError as error:
             if time.monotonic() > end:
                 raise PeerError(
-                    f"rank {found.rank} on {socket.gethostname()} waited in vain for rank 0 at {found.address} port {found.port}: "
+                    f"rank {found.rank} on {socket.gethostname()} waited in vain for rank 0 at {address} port {found.port}: "
                     f"{error.strerror or error} for {seconds:g} s; ONEFLOW_CONNECT_TIMEOUT sets another limit"
                 ) from None
             time.sleep(_LOOK_SECONDS)
@@ -220,17 +225,28 @@ def _await_all(world: PeerWorld, store: dist.Store, seconds: float) -> None:
 
 
 def _leave() -> None:
+    from oneflow.collective.peers import processes_here
+
+    store, world, near = _MEMBERSHIP.store, _MEMBERSHIP.world, {}
     if dist.is_initialized():
+        near = processes_here()
         dist.destroy_process_group()
-    store, world = _MEMBERSHIP.store, _MEMBERSHIP.world
     if store is None or world is None:
         return
     with contextlib.suppress(RuntimeError):  # the store may be gone with the process that served it
         store.set(f"left/{world.rank}", "")
-        end = time.monotonic() + _FAREWELL_SECONDS
-        while _MEMBERSHIP.serves and not _failed() and time.monotonic() < end:
-            if store.check([f"left/{rank}" for rank in world.ranks]):
-                return
+        if _MEMBERSHIP.serves and not _failed():
+            _serve_on(store, [rank for rank in world.ranks if rank != world.rank], near)
+
+
+def _serve_on(store: dist.Store, others: list[int], near: dict[int, int]) -> None:
+    """Returns when the other ranks have left or ended: they may still need the store, to make a group without this rank."""
+    from oneflow.collective.peers import is_running
+
+    end = time.monotonic() + _FAREWELL_SECONDS
+    while others and time.monotonic() < end:
+        others = [rank for rank in others if not store.check([f"left/{rank}"]) and (rank not in near or is_running(near[rank]))]
+        if others:
             time.sleep(_LOOK_SECONDS)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -20,7 +21,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.collective.groups import Ranks
-from oneflow.collective.peers import meeting
+from oneflow.collective.peers import is_running, meeting, processes_here
 from oneflow.core.errors import OrderError, PeerError, user_line
 
 _VARIABLE = "ONEFLOW_CHECK_ORDER"
@@ -82,7 +83,7 @@ class meet(contextlib.AbstractContextManager[None]):
                 raise OrderError(_differing(found)) from error
 
     def _call(self) -> Call:
-        return Call(self._ranks, self._number, self._name, ", ".join(map(_described, self._arguments)), user_line())
+        return Call(self._ranks, self._number, self._name, described(self._arguments), user_line())
 
 
 def is_checked() -> bool:
@@ -95,11 +96,16 @@ def _calls(world: Any) -> _Calls:
     return _Calls()
 
 
+def described(arguments: Sequence[Any]) -> str:
+    """What of some arguments all ranks must agree on, as text."""
+    return ", ".join(map(_described, arguments))
+
+
 def _described(value: Any) -> str:
     if isinstance(value, torch.Tensor):
         return f"{str(value.dtype).removeprefix('torch.')}{tuple(value.shape)}"
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(map(_described, value))}]"
+        return f"[{described(value)}]"
     return str(value)
 
 
@@ -120,16 +126,23 @@ def _others_than(call: Call) -> dict[int, Call]:
     store, me = _store(), dist.get_rank()
     store.set_timeout(timedelta(seconds=_TELLING_SECONDS))
     store.set(_late(me), _packed(call))
-    waiting, end = {rank for rank in call.ranks if rank != me}, time.monotonic() + _TELLING_SECONDS
-    found: dict[int, Call] = {}
-    while waiting and time.monotonic() < end:
-        for rank in [rank for rank in waiting if store.check([_late(rank)])]:
-            waiting.remove(rank)
-            found[rank] = _unpacked(store.get(_late(rank)))
-        if waiting:
-            time.sleep(_LOOK_SECONDS)
+    found = _told_by(store, {rank for rank in call.ranks if rank != me})
     place = (call.ranks, call.number, call.what)
     return {me: call, **found} if any((other.ranks, other.number, other.what) != place for other in found.values()) else {}
+
+
+def _told_by(store: Any, waiting: set[int]) -> dict[int, Call]:
+    """The calls of those who tell theirs soon. Who has ended, or is stopped, is not waited for."""
+    found: dict[int, Call] = {}
+    near, end = processes_here(), time.monotonic() + _TELLING_SECONDS
+    while waiting and time.monotonic() < end:
+        silent = {rank for rank in waiting if rank in near and not is_running(near[rank])}  # asked first: what it told before counts
+        for rank in [rank for rank in waiting if store.check([_late(rank)])]:
+            found[rank] = _unpacked(store.get(_late(rank)))
+        waiting = waiting - found.keys() - silent
+        if waiting:
+            time.sleep(_LOOK_SECONDS)
+    return found
 
 
 def _differing(calls: dict[int, Call]) -> str:

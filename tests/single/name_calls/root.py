@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 from contextlib import redirect_stdout
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -402,14 +403,6 @@ def _configs():
     assert flow.function_config is flow.FunctionConfig and isinstance(flow.FunctionConfig(), flow.function_config)
 
 
-def _files(tmp=None):
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        flow.save({"a": np.ones(2, np.float32)}, f"{folder}/saved")
-        assert list(flow.load(f"{folder}/saved")) == ["a"]
-
-
 def _finfo():
     assert (flow.finfo(flow.float32).max, flow.iinfo(flow.int8).max) == (np.finfo(np.float32).max, 127)
 
@@ -436,7 +429,7 @@ def _vision():
 def _plain():
     assert flow.device("cpu") == x.device and isinstance(flow.float32, flow.dtype) and x.shape == flow.Size([2, 3])
     assert flow.dtypes()[:3] == [torch.bool, torch.float32, torch.float64]
-    assert (__import__("pathlib").Path(flow.oneflow_python_base_dir) / "oneflow" / "__init__.py").exists()
+    assert (Path(flow.oneflow_python_base_dir) / "oneflow" / "__init__.py").exists()
 
 
 GROUPS = {
@@ -457,7 +450,6 @@ GROUPS = {
     _printing: ["set_printoptions"],
     _threads: ["set_num_threads"],
     _configs: ["FunctionConfig", "function_config"],
-    _files: ["save", "load"],
     _finfo: ["finfo", "iinfo"],
     _vision: ["roi_align", "deform_conv2d"],
     _plain: ["device", "dtype", "Size", "dtypes", "oneflow_python_base_dir"],

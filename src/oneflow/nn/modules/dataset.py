@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import Module
 
 from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError
+from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
 from oneflow.core.number import number
 from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import at_least, feature_name, positive, row_spec
@@ -22,6 +22,7 @@ from oneflow.data.pipeline import Reading
 from oneflow.data.raw_files import RawRows
 from oneflow.data.reader_ops import open_pipeline
 from oneflow.data.samples import Buffers, Bytes, Cropped, Decoded, Numbers, Pictures, RecordReader, Records, stacked
+from oneflow.data.source import Source, computed, read
 from oneflow.ops import image as rows
 
 __all__ = [
@@ -48,12 +49,6 @@ def _refuse_global(what: str, device: Any, placement: Any, sbp: Any) -> None:
         )
 
 
-def _refuse_in_graph(what: str) -> None:
-    """A graph is traced once: a batch that is read then would be its batch for ever. While it is traced, new tensors have no data."""
-    if type(torch.empty(0)) is not Tensor:
-        raise UnsupportedError(f"{what} was called while a graph is traced, which happens once; read outside and give the graph the batch")
-
-
 def _seed(what: str, seed: int | None) -> int:
     """The seed that was given; without one (None or -1) that of ``flow.manual_seed``."""
     if seed is None or seed == -1:
@@ -68,7 +63,7 @@ def _records(what: str, value: Any) -> Records:
     return value
 
 
-class OFRecordReader(Module):
+class OFRecordReader(Source, Module):
     """A reader of OFRecord part files: a call gives the next batch of records, for a decoder such as ``OFRecordRawDecoder``.
 
     Files, order and shuffling are those of ``flow.data.ofrecord_reader``. The order is a function of ``random_seed`` and the files; -1
@@ -100,12 +95,19 @@ class OFRecordReader(Module):
         self._reader = RecordReader(open_pipeline("OFRecordReader", name or "OFRecordReader", files, reading).parts, reading)
 
     def forward(self) -> Records:
-        _refuse_in_graph("OFRecordReader")
-        return self._reader.next()
+        return read(self, self._reader.next)
 
     def close(self) -> None:
         """Ends the threads; they also end when the reader is forgotten. A call afterwards goes on where it was."""
         self._reader.close()
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands, as ``flow.data.Loader`` says it."""
+        return self._reader.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on where ``state`` was taken, on the same files and with the same order."""
+        self._reader.load_state(state)
 
     def extra_repr(self) -> str:
         return f"batch_size={self._reader.batch_size}"
@@ -136,6 +138,9 @@ class OFRecordRawDecoder(Module):
         self._step = Numbers(key, row.shape, row.dtype.name, bool(auto_zero_padding), bool(truncate))
 
     def forward(self, input: Records) -> Tensor:
+        return read(self, self._decoded, input)
+
+    def _decoded(self, input: Records) -> Tensor:
         return stacked(_records("OFRecordRawDecoder", input).values(self._step))
 
 
@@ -147,6 +152,9 @@ class OFRecordBytesDecoder(Module):
         self._step = Bytes(feature_name("OFRecordBytesDecoder", blob_name))
 
     def forward(self, input: Records) -> Buffers:
+        return read(self, self._found, input)
+
+    def _found(self, input: Records) -> Buffers:
         return Buffers(_records("OFRecordBytesDecoder", input), self._step)
 
 
@@ -162,6 +170,9 @@ class OFRecordImageDecoder(Module):
         self._step = Decoded(Bytes(feature_name("OFRecordImageDecoder", blob_name)), color)
 
     def forward(self, input: Records) -> Pictures:
+        return read(self, self._decoded, input)
+
+    def _decoded(self, input: Records) -> Pictures:
         return Pictures(_records("OFRecordImageDecoder", input), self._step, self._step.color)
 
 
@@ -188,7 +199,14 @@ class OFRecordImageDecoderRandomCrop(Module):
         self._step = Decoded(Bytes(feature_name(what, blob_name)), arguments.color(what, color_space), crop)
 
     def forward(self, input: Records) -> Pictures:
+        return read(self, self._decoded, input)
+
+    def _decoded(self, input: Records) -> Pictures:
         return Pictures(_records("OFRecordImageDecoderRandomCrop", input), self._step, self._step.color)
+
+
+def _not_pictures(value: Any) -> ArgumentError:
+    return ArgumentError(f"CropMirrorNormalize takes pictures, or uint8 of (batch, height, width, channels); got {value!r:.200}")
 
 
 class CropMirrorNormalize(Module):
@@ -221,9 +239,12 @@ class CropMirrorNormalize(Module):
         self._dtype = as_dtype(output_dtype).torch
 
     def forward(self, input: Pictures | Tensor, mirror: Tensor | None = None) -> Tensor:
-        pixels = self._cut(input) if isinstance(input, Pictures) else input
-        if not isinstance(pixels, Tensor) or pixels.dim() != 4:
-            raise ArgumentError(f"CropMirrorNormalize takes pictures, or uint8 of (batch, height, width, channels); got {input!r:.200}")
+        pixels = input if isinstance(input, Tensor) else read(self, self._cut, input)
+        return computed(self, self._normal, pixels, mirror)
+
+    def _normal(self, pixels: Tensor, mirror: Tensor | None) -> Tensor:
+        if pixels.dim() != 4:
+            raise _not_pictures(pixels)
         size = self._size[0] or pixels.shape[1], self._size[1] or pixels.shape[2]
         normal = rows.crop_normalize(
             pixels, size=size, position=self._position, mean=self._mean, std=self._std, channels=self._channels, layout=self._layout
@@ -233,13 +254,15 @@ class CropMirrorNormalize(Module):
         return normal.to(self._dtype)
 
     def _cut(self, pictures: Pictures) -> Tensor:
+        if not isinstance(pictures, Pictures):
+            raise _not_pictures(pictures)
         height, width = self._size
         positive("CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)
         step = Cropped(pictures.step, (width, height), (self._position[1], self._position[0]))
         return stacked(pictures.records.values(step))
 
 
-class CoinFlip(Module):
+class CoinFlip(Source, Module):
     """A call gives ``batch_size`` int8 numbers, each 1 with ``probability`` and else 0: for ``CropMirrorNormalize``.
 
     With ``random_seed`` they come from a generator of the module's own, else from torch's default one.
@@ -261,13 +284,39 @@ class CoinFlip(Module):
         self.generator = None if random_seed is None else torch.Generator().manual_seed(random_seed)
 
     def forward(self) -> Tensor:
+        return read(self, self._flipped)
+
+    def _flipped(self) -> Tensor:
         return (torch.rand(self.batch_size, generator=self.generator) < self.probability).to(torch.int8)
+
+    def state(self) -> dict[str, Any]:
+        """Of its own generator; without one its flips are a matter of ``flow.get_rng_state``."""
+        return {"generator": None if self.generator is None else self.generator.get_state().numpy().tobytes().hex()}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on with the flips that followed when ``state`` was taken."""
+        given = state.get("generator", "") if isinstance(state, dict) else ""
+        if (given is None) != (self.generator is None):
+            raise DataError(f"the saved CoinFlip had {_coin(given)}, this one has {_coin(self.generator)}; go on with the same random_seed")
+        if self.generator is not None:
+            _set_state(self.generator, given)
 
     def extra_repr(self) -> str:
         return f"batch_size={self.batch_size}, probability={self.probability}"
 
 
-class RawReader(Module):
+def _coin(generator: Any) -> str:
+    return "no generator of its own" if generator is None else "a generator of its own"
+
+
+def _set_state(generator: torch.Generator, given: Any) -> None:
+    try:
+        generator.set_state(torch.frombuffer(bytearray.fromhex(given), dtype=torch.uint8))
+    except (TypeError, ValueError, RuntimeError):
+        raise DataError(f"{given!r:.50} is not the state of a CoinFlip, as state() gives it") from None
+
+
+class RawReader(Source, Module):
     """A reader of files that hold rows of ``shape`` and ``dtype`` and nothing else: a call gives the next (batch_size, *shape).
 
     With ``random_shuffle`` every epoch has an order of its own, in which ``shuffle_block_size`` neighbours stay together (0: none do).
@@ -295,11 +344,18 @@ class RawReader(Module):
         self._rows = RawRows(list(files), row, batch_size, bool(random_shuffle), shuffle_block_size, _seed("RawReader", random_seed))
 
     def forward(self) -> Tensor:
-        _refuse_in_graph("RawReader")
-        return self._rows.next()
+        return read(self, self._rows.next)
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands: a few numbers, fit for JSON."""
+        return self._rows.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on where ``state`` was taken, on the same files and with the same order."""
+        self._rows.load_state(state)
 
 
-class GPTIndexedBinDataReader(Module):
+class GPTIndexedBinDataReader(Source, Module):
     """A reader of tokens for language models from ``<data_file_prefix>.bin`` and ``.idx`` (Megatron's memory-mapped kind).
 
     A call gives the next (batch_size, seq_length + 1) of ``dtype``. Samples are cut from the documents in a row, one token shared between
@@ -335,8 +391,18 @@ class GPTIndexedBinDataReader(Module):
         self._loader = Loader(source, batch_size, lambda sample, draws: sample.astype(into), order=order, seed=seed, threads=1)
 
     def forward(self) -> Tensor:
-        _refuse_in_graph("GPTIndexedBinDataReader")
+        return read(self, self._next)
+
+    def _next(self) -> Tensor:
         return next(iter(self._loader))
+
+    def state(self) -> dict[str, Any]:
+        """Where it stands, as ``flow.data.Loader`` says it."""
+        return self._loader.state()
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Goes on where ``state`` was taken, on the same files and with the same order."""
+        self._loader.load_state(state)
 
     def close(self) -> None:
         """Ends the threads; they also end when the reader is forgotten. A call afterwards goes on where it was."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+from oneflow.core.errors import UnsupportedError
 from oneflow.onnx.aten.builder import AtenBuilder
 from oneflow.onnx.aten.family import AtenEmitters, place
 from oneflow.onnx.builder import Operand, Wire
@@ -56,6 +58,16 @@ def hardtanh(b: AtenBuilder, x: Operand, min_val: float = -1, max_val: float = 1
 @EMITTERS.row("leaky_relu.default")
 def leaky_relu(b: AtenBuilder, x: Operand, negative_slope: float = 0.01) -> Wire:
     return b.node("LeakyRelu", x, alpha=float(negative_slope))
+
+
+@EMITTERS.row("rrelu_with_noise_functional.default")
+def rrelu(
+    b: AtenBuilder, x: Operand, noise: Operand, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any
+) -> list[Wire]:
+    """In evaluation the slope is the mean of its limits."""
+    if training:
+        raise UnsupportedError("its slopes are drawn while it trains; call .eval() on the module")
+    return [b.node("LeakyRelu", x, alpha=(lower + upper) / 2), noise]
 
 
 @EMITTERS.row("log_sigmoid_forward.default")

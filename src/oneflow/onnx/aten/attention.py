@@ -48,11 +48,7 @@ def _masked(b: AtenBuilder, scores: Wire, q: Operand, k: Operand, mask: Operand 
     if is_causal:
         seen = torch.ones(q.size(q.rank - 2), k.size(k.rank - 2), dtype=torch.bool).tril()
         scores = b.where(b.constant(seen), scores, b.wire(-math.inf, scores.dtype))
-    if mask is None:
-        return scores
-    if mask.dtype == torch.bool:
-        return b.where(mask, scores, b.wire(-math.inf, scores.dtype))
-    return b.node("Add", scores, b.cast(mask, scores.dtype))
+    return scores if mask is None else b.node("Add", scores, b.cast(mask, scores.dtype))
 
 
 def _log_sum(b: AtenBuilder, scores: Wire, rank: int, dtype: torch.dtype) -> Wire:
@@ -139,6 +135,10 @@ def attention(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Wire:
+    """The only one whose mask may be of bools, which say what is seen; the kernels add theirs."""
+    if attn_mask is not None and attn_mask.dtype == torch.bool:
+        added = b.where(attn_mask, b.wire(0, query.dtype), b.wire(-math.inf, query.dtype))
+        attn_mask = Operand(added.name, query.dtype, attn_mask.shape, attn_mask.batch_dims)
     return _attention(b, query, key, value, attn_mask, dropout_p, is_causal, scale)[0]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import Any
 
 import torch
 from torch import fx
 
 from oneflow.compiler.forward_graph import Captured, node_line
-from oneflow.core.errors import UnsupportedError
+from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError
 from oneflow.onnx.aten.builder import Times
 
 FACTOR = 2
@@ -27,12 +26,16 @@ class Pairing:
         """The dims of a node's result that follow the batch."""
         mine, theirs = (n.meta["val"] if index is None else n.meta["val"][index] for n in (node, self.other[node]))
         shape, doubled = tuple(mine.shape), tuple(theirs.shape)
-        if len(shape) != len(doubled) or any(b not in (a, a * FACTOR) for a, b in zip(shape, doubled)):
+        if len(shape) != len(doubled) or any(a != b and not self._follows(a, b) for a, b in zip(shape, doubled)):
             raise UnsupportedError(
-                f"{node_line(node)}: dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from {shape} to {doubled}; "
-                "a dim can follow the batch only in proportion. Export with dynamic_batch=False"
+                f"{line_of(node)}dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from {shape} to {doubled}; "
+                "a dim can follow the batch only as a whole multiple of it. Export with dynamic_batch=False"
             )
         return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)
+
+    def _follows(self, number: int, doubled: int) -> bool:
+        """Whether it is a whole multiple of the batch. Of n // 2 and its like two sizes do not tell how it is rounded for others."""
+        return doubled == number * FACTOR and number % self.size == 0
 
     def argument(self, mine: Any, theirs: Any) -> Any:
         """An argument with ``Times`` for the numbers that follow the batch; nodes stay nodes."""
@@ -40,14 +43,20 @@ class Pairing:
             if len(mine) != len(theirs):
                 raise UnsupportedError(f"dynamic_batch: how many values it takes depends on the batch: {mine}, then {theirs}")
             return [self.argument(a, b) for a, b in zip(mine, theirs)]
-        if isinstance(mine, fx.Node) or mine == theirs:
+        if isinstance(mine, fx.Node) or mine == theirs or (mine != mine and theirs != theirs):
             return mine
-        if isinstance(mine, int) and not isinstance(mine, bool) and theirs == mine * FACTOR:
-            return Times(Fraction(mine, self.size))
+        if isinstance(mine, int) and self._follows(mine, theirs):
+            return Times(mine // self.size)
         raise UnsupportedError(
             f"dynamic_batch: with {FACTOR} times the batch an argument goes from {mine} to {theirs}; "
-            "it can follow the batch only in proportion. Export with dynamic_batch=False"
+            "it can follow the batch only as a whole multiple of it. Export with dynamic_batch=False"
         )
+
+
+def line_of(node: fx.Node) -> str:
+    """The user's line before a message, where it is known."""
+    line = node_line(node)
+    return "" if line == UNKNOWN_LINE else f"{line}: "
 
 
 def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
@@ -68,14 +77,14 @@ def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
 def _require_alike(node: fx.Node, other: fx.Node, title: str) -> None:
     if (node.op, str(node.target)) != (other.op, str(other.target)):
         raise UnsupportedError(
-            f"{node_line(node)}: dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first {other.target} for "
+            f"{line_of(node)}dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first {other.target} for "
             f"{node.target}; write it without looking at the batch size, or export with dynamic_batch=False"
         )
 
 
 def _require_same_inputs(node: fx.Node, other: fx.Node, pairing: Pairing) -> None:
     if [pairing.other[n] for n in node.all_input_nodes] != other.all_input_nodes:
-        raise UnsupportedError(f"{node_line(node)}: dynamic_batch: {node.target} takes other values with {FACTOR} times the batch")
+        raise UnsupportedError(f"{line_of(node)}dynamic_batch: {node.target} takes other values with {FACTOR} times the batch")
 
 
 def _require_same_value(name: str, value: torch.Tensor, other: torch.Tensor) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from math import prod
+from typing import Any
 
 import torch
 
+from oneflow.core.errors import UnsupportedError
 from oneflow.onnx.builder import Builder, Operand, Wire
 
 Number = int | float | bool
@@ -16,9 +17,9 @@ Number = int | float | bool
 
 @dataclass(frozen=True)
 class Times:
-    """A number of the trace that follows the batch: ``ratio`` times its size."""
+    """A number of the trace that follows the batch: ``count`` times its size."""
 
-    ratio: Fraction
+    count: int
 
 
 Size = int | Times
@@ -50,7 +51,7 @@ class AtenBuilder(Builder):
         if dim not in x.batch_dims:
             return x.shape[dim]
         assert self.batch is not None
-        return Times(Fraction(x.shape[dim], self.batch.size))
+        return Times(x.shape[dim] // self.batch.size)
 
     def vector(self, sizes: Sequence[Size]) -> Wire:
         """An int64 vector of sizes, computed when the model runs where they follow the batch."""
@@ -62,9 +63,7 @@ class AtenBuilder(Builder):
         if isinstance(size, int):
             return self.ints([size])
         assert self.batch is not None
-        times, by = size.ratio.as_integer_ratio()
-        whole = self.batch.wire if times == 1 else self.node("Mul", self.batch.wire, self.ints([times]))
-        return whole if by == 1 else self.node("Div", whole, self.ints([by]))
+        return self.batch.wire if size.count == 1 else self.node("Mul", self.batch.wire, self.ints([size.count]))
 
     def scalar(self, size: Size | float, dtype: torch.dtype) -> Wire:
         """A number without dims, of ``dtype``."""
@@ -74,7 +73,7 @@ class AtenBuilder(Builder):
 
     def reshape_like(self, x: Wire, like: Operand) -> Wire:
         """x in the shape of ``like``, of which several sizes may follow the batch."""
-        zero = {"allowzero": 1} if 0 in like.shape and self.opset >= 14 else {}
+        zero: dict[str, Any] = {"allowzero": 1} if 0 in like.shape and self.opset >= 14 else {}
         if len(like.batch_dims) == 1 and not zero:
             return super().reshape_like(x, like)
         return self.node("Reshape", x, self.vector(self.sizes_of(like)), **zero)
@@ -107,6 +106,13 @@ class AtenBuilder(Builder):
         dtype = common_dtype(*values)
         return [self.typed(value, dtype) for value in values]
 
+    def where(self, condition: Wire, x: Wire | int | float, y: Wire | int | float) -> Wire:
+        """ONNX Runtime has no choice between bools: those are combined."""
+        if not any(isinstance(value, Wire) and value.dtype == torch.bool for value in (x, y)):
+            return super().where(condition, x, y)
+        first, second = self.wire(x, torch.bool), self.wire(y, torch.bool)
+        return self.node("Or", self.node("And", condition, first), self.node("And", self.negate(condition), second))
+
     def gathered(self, x: Wire, index: int, dim: int) -> Wire:
         """One slice of x, without that dim."""
         return self.node("Gather", x, self.constant(torch.tensor(index, dtype=torch.int64)), axis=dim)
@@ -122,6 +128,10 @@ class AtenBuilder(Builder):
             return [x]
         dtypes = [x.dtype] * len(sizes)
         if self.opset < 13:
+            if any(isinstance(size, Times) for size in sizes):
+                raise UnsupportedError(
+                    f"parts whose sizes follow the batch are there since opset 13, this is {self.opset}; export with opset=13"
+                )
             return self.many("Split", [x], dtypes, {"axis": dim, "split": list(sizes)})
         return self.many("Split", [x, self.vector(sizes)], dtypes, {"axis": dim})
 

@@ -32,7 +32,7 @@ def convolution(
     *_: Any,
 ) -> Wire:
     dims = x.rank - 2
-    attributes = {
+    attributes: dict[str, Any] = {
         "kernel_shape": weight.sizes(range(2, x.rank)),
         "strides": pair(stride, dims),
         "pads": pair(padding, dims) * 2,
@@ -83,7 +83,12 @@ def _max_pool(dims: int) -> None:
     ) -> list[Wire]:
         window = _window(x, b.result, dims, kernel_size, stride, padding, dilation)
         source, is_alone = _batched(b, x, dims)
-        attributes = {"kernel_shape": window.kernel, "strides": window.stride, "pads": window.pads(), "dilations": window.dilation}
+        attributes: dict[str, Any] = {
+            "kernel_shape": window.kernel,
+            "strides": window.stride,
+            "pads": window.pads(),
+            "dilations": window.dilation,
+        }
         if b.wanted <= {0}:
             values = b.node("MaxPool", source, **attributes)
             return [b.squeeze(values, 0) if is_alone else values, None]  # type: ignore[list-item]

@@ -24,7 +24,7 @@ def _same(value: Number, *names: str) -> None:
         EMITTERS.add(name, lambda b, *_, **__: _all(b, value), follows=["_"])
 
 
-_same(0, "zeros.default", "zeros_like.default", "new_zeros.default")
+_same(0, "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default")
 _same(1, "ones.default", "ones_like.default", "new_ones.default")
 _same(0, "empty.memory_format", "empty_like.default", "new_empty.default", "empty_strided.default", "new_empty_strided.default")
 
@@ -98,7 +98,7 @@ EMITTERS.cannot(
     "its random bits are torch's, which ONNX's random operators do not give; draw outside of the model and pass it in",
     *("rand.default", "rand_like.default", "randn.default", "randn_like.default", "randint.low", "randint.default", "randint_like.default"),
     *("randint_like.low_dtype", "randperm.default", "bernoulli.default", "bernoulli.p", "multinomial.default", "normal.Tensor_Tensor"),
-    *("normal_functional.default", "uniform.default", "exponential.default", "rrelu_with_noise_functional.default"),
+    *("normal_functional.default", "uniform.default", "exponential.default"),
 )
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.compiler.forward_graph import Captured, node_line, node_path
-from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError, nearest
-from oneflow.onnx.aten.batch import Pairing
+from oneflow.compiler.forward_graph import Captured, node_path
+from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
+from oneflow.onnx.aten.batch import Pairing, line_of
 from oneflow.onnx.aten.builder import AtenBuilder, Batch, Times
 from oneflow.onnx.aten.family import AtenRow
 from oneflow.onnx.aten.table import REASONS, ROWS
@@ -99,6 +99,8 @@ class AtenGraphEmitter:
         if node.target is operator.getitem:
             source, index = node.args
             self._values[node] = self._item(node, self._values[source], int(index))  # type: ignore[index, arg-type]
+        elif _tells_strides_alone(node):
+            self._values[node] = self._values[node.args[0]]  # type: ignore[index]
         elif _overload(node) not in _CHECKS:
             self._emit(node)
 
@@ -122,6 +124,7 @@ class AtenGraphEmitter:
     def _builder(self, node: fx.Node) -> AtenBuilder:
         name = "/".join(part for part in (node_path(node), node.name) if part)
         value = node.meta["val"]
+        results: tuple[Operand, ...] = ()
         if isinstance(value, torch.Tensor):
             results, wanted = (self._operand(node, f"{name}/out_0"),), frozenset([0])
         else:
@@ -139,7 +142,7 @@ class AtenGraphEmitter:
         name = _overload(node)
         if name in ROWS:
             return ROWS[name]
-        reason = REASONS.get(name, f"there is no emitter of it.{nearest(name, ROWS)} Write it with other ops, or compute it outside of the model")
+        reason = REASONS.get(name, "there is no emitter of it; write it with other ops, or compute it outside of the model")
         raise UnsupportedError(f"{self._line(node)}: ONNX cannot express it: {reason}")
 
     def _arguments(self, node: fx.Node, row: AtenRow) -> tuple[list[Any], dict[str, Any]]:
@@ -186,7 +189,7 @@ class AtenGraphEmitter:
     def _line(self, node: Any) -> str:
         path = node_path(node)
         where = f" (in module {path!r})" if path else ""
-        return f"{node_line(node)}: {node.target}{where}"
+        return f"{line_of(node)}{node.target}{where}"
 
 
 def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset()) -> Operand:
@@ -197,6 +200,16 @@ def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset
 
 def _overload(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.")
+
+
+def _tells_strides_alone(node: fx.Node) -> bool:
+    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with channels last."""
+    if _overload(node) != "as_strided.default":
+        return False
+    x, size, stride, *offset = node.args
+    own = x.meta["val"]  # type: ignore[union-attr]
+    same = all(n == 1 or mine == theirs for n, mine, theirs in zip(size, own.stride(), stride))  # type: ignore[arg-type]
+    return tuple(size) == tuple(own.shape) and same and offset in ([], [None], [0])  # type: ignore[arg-type]
 
 
 def _reached(captured: Captured) -> set[fx.Node]:

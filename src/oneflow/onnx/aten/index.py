@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -131,22 +132,31 @@ def _put_mask(b: AtenBuilder, x: Operand, mask: Operand, values: Operand, accumu
     return b.where(wide, b.reshape(b.cast(values, x.dtype), []), x)
 
 
-def _sum(b: AtenBuilder, accumulate: bool) -> dict[str, str]:
+def _sum(b: AtenBuilder, accumulate: bool) -> dict[str, Any]:
     return _reduction(b, "add", 16) if accumulate else {}
 
 
-def _reduction(b: AtenBuilder, kind: str, least: int) -> dict[str, str]:
+def _reduction(b: AtenBuilder, kind: str, least: int) -> dict[str, Any]:
     if b.opset < least:
-        raise UnsupportedError(f"what is scattered is combined ({kind!r}) since opset {least}, this is {b.opset}; export with opset={least}")
+        raise UnsupportedError(
+            f"what is scattered is combined ({kind!r}) since opset {least}, this is {b.opset}; export with opset={least}"
+        )
     return {"reduction": kind}
 
 
 # Scatter along one dim.
 
-_REDUCTIONS = {"sum": ("add", 16), "add": ("add", 16), "prod": ("mul", 16), "multiply": ("mul", 16), "amax": ("max", 18), "amin": ("min", 18)}
+_REDUCTIONS = {
+    "sum": ("add", 16),
+    "add": ("add", 16),
+    "prod": ("mul", 16),
+    "multiply": ("mul", 16),
+    "amax": ("max", 18),
+    "amin": ("min", 18),
+}
 
 
-def _scatter(b: AtenBuilder, x: Operand, dim: int, index: Operand, source: Wire, attributes: dict[str, str]) -> Wire:
+def _scatter(b: AtenBuilder, x: Operand, dim: int, index: Operand, source: Wire, attributes: dict[str, Any]) -> Wire:
     target, where = with_dims(b, x), with_dims(b, index)
     made = b.node("ScatterElements", target, _places(b, where), source, axis=place(dim, x.rank), **attributes)
     return made if x.rank else b.reshape(made, [])
@@ -179,14 +189,16 @@ def scatter_add(b: AtenBuilder, x: Operand, dim: int, index: Operand, src: Opera
 @EMITTERS.row("scatter_reduce.two", "scatter.reduce")
 def scatter_reduce(b: AtenBuilder, x: Operand, dim: int, index: Operand, src: Operand, reduce: str, *, include_self: bool = True) -> Wire:
     if reduce not in _REDUCTIONS or not include_self:
-        raise UnsupportedError(f"ONNX has no scatter_reduce {reduce!r} with include_self={include_self}; use sum, prod, amax or amin that include it")
+        raise UnsupportedError(
+            f"ONNX has no scatter_reduce {reduce!r} with include_self={include_self}; use sum, prod, amax or amin that include it"
+        )
     return _scatter(b, x, dim, index, _fitting(b, src, index, x.dtype), _reduction(b, *_REDUCTIONS[reduce]))
 
 
 # Whole slices along one dim.
 
 
-def _rows(b: AtenBuilder, x: Operand, dim: int, index: Operand, update: Wire, attributes: dict[str, str]) -> Wire:
+def _rows(b: AtenBuilder, x: Operand, dim: int, index: Operand, update: Wire, attributes: dict[str, Any]) -> Wire:
     """x with slices along ``dim`` written: ScatterND does it along the first dim."""
     axis = place(dim, x.rank)
     perm = [axis, *(d for d in range(x.rank) if d != axis)]

@@ -6,7 +6,7 @@ import torch
 
 from oneflow.onnx.aten.binary import add_wires
 from oneflow.onnx.aten.builder import AtenBuilder, Number
-from oneflow.onnx.aten.family import AtenEmitters
+from oneflow.onnx.aten.family import AtenEmitters, place
 from oneflow.onnx.builder import Operand, Wire
 from oneflow.onnx.rows.matmul import last_two_swapped
 
@@ -42,6 +42,36 @@ def _scaled(b: AtenBuilder, x: Wire, factor: Number) -> Wire:
 def linear(b: AtenBuilder, x: Operand, weight: Operand, bias: Operand | None = None) -> Wire:
     product = b.node("MatMul", x, last_two_swapped(b, weight) if weight.rank == 2 else weight)
     return product if bias is None else b.node("Add", product, bias)
+
+
+@EMITTERS.row("_trilinear.default")
+def trilinear(
+    b: AtenBuilder,
+    x: Operand,
+    y: Operand,
+    z: Operand,
+    expand1: list[int],
+    expand2: list[int],
+    expand3: list[int],
+    sumdim: list[int],
+    unroll_dim: int = 1,
+) -> Wire:
+    """The product of the three, each with new dims where it has none, summed."""
+    wide = [b.unsqueeze(value, *dims) if dims else value for value, dims in ((x, expand1), (y, expand2), (z, expand3))]
+    product = b.node("Mul", b.node("Mul", wide[0], wide[1]), wide[2])
+    return b.reduce("ReduceSum", product, sumdim, keepdims=False) if sumdim else product
+
+
+@EMITTERS.row("linalg_cross.default")
+def cross(b: AtenBuilder, x: Operand, y: Operand, *, dim: int = -1) -> Wire:
+    """x[1] * y[2] - x[2] * y[1], and so on round."""
+    axis = place(dim, b.result.rank) - b.result.rank
+
+    def turned(value: Operand, order: list[int]) -> Wire:
+        return b.node("Gather", value, b.ints(order), axis=axis)
+
+    first = b.node("Mul", turned(x, [1, 2, 0]), turned(y, [2, 0, 1]))
+    return b.node("Sub", first, b.node("Mul", turned(x, [2, 0, 1]), turned(y, [1, 2, 0])))
 
 
 @EMITTERS.row("_cdist_forward.default")

@@ -59,7 +59,7 @@ def group_norm(
     return [made, *(b.cast(b.squeeze(value, 2), like.dtype) for value, like in zip((mean, rstd), b.results[1:]))]
 
 
-@EMITTERS.row("native_batch_norm.default", "_native_batch_norm_legit.default", "cudnn_batch_norm.default", "miopen_batch_norm.default")
+@EMITTERS.row("native_batch_norm.default", "cudnn_batch_norm.default", "miopen_batch_norm.default")
 def batch_norm(
     b: AtenBuilder,
     x: Operand,
@@ -115,5 +115,5 @@ def _no_training(*names: str) -> None:
     EMITTERS.cannot("it updates running statistics, which an ONNX model cannot write; call .eval() on the module", *names)
 
 
-_no_training("_batch_norm_with_update.default", "_native_batch_norm_legit_functional.default", "_batch_norm_with_update_functional.default")
-
+_no_training("_native_batch_norm_legit.default", "_batch_norm_with_update.default")
+_no_training("_native_batch_norm_legit_functional.default", "_batch_norm_with_update_functional.default")

@@ -205,4 +205,20 @@ EMITTERS.cannot(
     "ONNX has no running maximum, minimum or logarithm of sums; compute it outside of the model",
     *("cummax.default", "cummin.default", "logcumsumexp.default"),
 )
-EMITTERS.cannot("ONNX has no median; take a quantile by sort and index", "median.default", "median.dim", "nanmedian.default", "mode.default")
+EMITTERS.cannot("ONNX has no most frequent value, nor a median that passes over NaN", "nanmedian.default", "mode.default")
+
+
+@EMITTERS.row("median.dim")
+def median(b: AtenBuilder, x: Operand, dim: int, keepdim: bool = False) -> list[Wire]:
+    """The lower of the two in the middle."""
+    axis = place(dim, x.rank)
+    middle = (x.size(axis) + 1) // 2
+    lasts = [b.slice(wire, axis, middle - 1, middle) for wire in ordered_wide(b, x, axis, middle, False)]
+    return lasts if keepdim else [b.squeeze(wire, axis) for wire in lasts]
+
+
+@EMITTERS.row("nansum.default")
+def nansum(b: AtenBuilder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Wire:
+    source, dims = _over(b, x, dim)
+    kept = b.where(b.node("IsNaN", source, dtype=torch.bool), 0, source) if x.dtype.is_floating_point else source
+    return _reduce(b, "ReduceSum", b.cast(kept, b.result.dtype), dims, _result_rank(x, keepdim))

@@ -70,10 +70,25 @@ EMITTERS.cannot(
 )
 
 
+@EMITTERS.row("affine_grid_generator.default", follows=["size"])
+def affine_grid(b: AtenBuilder, theta: Operand, size: Any, align_corners: bool) -> Wire:
+    """A grid of places from -1 to 1, each moved by the matrix."""
+    sizes = b.result.sizes(range(1, b.result.rank - 1))
+    axes = list(torch.meshgrid(*(_steps(count, align_corners, theta.dtype) for count in sizes), indexing="ij"))[::-1]
+    places = torch.stack([*axes, torch.ones_like(axes[0])], -1).reshape(-1, len(sizes) + 1)
+    moved = b.node("MatMul", b.constant(places), b.transpose(theta, [0, 2, 1]))
+    return b.reshape_like(moved, b.result)
+
+
+def _steps(count: int, align_corners: bool, dtype: torch.dtype) -> torch.Tensor:
+    steps = torch.linspace(-1, 1, count, dtype=dtype)
+    return steps if align_corners else steps * (count - 1) / count
+
+
 @EMITTERS.row("grid_sampler_2d.default")
 def grid_sampler(b: AtenBuilder, x: Operand, grid: Operand, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Wire:
     if b.opset < 16:
         raise UnsupportedError(f"GridSample is there since opset 16, this is {b.opset}; export with opset=16")
     modes = ("bilinear", "nearest", "bicubic") if b.opset < 20 else ("linear", "nearest", "cubic")
-    attributes = {"mode": modes[interpolation_mode], "padding_mode": ("zeros", "border", "reflection")[padding_mode]}
+    attributes: dict[str, Any] = {"mode": modes[interpolation_mode], "padding_mode": ("zeros", "border", "reflection")[padding_mode]}
     return b.node("GridSample", x, grid, align_corners=int(align_corners), **attributes)

@@ -44,9 +44,11 @@ def rnn_layer(
     batch_first: bool,
     train: bool,
 ) -> list[Wire | None]:
-    """One layer in one direction, over (time, batch, features)."""
-    if mode != _LSTM or batch_sizes or num_layers != 1 or bidirectional:
-        raise UnsupportedError(f"only LSTM layers of unpacked sequences are exported as one operator, this is mode {mode}; unpack the sequence")
+    """One layer in one direction, over (time, batch, features), whatever the whole module has of both."""
+    if mode != _LSTM or batch_sizes:
+        raise UnsupportedError(
+            f"only LSTM layers of unpacked sequences are exported as one operator, this is mode {mode}; unpack the sequence"
+        )
     bias = b.node("Concat", _in_order(b, input_bias), _in_order(b, hidden_bias), axis=1) if has_biases else None
     states = [b.unsqueeze(state, 0) if state.rank == 2 else state for state in (hx, cx)]
     made = b.many(
@@ -60,4 +62,3 @@ def rnn_layer(
 
 
 EMITTERS.cannot("sequences of different length packed together have no form in ONNX; pad them", "_pack_padded_sequence.default")
-

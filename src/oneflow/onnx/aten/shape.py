@@ -38,7 +38,7 @@ def to_copy(b: AtenBuilder, x: Operand, *_: Any, **__: Any) -> Wire:
     return b.cast(x, b.result.dtype)
 
 
-@EMITTERS.row("copy.default", "expand_as.default")
+@EMITTERS.row("copy.default")
 def copy(b: AtenBuilder, x: Operand, source: Operand, non_blocking: bool = False) -> Wire:
     """The source in dtype and shape of x."""
     typed = b.cast(source, b.result.dtype)
@@ -70,6 +70,11 @@ def expand(b: AtenBuilder, x: Operand, size: Sequence[Size], *, implicit: bool =
     return x if same else b.expand_like(x, b.result)
 
 
+@EMITTERS.row("expand_as.default")
+def expand_as(b: AtenBuilder, x: Operand, like: Operand) -> Wire:
+    return b.expand_like(x, b.result)
+
+
 @EMITTERS.row("unsqueeze.default")
 def unsqueeze(b: AtenBuilder, x: Operand, dim: int) -> Wire:
     return b.unsqueeze(x, dim % (x.rank + 1))
@@ -88,7 +93,9 @@ def stack(b: AtenBuilder, tensors: list[Operand], dim: int = 0) -> Wire:
     return b.node("Concat", *(b.unsqueeze(b.cast(x, b.result.dtype), axis) for x in tensors), axis=axis)
 
 
-@EMITTERS.row("split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"])
+@EMITTERS.row(
+    "split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"]
+)
 def split(b: AtenBuilder, x: Operand, sizes: Any, dim: int = 0) -> list[Wire]:
     axis = place(dim, x.rank)
     return b.split(x, [b.sizes_of(part)[axis] for part in b.results], axis)
@@ -237,6 +244,29 @@ def im2col(b: AtenBuilder, x: Operand, kernel_size: Any, dilation: Any, padding:
         places = torch.arange(kernel[i])[:, None] * gaps[i] + torch.arange(count) * steps[i]
         wide = b.node("Gather", wide, b.constant(places), axis=axis)
     return b.reshape_like(b.transpose(wide, [0, 1, 2, 4, 3, 5]), b.result)
+
+
+@EMITTERS.row("rot90.default")
+def rot90(b: AtenBuilder, x: Operand, k: int = 1, dims: Sequence[int] = (0, 1)) -> Wire:
+    """Quarter turns from the first dim to the second."""
+    first, second = (place(dim, x.rank) for dim in dims)
+    if k % 2 == 0:
+        return b.reverse(x, [first, second] if k % 4 else [])
+    perm = list(range(x.rank))
+    perm[first], perm[second] = second, first
+    return b.transpose(b.reverse(x, [second if k % 4 == 1 else first]), perm)
+
+
+@EMITTERS.row("diag_embed.default")
+def diag_embed(b: AtenBuilder, x: Operand, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Wire:
+    """The last dim along a diagonal of two dims: gathered for every place of the matrix, and 0 beside the diagonal."""
+    rank, count = b.result.rank, x.size(x.rank - 1)
+    is_on, places = (torch.diag_embed(values, offset) for values in (torch.ones(count, dtype=torch.bool), torch.arange(count)))
+    matrix = b.where(b.constant(is_on), b.node("Gather", x, b.constant(places), axis=x.rank - 1), b.wire(0, x.dtype))
+    perm = list(range(rank - 2))
+    for at, source in sorted([(place(dim1, rank), rank - 2), (place(dim2, rank), rank - 1)]):
+        perm.insert(at, source)
+    return b.transpose(matrix, perm)
 
 
 @EMITTERS.row("diagonal.default")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from oneflow.core.errors import UnsupportedError
 from oneflow.onnx.aten.builder import AtenBuilder, Size
 from oneflow.onnx.aten.family import AtenEmitters, place
 from oneflow.onnx.builder import Operand, Wire
@@ -49,11 +50,42 @@ def kthvalue(b: AtenBuilder, x: Operand, k: int, dim: int = -1, keepdim: bool = 
     return lasts if keepdim else [b.squeeze(wire, axis) for wire in lasts]
 
 
+@EMITTERS.row("isin.Tensor_Tensor")
+def isin(b: AtenBuilder, elements: Operand, test: Operand, *, assume_unique: bool = False, invert: bool = False) -> Wire:
+    values, wanted = (b.cast(v, torch.int32) if v.dtype == torch.bool else v for v in b.promoted(elements, test))
+    equal = b.compare("Equal", b.unsqueeze(values, elements.rank), b.reshape(wanted, [-1]))
+    count = b.reduce("ReduceSum", b.cast(equal, torch.int64), [elements.rank], keepdims=False)
+    return b.compare("Equal" if invert else "Greater", count, 0)
+
+
+@EMITTERS.row("searchsorted.Tensor")
+def searchsorted(
+    b: AtenBuilder,
+    edges: Operand,
+    x: Operand,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Operand | None = None,
+) -> Wire:
+    """As ``bucketize``, but each row may have edges of its own."""
+    if sorter is not None:
+        raise UnsupportedError("searchsorted with a sorter; sort the edges first")
+    values, ordered = b.promoted(x, edges)
+    wide = b.unsqueeze(ordered, edges.rank - 1) if edges.rank > 1 else ordered
+    return _below(b, b.unsqueeze(values, x.rank), wide, x.rank, right or side == "right")
+
+
+def _below(b: AtenBuilder, values: Wire, edges: Wire, dim: int, right: bool) -> Wire:
+    """How many edges lie below each value."""
+    below = b.compare("Less", edges, values)
+    below = b.node("Or", below, b.compare("Equal", edges, values)) if right else below
+    return b.reduce("ReduceSum", b.cast(below, b.result.dtype), [dim], keepdims=False)
+
+
 @EMITTERS.row("bucketize.Tensor")
 def bucketize(b: AtenBuilder, x: Operand, boundaries: Operand, *, out_int32: bool = False, right: bool = False) -> Wire:
     """How many boundaries lie below x; with ``right`` also those that equal it."""
     values, edges = b.promoted(x, boundaries)
-    values = b.unsqueeze(values, x.rank)
-    below = b.compare("Less", edges, values)
-    below = b.node("Or", below, b.compare("Equal", edges, values)) if right else below
-    return b.reduce("ReduceSum", b.cast(below, b.result.dtype), [x.rank], keepdims=False)
+    return _below(b, b.unsqueeze(values, x.rank), edges, x.rank, right)

@@ -2,7 +2,23 @@
 
 from __future__ import annotations
 
-from oneflow.onnx.aten import activation, attention, binary, conv, create, index, loss, matmul, norm, reduce, resample, rnn, shape, sort, unary
+from oneflow.onnx.aten import (
+    activation,
+    attention,
+    binary,
+    conv,
+    create,
+    index,
+    loss,
+    matmul,
+    norm,
+    reduce,
+    resample,
+    rnn,
+    shape,
+    sort,
+    unary,
+)
 from oneflow.onnx.aten.family import AtenEmitters, AtenRow
 
 FAMILIES: dict[str, AtenEmitters] = {

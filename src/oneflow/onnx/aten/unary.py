@@ -61,7 +61,15 @@ _real("rad2deg", lambda b, x: b.node("Mul", x, 180 / math.pi))
 
 EMITTERS.cannot(
     "ONNX has no gamma, Bessel or inverse error function; compute it outside of the model",
-    *("lgamma.default", "digamma.default", "polygamma.default", "erfinv.default", "i0.default", "special_i0e.default", "special_i1.default"),
+    *(
+        "lgamma.default",
+        "digamma.default",
+        "polygamma.default",
+        "erfinv.default",
+        "i0.default",
+        "special_i0e.default",
+        "special_i1.default",
+    ),
 )
 EMITTERS.cannot(
     "ONNX has no complex numbers; compute with real and imaginary parts",

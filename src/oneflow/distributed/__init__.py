@@ -1,0 +1,1 @@
+"""Starting the processes of a world of peers: ``python -m oneflow.distributed.launch``."""
