@@ -152,7 +152,7 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with self._making, paused():
+        with self._making, paused(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self.config.has_dynamic_shapes:
