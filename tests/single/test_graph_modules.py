@@ -201,6 +201,22 @@ def test_what_forward_keeps_is_no_traced_tensor():
     assert model.linear.weight.grad is not None
 
 
+def test_what_build_keeps_is_no_traced_tensor():
+    class Keeping(EvalGraph):
+        def __init__(self, model):
+            super().__init__(model)
+            self.seen, self.count = ["kept"], 0
+
+        def build(self, x):
+            self.last, self.count = x, self.count + 1
+            self.seen.append(x)
+            return super().build(x)
+
+    graph = Keeping(nn.Linear(8, 2))
+    graph(X)
+    assert not hasattr(graph, "last") and graph.seen == ["kept"] and graph.count == 1
+
+
 def test_python_runs_once():
     calls = []
 

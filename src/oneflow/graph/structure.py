@@ -93,5 +93,12 @@ class Returned:
 
 
 def returned_by(results: Any) -> Returned:
-    """What ``build`` gave."""
-    return Returned(*pytree.tree_flatten(results))
+    """What ``build`` gave. Refuses leaves that are neither tensors nor constants: what they hold has no values."""
+    paths, nesting = pytree.tree_flatten_with_path(results)
+    for path, leaf in paths:
+        if not isinstance(leaf, (Tensor, *_CONSTANTS)):
+            raise UnsupportedError(
+                f"a graph gives tensors, None, numbers and text, in lists, tuples and dictionaries; build() gave "
+                f"{'a result' if not path else 'result ' + pytree.keystr(path)} of type {type(leaf).__name__}; give back the tensors that it holds, or leave it out"
+            )
+    return Returned([leaf for _, leaf in paths], nesting)
