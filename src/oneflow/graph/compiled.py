@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils import _pytree as pytree
 
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace_step
@@ -69,10 +68,9 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
         args, kwargs = call.arguments(feeds)
         before = dict(vars(graph))
         with standing_in(modules, names, values), sources.recorded(add_feed):
-            results = graph.build(*args, **kwargs)
+            found.append(returned_by(graph.build(*args, **kwargs)))
         forget_traced(vars(graph), before)
-        refuse_held(pytree.tree_leaves(results))
-        found.append(returned_by(results))
+        refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
     scale = graph.loss_scale
@@ -92,6 +90,7 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
         )
+    found[-1].require_plain()
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     tensors = {**variables, **traced.constants}
