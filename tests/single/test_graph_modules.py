@@ -32,6 +32,26 @@ def test_batch_norm_statistics_are_updated_as_by_eager_code():
     assert model[1].running_mean is held and int(model[1].num_batches_tracked) == 4
 
 
+def test_statistics_are_updated_by_every_call_whoever_reads_its_result():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.twice, self.unread, self.linear = nn.BatchNorm1d(8), nn.BatchNorm1d(8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            before = self.twice.running_mean * 2
+            self.unread(x)
+            out = self.linear(self.twice(x) + self.twice(x))
+            return out + before.sum() - (self.twice.running_mean * 2).sum()
+
+    eager, model = seeded(Net), seeded(Net)
+    expected = eager_losses(eager, sgd(eager), batches(3))
+    graph = TrainGraph(model, sgd(model))
+    torch.testing.assert_close([graph(x, y).item() for x, y in batches(3)], expected)
+    same_state(eager, model, 1e-6)
+    assert int(model.twice.num_batches_tracked) == 6 and model.unread.running_mean.abs().sum() > 0
+
+
 class Remembering(nn.Module):
     """Replaces one buffer and writes into another."""
 
