@@ -1,6 +1,6 @@
 """Benchmark programs run, with tiny sizes, and their tables have all their rows. Times are not looked at.
 
-The two that start most processes, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
+The three that start most processes, ``graph_step.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
 """
 
 from __future__ import annotations
@@ -24,14 +24,6 @@ ROWS = {
         r"LeNet, batch 4", rf"  job +{MS}", rf"  PyTorch eager NCHW +{MS}", rf"  PyTorch eager channels_last +{MS}", rf"  ratio: {RATIO} of .*",
         r"MLP 784-512-512-10, batch 4", rf"  job +{MS}", rf"  PyTorch eager +{MS}", rf"  ratio: {RATIO} of PyTorch eager",
     ],
-    "graph_step.py": [
-        line
-        for title, has_images in (("MLP .*", False), ("ResNet-18, .*", True), ("GPT, .*", False), ("ViT, .*", True))
-        for line in (
-            title, rf"  nn\.Graph +{MS}", rf"  PyTorch eager +{MS}", *([rf"  PyTorch eager channels_last +{MS}"] if has_images else []),
-            rf"  ratio: {RATIO} of PyTorch eager.*", rf"  first call of the graph: {S}", r"  memory: nn\.Graph \d+ MB, PyTorch eager \d+ MB.*",
-        )
-    ] + [r"x \+ 1 on 4 floats, call to result: .* us \(.* to .*\)"],
     "dispatch.py": [
         rf"first call \(trace and compile\): {S}", r"y = x \* 2 \+ 1 on 4 floats, call to result: .* us \(.* to .*\)",
         rf"import torch {S}, import oneflow {S}, ratio {RATIO}",

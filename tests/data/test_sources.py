@@ -20,7 +20,7 @@ from oneflow.ir.trace import Trace, tracing
 
 @contextmanager
 def job():
-    settings = SimpleNamespace(is_train=False, default_data_type=dtypes.float32, default_initializer=None)
+    settings = SimpleNamespace(is_train=False, default_data_type=dtypes.float32, default_initializer=None, random_seed=0)
     trace = Trace("job", settings, {}, parse_placement("cpu", "0:0"))
     with tracing(trace):
         yield trace

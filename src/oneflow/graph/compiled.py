@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from oneflow.compiler.program import Program
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
 from oneflow.compiler.storage import update_layout
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import GraphError
+from oneflow.core.errors import GraphError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.global_tensor.building import Building, building
@@ -29,7 +29,7 @@ from oneflow.graph.definition import Definition
 from oneflow.graph.on_ranks import OnRanks, Parts, lay_out, layout_given, like, parts_of, ranks_of
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
-from oneflow.graph.stand_in import standing_in, variables_of
+from oneflow.graph.stand_in import forget_traced, standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
@@ -83,15 +83,19 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
     stand_ins = Building(on.place) if on is not None else None
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
+    if optimizer is not None:
+        _require_dense(modules)
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
     found: list[Returned] = []
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
+        before = dict(vars(graph))
         if stand_ins is not None:
             _note_layouts(stand_ins, [*values.values(), *feeds], [*variables.values(), *call.tensors])
         with standing_in(modules, names, values), sources.recorded(add_feed), building(stand_ins):
             found.append(returned_by(graph.build(*args, **kwargs)))
+        forget_traced(vars(graph), before)
         refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
@@ -112,6 +116,7 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
         )
+    found[-1].require_plain()
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     if on is not None and sources:
@@ -166,6 +171,13 @@ def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
             f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move the module and the inputs with .to(device)"
         )
     return next(iter(found), torch.device("cpu"))
+
+
+def _require_dense(modules: Mapping[str, nn.Module]) -> None:
+    for prefix, whole in modules.items():
+        for path, module in whole.named_modules(prefix=prefix):
+            if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+                raise UnsupportedError(f"module {path!r} has sparse gradients, and a graph has none; build it with sparse=False")
 
 
 def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | None:
@@ -289,9 +301,8 @@ class CompiledStep:
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """One step on the tensors of a call. Data modules read one batch per micro-batch."""
-        micro: Sequence[Sequence[Any]]
         if self._parts is not None:
-            micro = self._parts.fed(tensors)
+            micro: Sequence[Sequence[Tensor]] = self._parts.fed(tensors)
         else:
             micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
         if self.sources:

@@ -17,6 +17,7 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.graph.config import GraphConfig
+from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
 from oneflow.graph.positions import load_positions, name_of, positions
 from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
@@ -151,7 +152,7 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with self._making, paused():
+        with self._making, paused(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self.config.has_dynamic_shapes:
@@ -243,9 +244,9 @@ class Graph:
     def _counters(self) -> dict[str, Tensor]:
         """The graph's own numbers, by names that are the same in another process, whatever other graphs it has."""
         kind = type(self).__name__
-        found = {f"System-Train-TrainStep-{kind}": self.step}
+        found = {TRAIN_STEP: self.step}
         if self.scale_state is not None:
-            prefix = f"System-Train-DynamicLossScale-{kind}"
+            prefix = f"{LOSS_SCALE}{kind}"
             found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self.scale_state
         return found
 
@@ -275,11 +276,12 @@ class Graph:
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
-        from oneflow.graph.loading import load_states
+        from oneflow.graph.loading import counter_in, load_states
 
         for name, value in self._counters().items():
-            if name in given:
-                value.copy_(given[name])
+            saved = counter_in(given, name)
+            if saved is not None:
+                value.copy_(saved)
             elif strict:
                 raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
         load_states(self.modules, self.added, given)

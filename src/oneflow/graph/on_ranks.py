@@ -94,10 +94,6 @@ def lay_out(tensors: Mapping[str, Tensor], layouts: Mapping[str, Layout]) -> Non
         if isinstance(tensor, GlobalTensor) and tensor._spec.layout != layouts[name] and layouts[name].mesh == tensor._spec.layout.mesh:
             with torch.no_grad():
                 tensor.data = tensor.detach().to_global(sbp=list(map(public, layouts[name].sbp)))  # type: ignore[attr-defined]
-            hook = tensor.__dict__.pop("_gradient_hook", None)  # gradients come as the tensor lies
-            if hook is not None:
-                hook.remove()
-                tensor.requires_grad_()
 
 
 class Parts:
