@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,17 @@ def run(folder: Path, program: str, *arguments: str) -> str:
     done = subprocess.run(
         [*WARM.command(), str(PROGRAMS / program), *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
     )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def launched(folder: Path, count: int, program: str, *arguments: str) -> str:
+    """What it prints on so many ranks."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_STEP_TIMEOUT": "60"}
+    command = [sys.executable, "-m", "oneflow.distributed.launch", "--nproc_per_node", str(count), "--master_port", port, str(PROGRAMS / program), *arguments]
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -59,3 +72,12 @@ def test_a_resumed_run_equals_one_that_never_stopped(program, tmp_path):
     rest = run(tmp_path, program, "--out", "parts", "--steps", "5", "--resume")
     assert rest.splitlines() == whole.splitlines() and len(losses(rest)) == 1
     assert tensors(tmp_path / "parts") == tensors(tmp_path / "whole") and len(tensors(tmp_path / "whole")) > 40
+
+
+@pytest.mark.slow
+def test_two_ranks_train_as_one_process_does(tmp_path):
+    alone = run(tmp_path, "data_parallel.py")
+    assert losses(alone)[-1] < 0.3 * losses(alone)[0]
+    for arguments in ((), ("--zero", "3")):
+        together = launched(tmp_path, 2, "data_parallel.py", *arguments)
+        assert losses(together) == pytest.approx(losses(alone), abs=2e-4) and together.splitlines()[-1] == alone.splitlines()[-1]
