@@ -157,6 +157,11 @@ def whole(tensor: Any) -> Tensor:
     return torch.from_numpy(tensor.detach().numpy())
 
 
+def assigned_of(graph: Any, *inputs: Any) -> Any:
+    """What all ranks share of a step."""
+    return capture(graph, call_of(inputs, {}), Sources()).assigned()
+
+
 def copies(model: nn.Module) -> None:
     model.to_global(ALL, B)
 
@@ -377,8 +382,8 @@ def law_the_work_of_a_data_parallel_gpt_is_shared() -> None:
     model = model_of("GPT")
     copies(model)
     x, y = batches("GPT", 1)[0]
-    captured = capture(Train(model, adam(model)), call_of((spread(x, ALL, S(0)), spread(y, ALL, S(0))), {}), Sources())
-    heavy = [node for node in captured.assigned().graph.nodes if any(name in str(node.target) for name in ("mm", "attention", "embedding"))]
+    assigned = assigned_of(Train(model, adam(model)), spread(x, ALL, S(0)), spread(y, ALL, S(0)))
+    heavy = [node for node in assigned.graph.nodes if any(name in str(node.target) for name in ("mm", "attention", "embedding"))]
     assert len(heavy) > 30
     places = [node for node in heavy if "embedding" in str(node.target) and val(node.args[1]).dim() == 1]  # the same for all samples
     whole_ones = [str(node) for node in heavy if joint_note(node).share == 1.0 and node not in places]

@@ -9,7 +9,9 @@ import torch
 from torch import nn
 
 import oneflow as flow
-from oneflow.core.errors import GraphError
+from oneflow.core.errors import ArgumentError, GraphError
+from oneflow.data.source import read
+from oneflow.nn.graph import GraphModule
 
 ALL, FIRST = flow.placement("cpu", [0, 1]), flow.placement("cpu", [0])
 B, S = flow.sbp.broadcast, flow.sbp.split
@@ -58,8 +60,9 @@ def law_all_tensors_of_a_graph_are_global_or_all_are_local() -> None:
 
 def law_all_tensors_of_a_graph_lie_on_one_placement() -> None:
     refused(lambda: Net(linear(FIRST))(given()), "lie on one placement; 'model.weight' lies on", "ranks=[0]), 'input 0' on")
+    refused(lambda: Net(linear(FIRST))(given()), "set_stage(id, placement)")
     refused(lambda: Net(linear(flow.placement("cpu", [[0, 1]]), (B, B)))(given()), "lie on one placement")
-    refused(lambda: Net(linear(), lambda model, x: model(x).to_global(FIRST, B))(given()), "to_global in build() to", "a graph runs on one placement")
+    refused(lambda: Net(linear(), lambda model, x: model(x).to_global(FIRST, B))(given()), "to_global in build() to", "a graph runs where its parameters and inputs lie")
 
 
 def law_layouts_in_build_fit_their_tensors() -> None:
@@ -118,3 +121,35 @@ def law_a_rank_whose_input_is_local_is_named_on_the_others() -> None:
     x = given()
     said = refusal(lambda: Net(linear())(x if rank() == 0 else torch.ones(2, 4)), GraphError)
     assert "'input 0' is local" in said and ("rank 1 could not build the graph: GraphError" in said) == (rank() == 0), said
+
+
+def law_a_stage_takes_a_placement() -> None:
+    settings = Net(linear()).model.to(GraphModule)
+    assert "set_stage takes a flow.placement, got [0, 1]" in refusal(lambda: settings.set_stage(0, [0, 1]), ArgumentError)
+    assert "stage_id" in refusal(lambda: settings.set_stage(-1), ArgumentError)
+
+
+def law_states_of_global_parameters_are_global() -> None:
+    model = linear()
+    optimizer = flow.optim.SGD(model.parameters(), lr=0.1, momentum=0.5)
+    optimizer.state[model.weight]["momentum_buffer"] = torch.zeros(4, 4)
+
+    def step(model: Any, x: Any) -> Any:
+        loss = model(x).mean()
+        loss.backward()
+        return loss
+
+    refused(lambda: Net(model, step, lambda graph: graph.add_optimizer(optimizer))(given()), "the local state", "of a global parameter of shape (4, 4)")
+
+
+
+class Numbers(nn.Module):
+    """A data module."""
+
+    def forward(self) -> Any:
+        return read(self, lambda: torch.ones(4, 4))
+
+
+def law_data_modules_stay_outside_of_graphs_of_global_tensors() -> None:
+    numbers = Numbers()
+    refused(lambda: Net(linear(), lambda model, x: model(x + numbers()))(given()), "data modules in build() of a graph of global tensors", "read outside of it")

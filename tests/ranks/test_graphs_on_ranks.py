@@ -1,6 +1,6 @@
 """Graphs of global tensors on real ranks compute and train as one process does, and are refused alike on every rank.
 
-The laws stand in ``graph_laws``, ``graph_settings`` and ``graph_refusals``; each module is run once by two ranks, and the first two once by four.
+The laws stand in ``graph_laws``, ``graph_settings``, ``graph_stages`` and ``graph_refusals``; each module is run once by two ranks, and all but the last once by four.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 import graph_laws
 import graph_refusals
 import graph_settings
+import graph_stages
 import pytest
 from test_global_tensors import kept
 
-MODULES = {"graph_laws": graph_laws, "graph_settings": graph_settings, "graph_refusals": graph_refusals}
+MODULES = {"graph_laws": graph_laws, "graph_settings": graph_settings, "graph_stages": graph_stages, "graph_refusals": graph_refusals}
 LAWS = [(module, law, size) for module, found in MODULES.items() for law in vars(found) if law.startswith("law_") for size in (2, 4) if size == 2 or found is not graph_refusals]
 
 

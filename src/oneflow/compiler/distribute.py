@@ -179,7 +179,8 @@ def _place(decl: StepDecl, joint: Joint, over: Spread) -> None:
     assert decl.placement is not None
     default = mesh_of(decl.placement, over.ranks)
     meshes = cache(lambda placement: default if placement is None else mesh_of(placement, over.ranks))
-    place(joint.graph, lambda origin: meshes(origin.placement), fixed, default)
+    several = any(layout.mesh != default for layout in fixed.values())
+    place(joint.graph, lambda origin: None if several and origin.placement is None else meshes(origin.placement), fixed, default)
 
 
 # What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to look up.

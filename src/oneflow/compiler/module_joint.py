@@ -26,6 +26,7 @@ from oneflow.compiler.joint import Joint, Like, unaliased
 from oneflow.compiler.notes import JointNote, Origin, joint_note, set_joint_note, set_val
 from oneflow.compiler.program import Key
 from oneflow.core.errors import GraphError, OneFlowError, user_line
+from oneflow.core.placement import Placement
 
 _LOOKED_AT = (DataDependentOutputException, GuardOnDataDependentSymNode)
 _TO_PYTHON = frozenset({"numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"})
@@ -36,11 +37,13 @@ AddFeed = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Where:
-    """Where the function is while it runs: in a module of this path and class, in so many calls of modules whose activations are not kept."""
+    """Where the function is while it runs: in a module of this path and class, in so many calls of modules whose activations are not kept. What has no
+    ``placement`` runs where its inputs lie."""
 
     path: str
     kind: str
     region: int | None = None
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class _Trace:
     def enter(self) -> Origin:
         """Notes that what follows comes from where the function now is."""
         where = self.step.where()
-        origin = Origin(where.path, where.kind, user_line())
+        origin = Origin(where.path, where.kind, user_line(), where.placement)
         self._enter(JointNote(origin, region=where.region))
         return origin
 

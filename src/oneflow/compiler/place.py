@@ -16,9 +16,9 @@ from oneflow.sharding.mesh import Layout, Mesh
 from oneflow.sharding.rules.rule import Signature
 
 
-def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
+def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh | None], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
     """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where it
-    is first used, unless ``fixed`` says where it is stored.
+    is first used, unless ``fixed`` says where it is stored. An op of which ``mesh_of`` does not know runs where its first input lies.
 
     Relies on a clean joint graph. Leaves a mesh on every node but the output.
     """
@@ -27,11 +27,15 @@ def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh], fixed: Mapping[fx.
         origin = joint_note(node).origin
         if node.op == "call_function" and origin is not None:
             change_joint_note(node, mesh=mesh_of(origin))
+    waiting = []  # for where they are read: what is made of nothing, such as random numbers, and what is made of that alone
     for node in nodes:
         if node.op == "placeholder":
             change_joint_note(node, mesh=fixed[node].mesh if node in fixed else _first_user(node, default))
         elif joint_note(node).mesh is None:
-            change_joint_note(node, mesh=_first_input(node) or _first_user(node, default))
+            change_joint_note(node, mesh=_first_input(node))
+            waiting += [node] if joint_note(node).mesh is None else []
+    for node in reversed(waiting):
+        change_joint_note(node, mesh=_first_user(node, default))
 
 
 def _first_user(node: fx.Node, default: Mesh) -> Mesh:

@@ -114,7 +114,7 @@ def _placement(self: torch.Tensor) -> placement:
     """Where a global tensor lies; a local tensor has a device instead."""
     graph = current_building()
     if graph is not None:
-        return graph.place
+        return graph.place(self)
     raise LocalTensorError(f"a local tensor {tuple(self.shape)} has no placement, it lies on {self.device}; read its .device")
 
 

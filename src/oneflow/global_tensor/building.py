@@ -4,7 +4,7 @@ where the graph runs is known, how a value lies only where it was said; the rest
 from __future__ import annotations
 
 import contextvars
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,39 +18,62 @@ from oneflow.sharding.mesh import NdSbp
 
 
 class Building:
-    """A graph of global tensors on ``place`` that is being built."""
+    """A graph of global tensors that is being built. ``places`` are those of its tensors; ``here()`` is the one that a stage runs on, None outside."""
 
-    def __init__(self, place: placement) -> None:
-        self.place = place
-        self._known: dict[int, tuple[torch.Tensor, NdSbp]] = {}
+    def __init__(self, places: Sequence[placement], here: Callable[[], placement | None] = lambda: None) -> None:
+        self._places = places
+        self._here = here
+        self._known: dict[int, tuple[torch.Tensor, placement, NdSbp | None]] = {}
+        self.moves_to: placement | None = None
+        """Where a value is being moved to."""
 
-    def note(self, tensor: torch.Tensor, sbp: NdSbp) -> torch.Tensor:
-        """Says how a traced tensor lies; gives the tensor."""
-        self._known[id(tensor)] = tensor, sbp
+    def note(self, tensor: torch.Tensor, place: placement, sbp: NdSbp | None) -> torch.Tensor:
+        """Says where a traced tensor lies, and how if that is settled; gives the tensor."""
+        self._known[id(tensor)] = tensor, place, sbp
         return tensor
+
+    def place(self, tensor: torch.Tensor) -> placement:
+        """Where a traced tensor lies, as far as that is known: a value that a stage has made lies where the stage runs."""
+        known = self._known.get(id(tensor))
+        return known[1] if known is not None else self._here() or self._places[0]
 
     def sbp(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         """How a traced tensor lies, as users write it; ``auto`` for each axis where it is not settled yet."""
         known = self._known.get(id(tensor))
-        return tuple(map(public, known[1] if known is not None else (AUTO,) * len(self.place.hierarchy)))
+        return tuple(map(public, known[2] if known is not None and known[2] is not None else (AUTO,) * len(self.place(tensor).hierarchy)))
 
     def laid(self, tensor: torch.Tensor, place: Any, sbp: Any, grad_sbp: Any) -> torch.Tensor:
-        """The same tensor, of which the compiler knows from here on how it must lie, and how its gradient."""
-        if place is not None and place != self.place:
-            raise GraphError(f"to_global in build() to {place}, the tensors of this graph lie on {self.place}; a graph runs on one placement")
-        wanted = None if sbp is None else self._layouts(tensor, sbp)
-        back = None if grad_sbp is None else self._layouts(tensor, grad_sbp)
-        from oneflow.ops.structure import layout
+        """The same tensor, of which the compiler knows from here on where it must lie and how, and how its gradient."""
+        if place is not None and place not in self._places:
+            raise GraphError(
+                f"to_global in build() to {place}, the tensors of this graph lie on {', '.join(map(str, self._places))}; a graph runs where its parameters and inputs lie"
+            )
+        target = place if place is not None else self.place(tensor)
+        wanted = None if sbp is None else self._layouts(tensor, target, sbp)
+        back = None if grad_sbp is None else self._layouts(tensor, target, grad_sbp)
+        self.moves_to = place if len(self._places) > 1 else None
+        try:
+            made = _hinted(tensor, _text(wanted), _text(back))
+        finally:
+            self.moves_to = None
+        return self.note(made, target, wanted) if place is not None or wanted is not None else made
 
-        made = layout.compute(tensor, forward=_text(wanted), backward=_text(back))
-        return self.note(made, wanted) if wanted is not None else made
-
-    def _layouts(self, tensor: torch.Tensor, sbp: Any) -> NdSbp:
-        found = layouts_of(sbp, self.place.hierarchy)
+    def _layouts(self, tensor: torch.Tensor, place: placement, sbp: Any) -> NdSbp:
+        found = layouts_of(sbp, place.hierarchy)
         highest = max((one.dim for one in found if one.dim is not None), default=-1)
         if highest >= tensor.dim():
             raise GraphError(f"to_global in build(): a tensor of {tensor.dim()} dims cannot be split along dim {highest}")
         return found
+
+
+def _hinted(tensor: torch.Tensor, forward: str, backward: str) -> torch.Tensor:
+    """A call that the trace sees as one of the user's."""
+    from oneflow.ops.structure import layout
+
+    def to_global(x: torch.Tensor) -> torch.Tensor:
+        return layout.compute(x, forward=forward, backward=backward)
+
+    return torch.overrides.handle_torch_function(to_global, (tensor,), tensor)
 
 
 def _text(sbp: NdSbp | None) -> str:

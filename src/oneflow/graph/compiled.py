@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ import oneflow.collective as collective
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
-from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace_step
+from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.program import Program
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
@@ -23,10 +23,11 @@ from oneflow.core.errors import GraphError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.global_tensor.building import Building, building
+from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.agreement import agreed, common_seed, told_plan
 from oneflow.graph.definition import Definition
-from oneflow.graph.on_ranks import OnRanks, Parts, lay_out, layout_given, like, parts_of, ranks_of
+from oneflow.graph.on_ranks import OnRanks, Parts, devices_of, lay_out, layout_given, like, parts_of, ranks_of, stages_of
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import forget_traced, standing_in, variables_of
@@ -79,8 +80,9 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
     modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
-    on = ranks_of(graph.name, variables, call.tensors)
-    stand_ins = Building(on.place) if on is not None else None
+    on = ranks_of(graph.name, variables, call.tensors, stages_of(modules, graph.settings))
+    whereabouts = Whereabouts(modules, graph.name, graph.settings, {} if on is None else {key: devices_of(place) for key, place in on.stages.items()})
+    stand_ins = None if on is None else Building(on.places, lambda: _place_of(on, whereabouts.here()))
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
     if optimizer is not None:
@@ -100,14 +102,14 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         return found[-1].tensors()
 
     scale = graph.loss_scale
-    with Whereabouts(modules, graph.name, graph.settings) as whereabouts:
+    with whereabouts:
         traced = trace_step(
             ModuleStep(
                 name=graph.name,
                 variables={name: like(tensor) for name, tensor in variables.items()},
                 feeds=_first_micro_batch(call.tensors, count),
                 run=run,
-                where=whereabouts.here,
+                where=whereabouts.here if stand_ins is None else lambda: _here(stand_ins, whereabouts.here()),
                 device=device,
                 trained=frozenset(trained),
                 loss_scale=None if scale.is_dynamic else scale.initial,
@@ -127,7 +129,7 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         {name: _decl(name, tensor) for name, tensor in tensors.items()},
         _feeds(call, sources),
         None if optimizer is None else _training(graph, optimizer),
-        placement=None if on is None else on.devices,
+        placement=None if on is None else devices_of(on.places[0]),
         loss_line=traced.loss_line,
         keeps_parts=on is not None,
     )
@@ -155,7 +157,17 @@ def _note_layouts(stand_ins: Building, traced: Sequence[Tensor], given: Sequence
     for tensor, real in zip(traced, given):
         layout = layout_given(real)
         assert layout is not None
-        stand_ins.note(tensor, layout.sbp)
+        stand_ins.note(tensor, real.placement, layout.sbp)  # type: ignore[attr-defined]
+
+
+def _here(stand_ins: Building, where: Where) -> Where:
+    """Where what is traced runs: where it is being moved to, if it is."""
+    return where if stand_ins.moves_to is None else replace(where, placement=devices_of(stand_ins.moves_to))
+
+
+def _place_of(on: OnRanks, where: Where) -> placement | None:
+    """The placement of the stage that the user's code is in."""
+    return next((place for place in on.places if devices_of(place) == where.placement), None)
 
 
 def _count(graph: Definition) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from oneflow.compiler.distribute import Assigned, Spread
 from oneflow.compiler.joint import Like
@@ -19,33 +19,66 @@ from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public
 from oneflow.global_tensor.spec import Spec, contiguous, fresh
 from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.graph.proxy import GraphModule
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
 
 
 @dataclass(frozen=True)
 class OnRanks:
-    """Where a graph of global tensors runs."""
+    """Where a graph of global tensors runs: on ``places``, several of which are stages of a pipeline. ``stages`` says on which of them modules run, by
+    their ids."""
 
-    mesh: Mesh
+    places: tuple[placement, ...]
     device: torch.device
+    stages: Mapping[int, placement]
 
     @property
-    def place(self) -> placement:
-        """As users write it."""
-        return placement.of(self.device.type, self.mesh)
-
-    @property
-    def devices(self) -> Placement:
-        """As the compiler knows it: a device per rank, all of one machine."""
-        return Placement("cpu" if self.device.type == "cpu" else "gpu", tuple((0, rank) for rank in self.mesh.ranks), self.mesh.axes)
+    def mesh(self) -> Mesh:
+        """The first of the meshes."""
+        return self.places[0]._mesh
 
     def spread(self, layouts: Mapping[str, Layout]) -> Spread:
         """What a step is spread over whose variables have these layouts."""
-        return Spread({(0, rank): rank for rank in self.mesh.ranks}, layouts, self.device)
+        return Spread({(0, rank): rank for place in self.places for rank in place._mesh.ranks}, layouts, self.device)
 
 
-def ranks_of(name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> OnRanks | None:
-    """Where a graph of these tensors runs; None if they are local. Refuses some of each kind, and several placements."""
+def devices_of(place: placement) -> Placement:
+    """A placement as the compiler knows it: a device per rank, all of one machine."""
+    return Placement("cpu" if place.type == "cpu" else "gpu", tuple((0, rank) for rank in place._mesh.ranks), place._mesh.axes)
+
+
+def stages_of(modules: Mapping[str, nn.Module], settings: Mapping[int, GraphModule]) -> dict[int, placement]:
+    """Where modules run, by their ids. A stage, with all that it holds, runs where it was set, or where its first parameter lies; outside of stages a
+    module that has parameters of its own runs where these lie. Empty without stages."""
+    found: dict[int, placement] = {}
+    if any(one.is_stage for one in settings.values()):
+        for module in modules.values():
+            _place_modules(module, settings, None, found)
+    return found
+
+
+def _place_modules(module: nn.Module, settings: Mapping[int, GraphModule], within: placement | None, found: dict[int, placement]) -> None:
+    own = settings.get(id(module))
+    if own is not None and own.is_stage:
+        within = own.stage_placement or _first_place(module.parameters())
+    place = within or _first_place(module.parameters(recurse=False))
+    if place is not None:
+        found.setdefault(id(module), place)
+    for child in module.children():
+        _place_modules(child, settings, within, found)
+
+
+def _first_place(parameters: Iterator[nn.Parameter]) -> placement | None:
+    tensor: Any = next(parameters, None)
+    return _place(tensor) if isinstance(tensor, GlobalTensor) else None
+
+
+def _place(tensor: GlobalTensor) -> placement:
+    return placement.of(tensor._spec.device.type, tensor._spec.layout.mesh)
+
+
+def ranks_of(name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor], stages: Mapping[int, placement]) -> OnRanks | None:
+    """Where a graph of these tensors runs; None if they are local. Refuses some of each kind, and several placements without stages."""
     every = {**variables, **{f"input {number}": tensor for number, tensor in enumerate(inputs)}}
     found = {key: tensor for key, tensor in every.items() if isinstance(tensor, GlobalTensor)}
     if not found:
@@ -56,14 +89,15 @@ def ranks_of(name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor
             f"{name}: the parameters, buffers and inputs of a graph are all global tensors or all local ones; {next(iter(found))!r} is global and {local!r} "
             "is local: bring the module or the input there with to_global(placement, sbp)"
         )
-    first_key, first = next(iter(found.items()))
-    for key, tensor in found.items():
-        if tensor.placement != first.placement:  # type: ignore[attr-defined]
-            raise GraphError(
-                f"{name}: the parameters, buffers and inputs of a graph lie on one placement; {first_key!r} lies on {first.placement}, "  # type: ignore[attr-defined]
-                f"{key!r} on {tensor.placement}: bring them there with to_global(placement, sbp)"  # type: ignore[attr-defined]
-            )
-    return OnRanks(first._spec.layout.mesh, first._spec.device)
+    places = {key: _place(tensor) for key, tensor in found.items()}
+    first = next(iter(found))
+    other = next((key for key, place in places.items() if place != places[first]), None)
+    if other is not None and not stages:
+        raise GraphError(
+            f"{name}: the parameters, buffers and inputs of a graph lie on one placement; {first!r} lies on {places[first]}, {other!r} on {places[other]}: "
+            "bring them there with to_global(placement, sbp), or make stages of modules with module.to(GraphModule).set_stage(id, placement)"
+        )
+    return OnRanks(tuple(dict.fromkeys((*places.values(), *stages.values()))), found[first]._spec.device, stages)
 
 
 def layout_given(tensor: Tensor) -> Layout | None:

@@ -8,7 +8,8 @@ from typing import Any
 from torch import nn
 
 from oneflow.core.errors import ArgumentError
-from oneflow.core.number import flag
+from oneflow.core.number import flag, whole
+from oneflow.global_tensor.placement import placement as Place
 
 _MODULES = ("modules", "children")
 _NAMED = ("named_modules", "named_children")
@@ -21,6 +22,8 @@ class GraphModule:
     def __init__(self, module: nn.Module) -> None:
         self._module = module
         self._recomputes = False
+        self.stage_id: int | None = None
+        self.stage_placement: Any = None
 
     @property
     def activation_checkpointing(self) -> bool:
@@ -30,6 +33,20 @@ class GraphModule:
     @activation_checkpointing.setter
     def activation_checkpointing(self, mode: bool) -> None:
         self._recomputes = flag("activation_checkpointing", mode)
+
+    def set_stage(self, stage_id: int | None = None, placement: Any = None) -> None:
+        """Has the module run on ``placement``, as stage ``stage_id`` of a pipeline; without one on the placement of its parameters. What comes to it from
+        elsewhere is moved there. Where a graph accumulates gradients, its stages run several micro-batches at a time."""
+        if stage_id is not None:
+            self.stage_id = whole("stage_id", stage_id, 0)
+        if placement is not None and not isinstance(placement, Place):
+            raise ArgumentError(f"set_stage takes a flow.placement, got {placement!r}")
+        self.stage_placement = placement
+
+    @property
+    def is_stage(self) -> bool:
+        """Whether the module is a stage of a pipeline."""
+        return self.stage_id is not None or self.stage_placement is not None
 
     def to(self, kind: Any) -> Any:
         """The module itself for ``nn.Module``."""

@@ -9,13 +9,16 @@ from torch import nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 
 from oneflow.compiler.module_joint import Where
+from oneflow.core.placement import Placement
 from oneflow.graph.proxy import GraphModule
 
 
 class Whereabouts:
-    """Follows the calls of a graph's modules while it is entered. ``settings`` tells whose activations are not kept."""
+    """Follows the calls of a graph's modules while it is entered. ``settings`` tells whose activations are not kept, ``placements`` where modules run, by
+    their ids."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], name: str, settings: Mapping[int, GraphModule]) -> None:
+    def __init__(self, modules: Mapping[str, nn.Module], name: str, settings: Mapping[int, GraphModule], placements: Mapping[int, Placement]) -> None:
+        self._placements = placements
         self._paths = {id(m): path for prefix, module in modules.items() for path, m in module.named_modules(prefix=prefix)}
         self._settings = settings
         self._stack = [Where(name, "Graph")]
@@ -40,7 +43,8 @@ class Whereabouts:
         if region is None and settings is not None and settings.activation_checkpointing:
             self._regions += 1
             region = self._regions
-        self._stack.append(Where(self._paths.get(id(module), self._stack[-1].path), type(module).__name__, region))
+        place = self._placements.get(id(module), self._stack[-1].placement)
+        self._stack.append(Where(self._paths.get(id(module), self._stack[-1].path), type(module).__name__, region, place))
 
     def _leave(self, module: nn.Module, inputs: Any, results: Any) -> None:
         self._stack.pop()

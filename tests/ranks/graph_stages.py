@@ -1,0 +1,153 @@
+"""Laws of pipelines: a graph whose modules are stages on placements of their own trains as one process does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from global_rank import SIZE, B, S, spread
+from graph_laws import Train, adam, assigned_of, batches, close, model_of, momentum, nothing, same, trained_alone, whole
+from graph_settings import accumulate, checkpointed, zero
+from torch import Tensor, nn
+
+import oneflow as flow
+from oneflow.compiler.pipeline import compile_rank
+from oneflow.global_tensor.placement import placement
+from oneflow.nn.graph import GraphModule
+
+HALF = SIZE // 2
+FIRST, LAST = placement("cpu", range(HALF)), placement("cpu", range(HALF, SIZE))
+
+
+def lay(model: nn.Module, is_last: Callable[[str], bool]) -> None:
+    """Brings the parameters and buffers of two stages to their placements; one that both have lies on the first."""
+    made: dict[int, Any] = {}
+    for path, module in model.named_modules():
+        place = LAST if is_last(path) else FIRST
+        for name, tensor in list(module._parameters.items()):
+            if tensor is not None:
+                module._parameters[name] = made.setdefault(id(tensor), nn.Parameter(spread(tensor, place, B)))
+        for name, tensor in list(module._buffers.items()):
+            module._buffers[name] = spread(tensor, place, B)
+
+
+def gpt_last(path: str) -> bool:
+    return path.startswith(("blocks.1", "norm", "head"))
+
+
+def gpt_stages(graph: Any) -> None:
+    """Stages that take the placement of their parameters, but for the head: its weight lies on the first stage."""
+    for module in (graph.model.tokens, graph.model.places, graph.model.blocks[0]):
+        module.to(GraphModule).set_stage(0)
+    for module in (graph.model.blocks[1], graph.model.norm):
+        module.to(GraphModule).set_stage(1)
+    graph.model.head.to(GraphModule).set_stage(1, LAST)
+
+
+def pipeline(name: str, is_last: Any, stages: Any, settings: Any = nothing, optimizer: Any = adam) -> list[Tensor]:
+    alone, losses = trained_alone(name, optimizer, settings)
+    model = model_of(name)
+    lay(model, is_last)
+
+    def both(graph: Any) -> None:
+        settings(graph)
+        stages(graph)
+
+    graph = Train(model, optimizer(model), both)
+    found = [graph(spread(x, FIRST, S(0)), spread(y, LAST, S(0))) for x, y in batches(name)]
+    assert found[0].placement == LAST
+    close(list(map(whole, found)), losses)
+    same(model, alone)
+    assert {str(p.placement) for p in model.parameters()} == {str(FIRST), str(LAST)}
+    return found
+
+
+def mlp_stages(graph: Any) -> None:
+    graph.model.layers[0].to(GraphModule).set_stage(0, FIRST)
+    graph.model.layers[3].to(GraphModule).set_stage(1, LAST)
+
+
+def law_two_stages_train_as_one_process_does() -> None:
+    for settings in (nothing, accumulate(2)):
+        pipeline("MLP", lambda path: path.endswith("3"), mlp_stages, settings)
+
+
+def law_stages_run_several_micro_batches_at_a_time() -> None:
+    """The compiler sees a pipeline, whose schedule is one forward, one backward."""
+    model = model_of("MLP")
+    lay(model, lambda path: path.endswith("3"))
+    x, y = batches("MLP", 1)[0]
+
+    def settings(graph: Any) -> None:
+        accumulate(4)(graph)
+        mlp_stages(graph)
+
+    assigned = assigned_of(Train(model, adam(model), settings), spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
+    assert assigned.stages == [FIRST._mesh, LAST._mesh]
+    first, last = (compile_rank(assigned, rank).schedule for rank in (0, SIZE - 1))
+    assert first[:3] == (("forward", 0), ("forward", 1), ("backward", 0)) and last[:2] == (("forward", 0), ("backward", 0))
+
+
+def law_stages_take_the_placement_of_their_parameters() -> None:
+    def stages(graph: Any) -> None:
+        graph.model.layers[0].to(GraphModule).set_stage(0)
+        graph.model.layers[3].config.stage_id = 1
+
+    pipeline("MLP", lambda path: path.endswith("3"), stages, accumulate(4))
+
+
+def law_batch_norm_and_dropout_go_over_stages() -> None:
+    def stages(graph: Any) -> None:
+        for module in (graph.model.conv, graph.model.norm):
+            module.to(GraphModule).set_stage(0, FIRST)
+        graph.model.head.to(GraphModule).set_stage(1, LAST)
+
+    for settings in (nothing, accumulate(2)):
+        pipeline("conv net", lambda path: path == "head", stages, settings, momentum)
+
+
+def law_tied_weights_and_skip_connections_go_over_stages() -> None:
+    for settings in (nothing, accumulate(4)):
+        pipeline("GPT", gpt_last, gpt_stages, settings)
+
+
+def everything(graph: Any) -> None:
+    accumulate(2)(graph)
+    checkpointed(graph)
+    zero(2)(graph)
+    graph.set_grad_scaler(flow.amp.GradScaler(init_scale=1024.0, growth_interval=2))
+
+
+def law_stages_go_with_zero_checkpointing_and_a_loss_scale() -> None:
+    pipeline("GPT", gpt_last, gpt_stages, everything)
+
+
+class Moved(flow.nn.Graph):
+    """Values go from placement to placement by hand."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        mlp_stages(self)
+        self.add_optimizer(adam(model))
+
+    def build(self, x: Any, y: Any) -> Any:
+        first, _, _, last = self.model.layers
+        hidden = torch.relu(first(x)).to_global(placement=LAST, sbp=B)
+        assert hidden.placement == LAST and hidden.sbp == (B,) and x.placement == FIRST
+        scores = last(hidden)
+        loss = nn.functional.cross_entropy(scores, y)
+        loss.backward()
+        return loss, (hidden * 2).to_global(placement=FIRST, sbp=S(0))
+
+
+def law_to_global_in_build_moves_between_the_placements_of_stages() -> None:
+    x, y = batches("MLP", 1)[0]
+    model = model_of("MLP")
+    hidden = torch.relu(model.layers[0](x))
+    expected = nn.functional.cross_entropy(model.layers[3](hidden), y)
+    lay(model, lambda path: path.endswith("3"))
+    loss, twice = Moved(model)(spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
+    close([whole(loss), whole(twice)], [expected, hidden * 2])
+    assert loss.placement == LAST and twice.placement == FIRST and twice.sbp == (S(0) if HALF > 1 else B,)  # on one rank it is whole
