@@ -16,8 +16,8 @@ from oneflow.compiler.pipeline import compile_rank
 from oneflow.global_tensor.placement import placement
 from oneflow.nn.graph import GraphModule
 
-HALF = SIZE // 2
-FIRST, LAST = placement("cpu", range(HALF)), placement("cpu", range(HALF, SIZE))
+HALF = max(1, SIZE // 2)  # the law is looked up where there is one rank
+FIRST, LAST = placement("cpu", range(HALF)), placement("cpu", range(HALF, 2 * HALF))
 
 
 def lay(model: nn.Module, is_last: Callable[[str], bool]) -> None:
