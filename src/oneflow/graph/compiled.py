@@ -66,10 +66,10 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
-        before = dict(vars(graph))
+        before = dict(graph.attributes)
         with standing_in(modules, names, values), sources.recorded(add_feed):
             found.append(returned_by(graph.build(*args, **kwargs)))
-        forget_traced(vars(graph), before)
+        forget_traced(graph.attributes, before)
         refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
@@ -86,7 +86,7 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
                 trained=frozenset(trained),
                 loss_scale=None if scale.is_dynamic else scale.initial,
                 micro_batches=count,
-                draws_from=stable_seed(torch.initial_seed(), type(graph).__name__),
+                draws_from=stable_seed(torch.initial_seed(), graph.kind),
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
         )
