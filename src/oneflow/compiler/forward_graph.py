@@ -54,7 +54,7 @@ class Captured:
 
     def output_nodes(self) -> list[fx.Node]:
         returned = next(node for node in reversed(self.graph.nodes) if node.op == "output").args[0]
-        return list(returned) if isinstance(returned, (list, tuple)) else [returned]  # type: ignore[list-item]
+        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """The outputs for these inputs, computed by torch op by op."""
@@ -124,19 +124,19 @@ def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) 
     """
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     new = {id(own[name]): value for name, value in values.items()}
-    saved = []
+    saved: list[tuple[dict[str, Any], str, torch.Tensor | None]] = []  # the tables of modules take parameters or tensors
     try:
         for part in module.modules():
             for table in (part._parameters, part._buffers):
                 for name, tensor in table.items():
                     if id(tensor) in new:
                         saved.append((table, name, tensor))
-        for table, name, tensor in saved:
-            table[name] = new[id(tensor)]  # type: ignore[assignment]
+        for place, name, tensor in saved:
+            place[name] = new[id(tensor)]
         yield
     finally:
-        for table, name, tensor in saved:
-            table[name] = tensor  # type: ignore[assignment]
+        for place, name, tensor in saved:
+            place[name] = tensor
 
 
 def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:

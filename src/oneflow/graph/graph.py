@@ -294,7 +294,7 @@ class Graph:
         def step(*args: Any, **kwargs: Any) -> Any:
             return graph(*args, **kwargs)
 
-        step.graph = graph  # type: ignore[attr-defined]
+        vars(step)["graph"] = graph
         return step if isinstance(func, nn.Module) else update_wrapper(step, func)
 
 

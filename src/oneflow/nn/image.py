@@ -39,7 +39,7 @@ class decode(Module):
     def _decoded(self, input: Buffers) -> Pictures:
         if not isinstance(input, Buffers):
             raise ArgumentError(f"flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave, got {input!r:.200}")
-        return Pictures(input.records, Decoded(input.step, self._color), self._color)  # type: ignore[arg-type]
+        return Pictures(input.records, Decoded(input.step, self._color), self._color)
 
 
 class Resize(Module):

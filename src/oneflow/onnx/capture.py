@@ -255,7 +255,7 @@ def _traced(source: Source, tensors: Tensors, batched: list[int], names: list[st
 
 def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -> list[int]:
     """The numbers of the inputs whose first dim is the batch."""
-    chosen = [name for name, t in zip(names, examples) if t.dim()] if which is True else list(which)  # type: ignore[arg-type]
+    chosen = [name for name, t in zip(names, examples) if t.dim()] if isinstance(which, bool) else list(which)
     unknown = [name for name in chosen if name not in names]
     if unknown or not chosen:
         raise ArgumentError(f"dynamic_batch names inputs whose first dim is the batch, of {names}; got {which!r}")

@@ -79,7 +79,7 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """``interpolate`` by its older name; torch's says that it is going, this one stays."""
-    return functional.interpolate(input, size, scale_factor, mode, align_corners)  # type: ignore[arg-type]
+    return functional.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:

@@ -32,7 +32,7 @@ class RMSNorm(torch.nn.RMSNorm):
         dtype: torch.dtype | None = None,
     ) -> None:
         shape = normalized_shape if isinstance(normalized_shape, int) else list(normalized_shape)
-        super().__init__(shape, eps, elementwise_affine, device, dtype)  # type: ignore[arg-type]
+        super().__init__(shape, eps, elementwise_affine, device, dtype)
 
 
 class RMSLayerNorm(Module):
