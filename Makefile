@@ -66,6 +66,7 @@ bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/cnns.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/global_ops.py $(BENCH_FLAGS)
 
 against: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/against.py $(OLD) $(BENCH_FLAGS)

@@ -19,7 +19,7 @@ from oneflow.compiler.distribute import Spread, distribute
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.program import Program
 from oneflow.compiler.verify import verify
-from oneflow.graph.compiled import capture
+from oneflow.graph.compiled import Sources, capture
 from oneflow.graph.structure import call_of
 from oneflow.nn.graph import GraphModule
 from oneflow.sharding.mesh import Mesh, whole_on
@@ -39,7 +39,7 @@ def compiled(graph: Any, *inputs: torch.Tensor) -> tuple[Program, list[str]]:
         verify(stage, left)
         seen.append(stage)
 
-    captured = capture(graph, call_of(inputs, {}))
+    captured = capture(graph, call_of(inputs, {}), Sources())
     layouts = dict.fromkeys(captured.decl.decls, whole_on(Mesh((0,), (1,))))
     assigned = distribute(captured.decl, captured.traced.joint, Spread({(0, 0): 0}, layouts, captured.device), after=after)
     return compile_rank(assigned, 0, keeps_values=False, after=after), seen

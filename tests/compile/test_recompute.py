@@ -38,7 +38,7 @@ class Step:
         self._where = Where("", "Graph")
 
     def graph(self) -> fx.Graph:
-        def run(values: dict[str, Tensor], feeds: list[Tensor]) -> list[Tensor]:
+        def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: Any) -> list[Tensor]:
             loss = self._function(values, *feeds, self.region)
             loss.backward()
             return [loss]
@@ -155,4 +155,4 @@ def test_variables_are_written_once() -> None:
         return made.sum()
 
     again = made_again(Step(function, {"w": W, "count": torch.zeros(4)}))
-    assert again == {"aten.sin.default": 1, "aten.cos.default": 1} or again == {"aten.sin.default": 1}
+    assert again == {"aten.sin.default": 1}, "neither the sum with the variable's old value, nor what writes it"

@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from global_rank import SIZE, B, P, S, layouts, meshes, near, placement, spread
@@ -46,7 +48,7 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 def law_chains_of_twenty_ops_are_what_they_are_on_one_process() -> None:
     for seed in range(8):
         dice = random.Random(seed)
-        place = dice.choice(meshes())
+        place = dice.choice(meshes()) if seed % 4 else placement("cpu", np.arange(SIZE).reshape(2, SIZE // 2, 1))  # three axes
         values = torch.Generator().manual_seed(seed)
         x, w = torch.randn(ROWS, COLUMNS, generator=values), torch.randn(COLUMNS, COLUMNS, generator=values) * 0.4
         picks = [(dice.randrange(len(STEPS)), dice.randrange(i + 1), dice.randrange(i + 1)) for i in range(OPS)]
@@ -335,3 +337,37 @@ def law_gradients_are_clipped_by_the_norm_of_the_logical_ones() -> None:
         assert "cannot be clipped" in str(error)
     else:
         raise AssertionError("a norm that is no number was taken")
+
+
+def law_models_of_transformers_run_as_they_are() -> None:
+    """GPT-2 and BERT, batches and parameters split; masks and positions that they make themselves are global in ``global_mode``."""
+    if SIZE != 2 or find_spec("transformers") is None:
+        return
+    from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
+
+    small = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
+    gpt = GPT2Config(**small, n_positions=16, n_embd=16, n_layer=2, n_head=4, loss_type="ForCausalLMLoss")
+    bert = BertConfig(**small, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, max_position_embeddings=16)
+    place = placement("cpu", [0, 1])
+    ids = torch.randint(0, 50, (4, 12), generator=torch.Generator().manual_seed(1))
+    for make, layout in itertools.product((lambda: GPT2LMHeadModel(gpt), lambda: BertForMaskedLM(bert)), (B, S(0))):
+        torch.manual_seed(0)
+        reference = make().eval()
+        expected = reference(input_ids=ids, labels=ids).loss
+        expected.backward()
+        torch.manual_seed(0)
+        net = make().eval().to_global(place, B)
+        for module in net.modules():
+            for name, value in list(module._parameters.items()):
+                if value is not None and not isinstance(module, nn.Embedding):
+                    module._parameters[name] = nn.Parameter(value.detach().to_global(sbp=layout))
+        net.tie_weights()
+        batch = spread(ids, place, S(0))
+        with flow.utils.global_view.global_mode(True, placement=place, sbp=B):
+            loss = net(input_ids=batch, labels=batch).loss
+        loss.backward()
+        near(loss.detach(), expected.detach(), 1e-5)
+        for (name, one), other in zip(net.named_parameters(), reference.parameters()):
+            assert (one.grad is None) == (other.grad is None), name
+            if other.grad is not None:
+                near(one.grad, other.grad, 1e-4)

@@ -25,29 +25,62 @@ MODULES = {"global_values": global_values, "global_ops": global_ops, "global_pro
 LAWS = [(module, law) for module, found in MODULES.items() for law in vars(found) if law.startswith("law_")]
 
 
-def started(size: int, module: str) -> list[subprocess.Popen[str]]:
+APART = """
+import os
+import oneflow as flow
+from oneflow.core.errors import OrderError
+
+rank, place = int(os.environ["RANK"]), flow.placement.all("cpu")
+x = flow.ones(4, 2, placement=place, sbp=flow.sbp.split(0))
+try:
+    x.numpy() if rank == 0 else x.to_global(sbp=flow.sbp.split(1))
+except OrderError as error:
+    print(error)
+"""
+GONE = """
+import os
+import oneflow as flow
+from oneflow.core.errors import PeerError
+
+x = flow.ones(4, 2, placement=flow.placement.all("cpu"), sbp=flow.sbp.split(0))
+x.numpy()
+if os.environ["RANK"] == "1":
+    os._exit(0)
+try:
+    x.numpy()
+except PeerError as error:
+    print(error)
+os._exit(0)
+"""
+
+
+def started(size: int, *program: str) -> list[subprocess.Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     common |= {"OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 60, "PYTHONPATH": os.pathsep.join(sys.path)}
     variables = [{**os.environ, **{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}} for rank in range(size)]
-    command = [*WARM.command(), str(PROGRAM), module]
+    command = [*WARM.command(), *program]
     return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own) for own in variables]
 
 
 @lru_cache(maxsize=None)
 def kept(size: int, module: str) -> list[dict[str, Any]]:
     """What each rank says of each law."""
-    processes = started(size, module)
+    return [json.loads(out.splitlines()[-1]) for out in said(started(size, str(PROGRAM), module))]
+
+
+def said(processes: list[subprocess.Popen[str]]) -> list[str]:
+    """What each rank has printed; all must end well."""
     try:
         ended = [process.communicate(timeout=240) for process in processes]
-        assert [process.returncode for process in processes] == [0] * size, ended
+        assert [process.returncode for process in processes] == [0] * len(processes), ended
     finally:
         for process in processes:
             process.kill()
             process.communicate()
-    return [json.loads(out.splitlines()[-1]) for out, _ in ended]
+    return [out for out, _ in ended]
 
 
 @pytest.mark.slow
@@ -56,3 +89,13 @@ def kept(size: int, module: str) -> list[dict[str, Any]]:
 def test_a_law_holds_on_every_rank(module: str, law: str, size: int) -> None:
     wrong = [said for said in (rank[law] for rank in kept(size, module)) if said is not None]
     assert not wrong, wrong[0]
+
+
+def test_ranks_that_change_different_layouts_are_told_so() -> None:
+    for text in said(started(2, "-c", APART)):
+        assert "different operations: rank 0 calls gather_parts" in text and "rank 1 calls exchange_parts" in text
+
+
+def test_a_rank_that_has_ended_is_named() -> None:
+    first, _ = said(started(2, "-c", GONE))
+    assert "rank 1" in first and "has ended" in first

@@ -221,6 +221,20 @@ def test_a_setting_is_true_or_false():
         TrainGraph(model, sgd(model)).model.to(GraphModule).activation_checkpointing = "yes"
 
 
+def test_a_plan_shows_fewer_bytes_and_more_operations():
+    """16 layers of 64 KiB each, in 4 blocks: without checkpointing their 16 results are kept, with it 4 and the 4 of one block."""
+
+    def planned(*paths):
+        blocks = [nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Tanh())]) for _ in range(4)]
+        model = nn.Sequential(*blocks, nn.Linear(16, 4))
+        graph = TrainGraph(model, sgd(model), settings=checkpointing(*paths))
+        cost = flow.plan(graph, torch.ones(1024, 16), torch.zeros(1024, dtype=torch.int64)).ranks[0]
+        return cost.peak_memory / 65536, cost.flops
+
+    (kept, once), (again, twice) = planned(), planned("0", "1", "2", "3")
+    assert 16 <= kept < 24 and 7 <= again < 13 and 1.2 * once < twice < 1.4 * once
+
+
 PEAK = """
 import sys
 import torch

@@ -250,6 +250,23 @@ def test_sparse_optimizers_are_refused():
         Sparse()
 
 
+def test_sparse_gradients_are_refused():
+    model = nn.Sequential(torch.nn.Embedding(5, 4, sparse=True), nn.Flatten(), nn.Linear(8, 4))
+    with pytest.raises(UnsupportedError, match="module 'model.0' has sparse gradients, and a graph has none; build it with sparse=False"):
+        TrainGraph(model, sgd(model))(torch.zeros(6, 2, dtype=torch.int64), Y)
+
+
+class Opaque:
+    pass
+
+
+@pytest.mark.parametrize("result, told", [(lambda x: Opaque(), "a result"), (lambda x: {"a": [x, Opaque()]}, r"result \['a'\]\[1\]"), (lambda x: (a for a in [x]), "a result")])
+def test_results_that_are_no_tensors_are_refused(result, told):
+    with pytest.raises(UnsupportedError, match=rf"test_graph_errors.py:\d+: a graph gives .* build\(\) gave {told} of type (Opaque|generator); give back the tensors that it holds, or leave it out") as caught:
+        building(lambda graph, x: result(x))(X)
+    assert isinstance(caught.value, NotImplementedError)
+
+
 def test_everything_lies_on_one_device():
     with pytest.raises(GraphError, match=r"the parameters and inputs of a graph lie on one device, these lie on cpu, meta; move the module and the inputs"):
         EvalGraph(seeded(MLP))(X.to("meta"))

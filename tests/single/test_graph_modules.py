@@ -32,6 +32,26 @@ def test_batch_norm_statistics_are_updated_as_by_eager_code():
     assert model[1].running_mean is held and int(model[1].num_batches_tracked) == 4
 
 
+def test_statistics_are_updated_by_every_call_whoever_reads_its_result():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.twice, self.unread, self.linear = nn.BatchNorm1d(8), nn.BatchNorm1d(8), nn.Linear(8, 4)
+
+        def forward(self, x):
+            before = self.twice.running_mean * 2
+            self.unread(x)
+            out = self.linear(self.twice(x) + self.twice(x))
+            return out + before.sum() - (self.twice.running_mean * 2).sum()
+
+    eager, model = seeded(Net), seeded(Net)
+    expected = eager_losses(eager, sgd(eager), batches(3))
+    graph = TrainGraph(model, sgd(model))
+    torch.testing.assert_close([graph(x, y).item() for x, y in batches(3)], expected)
+    same_state(eager, model, 1e-6)
+    assert int(model.twice.num_batches_tracked) == 6 and model.unread.running_mean.abs().sum() > 0
+
+
 class Remembering(nn.Module):
     """Replaces one buffer and writes into another."""
 
@@ -201,6 +221,22 @@ def test_what_forward_keeps_is_no_traced_tensor():
     assert model.linear.weight.grad is not None
 
 
+def test_what_build_keeps_is_no_traced_tensor():
+    class Keeping(EvalGraph):
+        def __init__(self, model):
+            super().__init__(model)
+            self.seen, self.count = ["kept"], 0
+
+        def build(self, x):
+            self.last, self.count = x, self.count + 1
+            self.seen.append(x)
+            return super().build(x)
+
+    graph = Keeping(nn.Linear(8, 2))
+    graph(X)
+    assert not hasattr(graph, "last") and graph.seen == ["kept"] and graph.count == 1
+
+
 def test_python_runs_once():
     calls = []
 
@@ -263,3 +299,102 @@ def test_submodules_and_functions_may_be_called_one_by_one():
     model = seeded(MLP)
     with flow.no_grad():
         torch.testing.assert_close(Parts(model)(X), model(X) + model.layers[3].bias)
+
+
+@pytest.mark.parametrize("mode", [flow.no_grad, flow.inference_mode])
+def test_the_mode_of_the_caller_does_not_count(mode):
+    eager, model = seeded(MLP), seeded(MLP)
+    expected = eager_losses(eager, sgd(eager), batches(3))
+    graph = TrainGraph(model, sgd(model))
+    first, *others = batches(3)
+    with mode():
+        losses = [graph(*first).item()]
+    losses += [graph(x, y).item() for x, y in others]
+    torch.testing.assert_close(losses, expected)
+
+
+def test_inputs_may_lie_in_memory_otherwise():
+    model = seeded(MLP)
+    graph = EvalGraph(model)
+    graph(X)
+    for other in (torch.randn(8, 6).t(), torch.randn(1, 8).expand(6, 8), torch.randn(6, 16)[:, ::2]):
+        with flow.no_grad():
+            torch.testing.assert_close(graph(other), model(other))
+
+
+def test_gradients_of_inputs_can_be_taken_in_build():
+    """A gradient penalty: a gradient that is differentiated again."""
+
+    def loss_of(model, x):
+        x = x.detach().requires_grad_()
+        out = torch.nn.functional.softplus(model(x)).sum()
+        (gradient,) = flow.autograd.grad(out, x, create_graph=True)
+        return gradient.square().mean() + out * 0.01
+
+    class Penalty(EvalGraph):
+        def __init__(self, model):
+            super().__init__(model)
+            self.add_optimizer(sgd(model))
+
+        def build(self, x):
+            loss = loss_of(self.model, x)
+            loss.backward()
+            return loss
+
+    eager, model = seeded(MLP), seeded(MLP)
+    loop, graph = sgd(eager), Penalty(model)
+    for x, _ in batches(3):
+        loop.zero_grad()
+        loss = loss_of(eager, x)
+        loss.backward()
+        loop.step()
+        torch.testing.assert_close(graph(x), loss.detach())
+    same_state(eager, model, 1e-6)
+
+
+def test_an_average_of_parameters_can_be_kept_in_build():
+    model, average = seeded(MLP), seeded(MLP)
+
+    class Averaging(TrainGraph):
+        def __init__(self):
+            super().__init__(model, sgd(model))
+            self.average = average
+
+        def build(self, x, y):
+            loss = super().build(x, y)
+            with flow.no_grad():
+                for kept, p in zip(self.average.parameters(), self.model.parameters()):
+                    kept.mul_(0.5).add_(p, alpha=0.5)
+            return loss
+
+    graph, expected = Averaging(), model.layers[0].weight.detach().clone()
+    for x, y in batches(3):
+        expected = expected * 0.5 + model.layers[0].weight.detach() * 0.5
+        graph(x, y)
+    torch.testing.assert_close(average.layers[0].weight.detach(), expected)
+
+
+def test_parametrized_weights_and_functions_of_ones_own_are_traced():
+    class Cubed(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 3 * ctx.saved_tensors[0] * gradient
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.utils.parametrizations.spectral_norm(nn.Linear(8, 4))
+
+        def forward(self, x):
+            return Cubed.apply(self.linear(x))
+
+    eager, model = seeded(Net), seeded(Net)
+    expected = eager_losses(eager, sgd(eager), batches(3))
+    graph = TrainGraph(model, sgd(model))
+    torch.testing.assert_close([graph(x, y).item() for x, y in batches(3)], expected, rtol=1e-5, atol=1e-5)
+    same_state(eager, model, 1e-5)

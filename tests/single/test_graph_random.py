@@ -15,7 +15,7 @@ import oneflow as flow
 import oneflow.nn as nn
 import oneflow.nn.functional as F
 from oneflow.compiler.counter_draws import Draws
-from oneflow.core.errors import ArgumentError
+from oneflow.core.errors import ArgumentError, GraphError
 
 
 class Drawing(nn.Graph):
@@ -179,6 +179,18 @@ def both_once(made):
     assert made[:, 0].double().mean().item() == pytest.approx(0.75, abs=0.02)
 
 
+def cauchy(made):
+    """It has no mean: a half of it lies within its scale of its median."""
+    assert made.median().item() == pytest.approx(2.0, abs=0.1)
+    assert ((made - 2).abs() < 3).double().mean().item() == pytest.approx(0.5, abs=0.02)
+
+
+def geometric(made):
+    moments(4.0, 12**0.5)(made)
+    assert made.min() == 1 and (made == 1).double().mean().item() == pytest.approx(0.25, abs=0.02)
+
+
+DRAWN = flow.Generator()
 WEIGHTS = torch.tensor([1.0, 3.0]).expand(N, 2)
 LAWS = {
     aten.bernoulli.default: (lambda: torch.bernoulli(HALF), COIN),
@@ -201,6 +213,22 @@ LAWS = {
     aten.normal.Tensor_float: (lambda: torch.normal(X + 2, 3.0), moments(2, 3)),
     aten.normal.float_Tensor: (lambda: torch.normal(2.0, X + 3), moments(2, 3)),
     aten.exponential_.default: (lambda: torch.empty(N).exponential_(2.0), within(moments(0.5, 0.5), 0, 20)),
+    aten.normal.float_float: (lambda: torch.normal(2.0, 3.0, (N,)), moments(2, 3)),
+    aten.log_normal_.default: (lambda: torch.empty(N).log_normal_(0.0, 0.25), moments(1.0317, 0.2620)),
+    aten.cauchy_.default: (lambda: torch.empty(N).cauchy_(2.0, 3.0), cauchy),
+    aten.geometric_.default: (lambda: torch.empty(N).geometric_(0.25), geometric),
+    aten.random_.to: (lambda: torch.empty(N).random_(5), whole(0, 5)),
+    getattr(aten.random_, "from"): (lambda: torch.empty(N).random_(-3, 4), whole(-3, 4)),
+    aten.rrelu_with_noise.default: (lambda: -torch.rrelu(X - 1, 0.25, 0.75, True), within(moments(0.5, 0.5 * 12**-0.5), 0.25, 0.75)),
+    aten.rand.generator: (lambda: torch.rand(N, generator=DRAWN), within(UNIFORM, 0, 1)),
+    aten.rand_like.generator: (lambda: torch.rand_like(X, generator=DRAWN), within(UNIFORM, 0, 1)),
+    aten.randn.generator: (lambda: torch.randn(N, generator=DRAWN), NORMAL),
+    aten.randn_like.generator: (lambda: torch.randn_like(X, generator=DRAWN), NORMAL),
+    aten.randint.generator: (lambda: torch.randint(5, (N,), generator=DRAWN), whole(0, 5)),
+    aten.randint.low_generator: (lambda: torch.randint(-3, 4, (N,), generator=DRAWN), whole(-3, 4)),
+    aten.randint_like.generator: (lambda: torch.randint_like(X, 5, generator=DRAWN), whole(0, 5)),
+    aten.randint_like.low_generator_dtype: (lambda: torch.randint_like(X, -3, 4, generator=DRAWN), whole(-3, 4)),
+    aten.randperm.generator: (lambda: torch.randperm(N, generator=DRAWN), permuted),
     aten.multinomial.default: (lambda: torch.multinomial(WEIGHTS, 1, replacement=True), by_weight),
 }
 
@@ -220,6 +248,7 @@ def test_a_random_op_follows_its_law_and_the_step(op):
     check(second)
     assert not torch.equal(first, second) and torch.equal(again(), first)
     assert torch.equal(torch.get_rng_state(), before)
+    assert DRAWN.get_state().equal(flow.Generator().get_state()), "a generator has no part in a graph"
 
 
 def test_draws_without_replacement_are_each_once():
@@ -231,3 +260,59 @@ def test_dtypes_are_those_asked_for():
         return torch.rand(3, dtype=torch.float64), torch.randint(3, (3,), dtype=torch.int32), torch.randn(3, dtype=torch.bfloat16), torch.randperm(3, dtype=torch.int32)
 
     assert [made.dtype for made in Drawing(build)()] == [torch.float64, torch.int32, torch.bfloat16, torch.int32]
+
+
+def test_the_slopes_of_rrelu_are_those_of_its_gradient():
+    model = nn.Linear(1, 64, bias=False)
+
+    class Training(nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.model = model
+            self.add_optimizer(flow.optim.SGD(model.parameters(), lr=1.0))
+
+        def build(self, x):
+            out = torch.rrelu(self.model(x), 0.25, 0.75, True)
+            out.sum().backward()
+            return out
+
+    before = model.weight.detach().clone()
+    out = Training()(torch.ones(1, 1))
+    torch.testing.assert_close(before - model.weight.detach(), out.t() / before)
+
+
+@pytest.mark.parametrize("draw", [lambda x: torch.poisson(x), lambda x: torch.empty(3).random_(), lambda x: torch._standard_gamma(x)])
+def test_what_could_not_be_repeated_is_refused(draw):
+    with pytest.raises(GraphError, match=r"test_graph_random.py:\d+: Drawing_\d+: aten\.\w+\.default in 'Drawing_\d+' \(Graph\) draws from torch's generator, .*; make its values of flow.rand or flow.randn"):
+        Drawing(draw)(torch.ones(3))
+
+
+def test_whole_numbers_come_from_a_range_of_32_bits():
+    assert Drawing(lambda: torch.randint(-(2**31), 2**31, (100,)))().unique().numel() > 95
+    with pytest.raises(ArgumentError, match=r"a graph draws whole numbers of a range of 1 to 2\*\*32, got those from 0 to 1099511627776"):
+        Drawing(lambda: torch.randint(2**40, (3,)))()
+
+
+def test_attention_without_dropout_draws_nothing():
+    x = torch.randn(1, 2, 3, 8)
+    expected = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    torch.testing.assert_close(Drawing(lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x))(x), expected)
+
+
+@pytest.mark.parametrize("make", [lambda: nn.LSTM(8, 8, 2, dropout=0.5), lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5)])
+def test_dropout_inside_modules_of_torch_draws_by_counter(make):
+    module, x = make(), torch.randn(3, 2, 8)
+
+    class Running(nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.module = module
+
+        def build(self, x):
+            made = self.module(x)
+            return made[0] if isinstance(made, tuple) else made
+
+    before = torch.get_rng_state()
+    one, two = Running(), Running()
+    first, second = one(x), one(x)
+    assert not torch.equal(first, second) and torch.equal(two(x), first) and torch.equal(torch.get_rng_state(), before)

@@ -73,10 +73,10 @@ def test_the_keys_are_those_of_the_modules_and_of_the_system():
     graph(*BATCHES[0])
     state = graph.state_dict()
     own = {name for name in state if not name.startswith("model")}
-    assert own == {"loss_fn", "System-Train-TrainStep-TrainGraph", "System-Train-DynamicLossScale-TrainGraph-LossScale",
+    assert own == {"loss_fn", "System-Train-TrainStep", "System-Train-DynamicLossScale-TrainGraph-LossScale",
                    "System-Train-DynamicLossScale-TrainGraph-GoodStepCounter", "System-Train-Updates-AdamW"}  # fmt: skip
     assert list(state["model"]) == list(graph.model.to(nn.Module).state_dict())
-    assert state["System-Train-TrainStep-TrainGraph"].tolist() == [1]
+    assert state["System-Train-TrainStep"].tolist() == [1]
     assert sum(name.startswith("model.0.layers.0.weight-") for name in state) == 3
 
 
@@ -120,8 +120,21 @@ def test_what_is_missing_or_strange_is_refused_unless_told_otherwise():
 
 
 def test_the_state_of_a_graph_that_did_not_train_has_no_counters():
-    with pytest.raises(GraphError, match="the state has no 'System-Train-TrainStep-TrainGraph'; it is that of another graph"):
-        resumable().load_state_dict({**resumable().state_dict(), "System-Train-TrainStep-TrainGraph": None})
+    with pytest.raises(GraphError, match="the state has no 'System-Train-TrainStep'; it is that of another graph"):
+        resumable().load_state_dict({**resumable().state_dict(), "System-Train-TrainStep": None})
+
+
+def test_a_state_with_the_keys_of_oneflow_goes_on():
+    """Its keys: the number of steps alone, and the number of the graph in those of the loss scale."""
+    whole, first = resumable(), resumable()
+    for graph in (whole, first):
+        graph(*BATCHES[0])
+    prefix = "System-Train-DynamicLossScale-"
+    state = {name.replace(f"{prefix}TrainGraph", f"{prefix}GraphBase_0"): value for name, value in first.state_dict().items() if "Updates" not in name}
+    assert {"model.0.layers.0.weight-m", "model.0.layers.0.weight-v", "System-Train-TrainStep", f"{prefix}GraphBase_0-LossScale"} <= state.keys()
+    resumed = resumable()
+    resumed.load_state_dict(state)
+    assert [resumed(x, y).item() for x, y in BATCHES[2:5]] == [whole(x, y).item() for x, y in BATCHES[2:5]]
 
 
 def test_states_of_other_shapes_are_refused():
@@ -151,5 +164,5 @@ def test_a_state_dict_follows_the_graph_and_a_saved_one_does_not(tmp_path):
     flow.save(graph.state_dict(), tmp_path / "saved")
     live = graph.state_dict()
     graph(*BATCHES[2])
-    assert live["System-Train-TrainStep-TrainGraph"].item() == 2
-    assert flow.load(tmp_path / "saved")["System-Train-TrainStep-TrainGraph"].item() == 1
+    assert live["System-Train-TrainStep"].item() == 2
+    assert flow.load(tmp_path / "saved")["System-Train-TrainStep"].item() == 1

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from graph_models import GPT, MLP, Block, EvalGraph, TrainGraph, seeded, sgd
@@ -174,6 +176,12 @@ def test_settings_that_change_nothing_are_taken():
         assert torch.backends.cudnn.benchmark is True
     finally:
         torch.backends.cudnn.benchmark = before
+
+
+def test_every_setting_is_told():
+    told = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text(encoding="utf-8")
+    missing = [name for name, value in vars(GraphConfig).items() if callable(value) and not name.startswith("_") and name not in told]
+    assert not missing, f"docs/graphs.md does not name {missing}"
 
 
 # ------------------------------------------------------------------ functions as graphs

@@ -93,8 +93,11 @@ def test_an_error_of_the_users_function_is_the_users(tmp_path):
 def test_with_a_rank_that_writes_every_tensor_must_be_global(tmp_path):
     with pytest.raises(RuntimeError, match="with global_dst_rank=0 every tensor must be global, and 1 are local; leave global_dst_rank out"):
         flow.save({"x": torch.ones(1)}, tmp_path / "saved", global_dst_rank=0)
-    with pytest.raises(NotImplementedError, match="global_src_rank=...\\) gives global tensors"):
-        flow.load(tmp_path / "saved", global_src_rank=0)
+    with pytest.raises(ValueError, match="global_src_rank is the number of a rank, from 0 to 0 in this run"):
+        flow.load(tmp_path / "saved", global_src_rank=1)
+    spread = flow.ones(2, placement=flow.placement("cpu", [0]), sbp=flow.sbp.broadcast)
+    with pytest.raises(ValueError, match="1 tensors are global; name the rank that writes them for all with global_dst_rank="):
+        flow.save({"x": spread}, tmp_path / "saved")
     assert os.listdir(tmp_path) == []
 
 

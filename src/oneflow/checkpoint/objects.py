@@ -13,7 +13,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,8 @@ from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
 from oneflow.checkpoint.tensor_files import DATA_TYPES, open_regular, read_tensor, write_tensor
 from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
-from oneflow.core.errors import ArgumentError, CheckpointError, UnsupportedError
+from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.global_tensor.tensor import is_global
 from oneflow.world import current_world
 
 PICKLED = "pickled_data"
@@ -57,8 +58,12 @@ def save(obj: Any, path: str | os.PathLike[str], global_dst_rank: int | None = N
         save_dict(obj, path)
         return
     pickler = _pickled(obj)
-    if _is_writer(global_dst_rank, len(pickler.tensors)):
+    if global_dst_rank is None:
+        _require_local(pickler)
         _write(target, pickler)
+    else:
+        _require_rank("global_dst_rank", global_dst_rank)
+        _save_global(target, pickler, global_dst_rank)
 
 
 def load(
@@ -67,10 +72,14 @@ def load(
     """Loads what ``flow.save`` has saved, here or in OneFlow; a checkpoint of jobs, as tensors by name; or a file of torch or safetensors.
 
     Nothing that a file says is executed, and files that are cut off or damaged are refused. Tensors come on the CPU, or where ``map_location``
-    says: a device, its name, or what ``torch.load`` takes. ``support_pytorch_format=False`` leaves files of torch alone.
+    says: a device, its name, or what ``torch.load`` takes. ``support_pytorch_format=False`` leaves files of torch alone. With ``global_src_rank``
+    that rank alone reads, and the tensors are global, whole on that rank; all ranks call this.
     """
     if global_src_rank is not None:
-        raise UnsupportedError("flow.load(global_src_rank=...) gives global tensors, which this version cannot; load without it")
+        _require_rank("global_src_rank", global_src_rank)
+        from oneflow.global_tensor.gather_to import from_rank  # with it come the rules of every op
+
+        return from_rank(lambda: load(path, None, map_location, support_pytorch_format=support_pytorch_format), global_src_rank)
     where, source = placed(map_location), _as_path(path)
     if source.is_dir():
         return _from_folder(source, where)
@@ -91,18 +100,42 @@ def _is_of_jobs(obj: Any) -> bool:
     return isinstance(obj, Mapping) and len(obj) > 0 and all(isinstance(k, str) and isinstance(v, kinds) for k, v in obj.items())
 
 
-def _is_writer(rank: Any, tensors: int) -> bool:
-    """Whether this process writes: each by itself, or one for all, with global tensors."""
-    if rank is None:
-        return True
+def _require_rank(name: str, rank: Any) -> None:
     world = current_world()
     if type(rank) is not int or not 0 <= rank < world.size:
-        raise ArgumentError(f"global_dst_rank is the number of a rank, from 0 to {world.size - 1} in this run; got {rank!r}")
-    if tensors:
+        raise ArgumentError(f"{name} is the number of a rank, from 0 to {world.size - 1} in this run; got {rank!r}")
+
+
+def _require_local(pickler: _Pickler) -> None:
+    spread = sum(is_global(tensor) for tensor in pickler.tensors.values())
+    if spread:
+        raise CheckpointError(f"{spread} tensors are global; name the rank that writes them for all with global_dst_rank=, or save their to_local()")
+
+
+def _save_global(target: Path, pickler: _Pickler, rank: int) -> None:
+    """One rank writes for all, tensor by tensor; an error of that rank is one of all."""
+    local = sum(not is_global(tensor) for tensor in pickler.tensors.values())
+    if local:
         raise NotGlobalError(
-            f"with global_dst_rank={rank} every tensor must be global, and {tensors} are local; leave global_dst_rank out to save local tensors"
+            f"with global_dst_rank={rank} every tensor must be global, and {local} are local; leave global_dst_rank out to save local tensors"
         )
-    return rank == world.rank
+    if not pickler.tensors:  # nothing to gather: the ranks need not meet
+        if current_world().rank == rank:
+            _write(target, pickler)
+        return
+    from oneflow.global_tensor.gather_to import all_succeeded, whole_at  # with it come the rules of every op
+
+    gathered = ((name, whole_at(tensor, rank)) for name, tensor in pickler.tensors.items())  # type: ignore[arg-type]
+    error: CheckpointError | None = None
+    if current_world().rank == rank:
+        try:
+            _write(target, pickler, gathered)
+        except CheckpointError as found:
+            error = found
+    for _ in gathered:  # those that were not written yet: the other ranks bring them
+        pass
+    if not all_succeeded(error):
+        raise error or CheckpointError(f"rank {rank} could not save to {str(target)!r}; its own error says why")
 
 
 # --------------------------------------------------------------------------------------------------------------- saving
@@ -121,21 +154,22 @@ class _Pickler(pickle.Pickler):
         if not isinstance(obj, torch.Tensor):
             return NotImplemented
         _check_tensor(obj)
-        folder = self._folders.setdefault(_memory(obj), f"tensor_{len(self.tensors)}")
+        kind = "global_tensor" if is_global(obj) else "tensor"
+        folder = self._folders.setdefault(_memory(obj), f"{kind}_{len(self.tensors)}")
         self.tensors.setdefault(folder, obj)
         return StoredTensor, (folder, isinstance(obj, torch.nn.Parameter), obj.requires_grad)
 
 
 def _memory(tensor: torch.Tensor) -> Any:
     """The same for tensors that see the same memory in the same way, as tied weights of a state_dict do."""
-    if not tensor.numel():
+    if not tensor.numel() or is_global(tensor):
         return id(tensor)
     way = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
     return (tensor.untyped_storage().data_ptr(), tensor.device, *way)
 
 
 def _check_tensor(tensor: torch.Tensor) -> None:
-    if type(tensor) not in (torch.Tensor, torch.nn.Parameter):
+    if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not is_global(tensor):
         raise CheckpointError(f"flow.save cannot save a {type(tensor).__name__}; make a plain local tensor of it")
     if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
         kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
@@ -157,13 +191,13 @@ def _pickled(obj: Any) -> _Pickler:
     return pickler
 
 
-def _write(path: Path, pickler: _Pickler) -> None:
+def _write(path: Path, pickler: _Pickler, tensors: Iterable[tuple[str, Any]] | None = None) -> None:
     target = Path(os.path.realpath(path))  # a link stays, what it leads to is replaced
     try:
         _check_replaceable(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         with beside(target) as folder:
-            for name, tensor in pickler.tensors.items():
+            for name, tensor in tensors if tensors is not None else pickler.tensors.items():
                 write_tensor(folder / name, tensor)
             (folder / PICKLED).write_bytes(pickler.file.getvalue())
             sync_tree(folder)

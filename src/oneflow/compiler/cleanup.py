@@ -108,11 +108,11 @@ def _drops_dims(total: fx.Node, view: fx.Node) -> bool:
 
 def share_equal_nodes(graph: fx.Graph) -> None:
     """Two pure nodes of the same op on the same inputs become one."""
-    memory = {_storage(arg) for node in graph.nodes if writes(node) for arg in node.all_input_nodes}
+    memory = {_storage(arg) for node in graph.nodes for arg in _changed(node)}
     written = {node for node in graph.nodes if _storage(node) in memory and _storage(node) is not None}
     seen: dict[Any, fx.Node] = {}
     for node in list(graph.nodes):
-        if node.op != "call_function" or writes(node) or is_random(node):
+        if node.op != "call_function" or changes(node) or is_random(node):
             continue
         if node in written or any(n in written for n in node.all_input_nodes):
             continue
@@ -122,6 +122,11 @@ def share_equal_nodes(graph: fx.Graph) -> None:
             graph.erase_node(node)
         else:
             seen[key] = node
+
+
+def _changed(node: fx.Node) -> list[fx.Node]:
+    """The inputs of a node that it may change."""
+    return [argument(node, 3), argument(node, 4)] if _updates_statistics(node) else node.all_input_nodes if writes(node) else []
 
 
 def _storage(node: fx.Node) -> int | None:
@@ -148,6 +153,15 @@ def writes(node: fx.Node) -> bool:
     return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
+def changes(node: fx.Node) -> bool:
+    """True for nodes that write, and for batch norm that updates its running statistics, of which its schema does not tell."""
+    return writes(node) or _updates_statistics(node)
+
+
+def _updates_statistics(node: fx.Node) -> bool:
+    return node.target is aten.native_batch_norm.default and bool(node.args[5]) and node.args[3] is not None
+
+
 def without_writes(graph: fx.Graph) -> None:
     """Ops that change a value made by another op become ops that make a new one; those that write into arguments stay.
 
@@ -169,7 +183,7 @@ def without_writes(graph: fx.Graph) -> None:
 def drop_unused(graph: fx.Graph) -> None:
     """Removes nodes that nothing reads, writers aside, and calls that other ranks meet: they wait for this one, which needs no result."""
     for node in reversed(list(graph.nodes)):
-        if node.op == "call_function" and not node.users and not writes(node) and not _is_met(node):
+        if node.op == "call_function" and not node.users and not changes(node) and not _is_met(node):
             graph.erase_node(node)
 
 

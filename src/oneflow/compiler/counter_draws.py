@@ -6,7 +6,7 @@ So a run that was resumed draws what one that was never stopped does, and no ran
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from math import log, pi
+from math import log, log1p, pi
 from typing import Any
 
 import torch
@@ -17,6 +17,20 @@ from oneflow.ops import counter_random
 
 aten = torch.ops.aten
 _TINY = 2.0**-25  # half of the smallest difference between two uniform values
+
+
+_BY_GENERATOR = {
+    aten.rand.generator: aten.rand.default,
+    aten.rand_like.generator: aten.rand_like.default,
+    aten.randn.generator: aten.randn.default,
+    aten.randn_like.generator: aten.randn_like.default,
+    aten.randint.generator: aten.randint.default,
+    aten.randint.low_generator: aten.randint.low,
+    aten.randint_like.generator: aten.randint_like.default,
+    aten.randint_like.low_generator_dtype: aten.randint_like.low_dtype,
+    aten.randperm.generator: aten.randperm.default,
+}
+"""Ops that take a generator, and those that draw the same without one: a generator has no part in a graph."""
 
 
 class Draws:
@@ -32,23 +46,31 @@ class Draws:
             aten.bernoulli_.float: lambda x, p=0.5, generator=None: x.copy_(self._kept(x.shape, p)),
             aten.bernoulli_.Tensor: lambda x, p, generator=None: x.copy_(self._below(p.expand_as(x))),
             aten.native_dropout.default: self._native_dropout,
-            aten.rand.default: lambda size, **options: self._uniform(size, **options),
+            aten.rand.default: self._uniform,
             aten.rand_like.default: lambda x, **options: self._uniform(x.shape, **_like(x, options)),
-            aten.randn.default: lambda size, **options: self._normal(size, **options),
+            aten.randn.default: self._normal,
             aten.randn_like.default: lambda x, **options: self._normal(x.shape, **_like(x, options)),
             aten.randint.default: lambda high, size, **options: self._integers(0, high, size, **options),
-            aten.randint.low: lambda low, high, size, **options: self._integers(low, high, size, **options),
+            aten.randint.low: self._integers,
             aten.randint_like.default: lambda x, high, **options: self._integers(0, high, x.shape, **_like(x, options)),
             aten.randint_like.low_dtype: lambda x, low, high, **options: self._integers(low, high, x.shape, **_like(x, options)),
-            aten.randperm.default: lambda n, **options: self._permutation(n, **options),
+            aten.random_.to: lambda x, to, generator=None: x.copy_(self._integers(0, to, x.shape)),
+            getattr(aten.random_, "from"): lambda x, low, to, generator=None: x.copy_(self._integers(low, to, x.shape)),
+            aten.randperm.default: self._permutation,
             aten.uniform_.default: lambda x, low=0.0, high=1.0, generator=None: x.copy_(self._bits_uniform(x.shape) * (high - low) + low),
             aten.normal_.default: lambda x, mean=0.0, std=1.0, generator=None: x.copy_(self._bits_normal(x.shape) * std + mean),
             aten.normal.Tensor_Tensor: lambda mean, std, generator=None: self._bits_normal(mean.shape).to(mean.dtype) * std + mean,
             aten.normal.Tensor_float: lambda mean, std=1.0, generator=None: self._bits_normal(mean.shape).to(mean.dtype) * std + mean,
             aten.normal.float_Tensor: lambda mean, std, generator=None: self._bits_normal(std.shape).to(std.dtype) * std + mean,
+            aten.normal.float_float: lambda mean, std, size, **options: self._normal(size, **options) * std + mean,
+            aten.log_normal_.default: lambda x, mean=1.0, std=2.0, generator=None: x.copy_((self._bits_normal(x.shape) * std + mean).exp()),
+            aten.cauchy_.default: lambda x, median=0.0, sigma=1.0, generator=None: x.copy_(self._cauchy(x.shape) * sigma + median),
+            aten.geometric_.default: lambda x, p, generator=None: x.copy_((self._exponential(x.shape) / -log1p(-p)).ceil()),
+            aten.rrelu_with_noise.default: self._rrelu,
             aten.exponential_.default: lambda x, lambd=1.0, generator=None: x.copy_(self._exponential(x.shape) / lambd),
             aten.multinomial.default: self._multinomial,
         }
+        self.table |= {op: self.table[like] for op, like in _BY_GENERATOR.items()}
 
     def dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool | None = None) -> Tensor:
         """``torch.nn.functional.dropout``. A scaled mask costs one multiplication in the forward pass and one in the backward pass."""
@@ -74,11 +96,19 @@ class Draws:
         return self._bits_normal(size).to(dtype or torch.get_default_dtype())
 
     def _integers(self, low: int, high: int, size: Sequence[int], dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+        if not 0 < high - low <= 2**32:
+            raise ArgumentError(f"a graph draws whole numbers of a range of 1 to 2**32, got those from {low} to {high}")
         bits = counter_random.random_bits(size, *self._next()).to(torch.int64) & 0xFFFFFFFF
         return (bits % (high - low) + low).to(dtype or torch.int64)
 
     def _permutation(self, n: int, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
         return counter_random.random_bits([n], *self._next()).argsort().to(dtype or torch.int64)
+
+    def _rrelu(self, x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None) -> Tensor:
+        if not training:
+            return torch.where(x <= 0, x * ((lower + upper) / 2), x)
+        slopes = (self._bits_uniform(x.shape) * (upper - lower) + lower).to(x.dtype)
+        return x * noise.copy_(torch.where(x <= 0, slopes, torch.ones_like(slopes)))
 
     def _multinomial(self, weights: Tensor, count: int, replacement: bool = False, generator: Any = None) -> Tensor:
         """The largest of weights divided by exponential draws: each index comes first with the probability of its weight."""
@@ -108,6 +138,9 @@ class Draws:
         """Box and Muller's formula of two uniform values."""
         radius = torch.sqrt(-2.0 * torch.log(self._bits_uniform(shape) + _TINY))
         return radius * torch.cos(self._bits_uniform(shape) * (2.0 * pi))
+
+    def _cauchy(self, shape: Sequence[int]) -> Tensor:
+        return torch.tan((self._bits_uniform(shape) + _TINY - 0.5) * pi)
 
     def _exponential(self, shape: Sequence[int]) -> Tensor:
         return -torch.log(self._bits_uniform(shape) + _TINY).clamp(min=log(_TINY), max=-_TINY)

@@ -101,7 +101,8 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of tqdm's.)"""
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of
+    tqdm's.)"""
     following = iter(values)
     env: dict[fx.Node, Any] = {}
     for node in captured.graph.nodes:

@@ -20,9 +20,10 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
+from oneflow.compiler.cleanup import is_random
 from oneflow.compiler.counter_draws import Draws
 from oneflow.compiler.joint import Joint, unaliased
-from oneflow.compiler.notes import JointNote, Origin, set_joint_note, set_val
+from oneflow.compiler.notes import JointNote, Origin, joint_note, set_joint_note, set_val
 from oneflow.compiler.program import Key
 from oneflow.core.errors import GraphError, OneFlowError, user_line
 
@@ -222,6 +223,7 @@ class _Trace:
             for node in nodes[start:end]:
                 set_joint_note(node, note)
         feeds = len(self.step.feeds)
+        self._refuse_generators(graph)
         _move_up([node for _, node in self._added])
         constants = _constants_as_arguments(module)
         placeholders = [node for node in graph.nodes if node.op == "placeholder"]
@@ -232,6 +234,17 @@ class _Trace:
         keys += [("variable", name) for name in constants]
         joint = Joint(graph, dict(zip(keys, placeholders)), (self.results, 0, 0), tuple(self.trained))
         return TracedStep(joint, constants, self.loss_line)
+
+    def _refuse_generators(self, graph: fx.Graph) -> None:
+        """Attention may draw and does not: where it has dropout, torch takes it apart."""
+        for node in graph.nodes:
+            if is_random(node) and "attention" not in str(node.target):
+                origin = joint_note(node).origin
+                line, place = (f"{origin.line}: ", f" in {origin.name!r} ({origin.kind})") if origin is not None else ("", "")
+                raise GraphError(
+                    f"{line}{self.step.name}: {node.target}{place} draws from torch's generator, so no run could be repeated or resumed; "
+                    "make its values of flow.rand or flow.randn, which graphs draw by counter, or give them to the graph"
+                )
 
 
 def _start(starts: list[tuple[int, JointNote]], note: JointNote) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.calls import tensor_arguments
-from oneflow.compiler.cleanup import writes
+from oneflow.compiler.cleanup import changes, writes
 from oneflow.compiler.digest import digest
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.notes import JointNote, argument_note, joint_note, local_note, update_note, val
@@ -54,7 +54,7 @@ def _joint(stage: str, graph: fx.Graph) -> None:
         if stage != "joint":
             _require(stage, node, val(node) is not None, "has no value noted")
             _require(stage, node, node.target not in _BOOKKEEPING, "is autograd's bookkeeping")
-            _require(stage, node, bool(node.users) or writes(node), "is read by nobody")
+            _require(stage, node, bool(node.users) or changes(node), "is read by nobody")
         if stage == "without writes":
             is_argument = not writes(node) or argument(node, 0).op == "placeholder"
             _require(stage, node, is_argument, "writes into what another op made")

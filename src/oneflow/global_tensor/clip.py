@@ -6,6 +6,8 @@ from collections.abc import Iterable
 
 import torch
 
+from oneflow.global_tensor.tensor import is_global
+
 
 def clip_grad_norm_(
     parameters: torch.Tensor | Iterable[torch.Tensor],
@@ -18,7 +20,7 @@ def clip_grad_norm_(
     global tensors it is that of the logical gradients; all ranks call this."""
     listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     gradients = [parameter.grad for parameter in listed if parameter.grad is not None]
-    if not any(gradient.is_global for gradient in gradients):  # type: ignore[attr-defined]
+    if not any(map(is_global, gradients)):
         return torch.nn.utils.clip_grad_norm_(listed, max_norm, norm_type, error_if_nonfinite, foreach)
     with torch.no_grad():
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, norm_type)), norm_type)

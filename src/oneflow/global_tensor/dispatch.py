@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import cache
 from types import FrameType
 from typing import Any
 
 import torch
 
 from oneflow.global_tensor import errors
+from oneflow.global_tensor.choose import functional_of
 from oneflow.global_tensor.spec import Spec
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.rules import pointwise
@@ -22,7 +24,6 @@ Ready = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 """What runs a call whose op, shapes, layouts and numbers are decided on."""
 
 _MOST_DECISIONS = 1 << 15
-_POINTWISE = frozenset(pointwise.RULES.by_op)  # of a number that they take, only whether it is 0 can matter
 _NUMBERS = frozenset({int, float, bool})
 # Ops by which torch itself brings in numbers as tensors of no dims.
 _TAKE_NUMBERS = {aten.where.self, aten.fill_.Tensor, aten.copy_.default, aten.index_put_.default, aten.masked_fill_.Tensor, aten.lerp.Tensor}
@@ -38,6 +39,8 @@ class Decisions:
         self.decomposing = 0
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
+        if takes_states(func):  # of many tensors, with rates that change at every step: nothing to look up
+            return self.decide(func, args, kwargs or {})(args, kwargs or {})
         key = [func]
         for value in args:
             if type(value) is GlobalTensor:
@@ -69,7 +72,7 @@ class Decisions:
                 refresh(self, value)
         elif kind in _NUMBERS:
             key.append(kind)
-            key.append(value == 0 if kind is float and func in _POINTWISE else value)
+            key.append(value == 0 if kind is float and _is_pointwise(func) else value)
         elif kind is list or kind is tuple:
             key.append(len(value))
             for item in value:
@@ -83,9 +86,15 @@ class Decisions:
     def _require_number(self, func: Any, value: torch.Tensor) -> None:
         """A local tensor goes with global ones only where torch has made it from a number."""
         inside = self.decomposing or torch._C._current_graph_task_id() != -1
-        if inside or takes_states(func) or (not value.dim() and (func in _TAKE_NUMBERS or _is_called_by_torch())):
+        if inside or (not value.dim() and (func in _TAKE_NUMBERS or _is_called_by_torch())):
             return
         raise errors.mixed(func, value)
+
+
+@cache
+def _is_pointwise(func: Any) -> bool:
+    """Whether an op is elementwise, in place or not: of a number that it takes, only whether it is 0 can matter."""
+    return (functional_of(func) or func) in pointwise.RULES.by_op
 
 
 def _is_called_by_torch() -> bool:
@@ -96,6 +105,7 @@ def _is_called_by_torch() -> bool:
     return frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
 
 
+@cache
 def takes_states(func: Any) -> bool:
     """Whether an op is one of those that update many tensors at once; with them come counts of steps and scales, as local tensors."""
     return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_", "aten::_amp_"))

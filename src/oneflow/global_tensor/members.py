@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,8 @@ from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public, sbp
+from oneflow.global_tensor.shards import chunks, write_items
+from oneflow.global_tensor.spec import Spec
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.counter_random import stable_seed
 from oneflow.world import join
@@ -32,6 +35,13 @@ def fresh_part(tensor: GlobalTensor) -> GlobalTensor:
     if tensor._source is not None:
         refresh(DECISIONS, tensor)
     return tensor
+
+
+def _as_its_leaf(leaf: Any, spec: Spec, gradient: Any) -> Any:
+    """A gradient as its leaf lies: now, if it is there (its data may have been replaced), else when the gradient was asked for."""
+    alive = leaf()
+    now = spec if alive is None else alive._spec
+    return gradient_in(gradient, now.layout, now.device)
 
 
 class Members:
@@ -127,7 +137,7 @@ class Members:
         """Gradients of a leaf come in its own layout, each before it is added to the others."""
         torch.Tensor.requires_grad_(self, requires_grad)  # type: ignore[arg-type]
         if requires_grad and self.is_leaf and "_gradient_hook" not in self.__dict__:
-            self._gradient_hook = torch.Tensor.register_hook(self, partial(gradient_in, layout=self._spec.layout, device=self._spec.device))  # type: ignore[arg-type]
+            self._gradient_hook = torch.Tensor.register_hook(self, partial(_as_its_leaf, weakref.ref(self), self._spec))  # type: ignore[arg-type]
         return self
 
     @property
@@ -156,6 +166,17 @@ class Members:
         raise GlobalTensorError(
             "a global tensor lies on many ranks and is not pickled by one of them; save it with flow.save(..., global_dst_rank=0), or to_local() first"
         )
+
+    # ------------------------------------------------------------------ blocks in checkpoints of torch
+
+    def __create_write_items__(self, fqn: str, object: Any) -> list[Any]:
+        return write_items(fqn, self._spec, fresh_part(self)._part)  # type: ignore[arg-type]
+
+    def __create_chunk_list__(self) -> list[Any]:
+        return chunks(self._spec)
+
+    def __get_tensor_shard__(self, index: Any) -> Any:
+        return fresh_part(self)._part  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------ checks
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from oneflow.global_tensor.dispatch import Decisions, version_of
-from oneflow.global_tensor.move import Calls, moved, on_every_rank, world_mesh
+from oneflow.global_tensor.move import Calls, moved, on_every_rank, shares_memory, world_mesh
 from oneflow.global_tensor.random import drawn
 from oneflow.global_tensor.spec import Spec, fresh
 from oneflow.global_tensor.tensor import GlobalTensor, Source
@@ -110,9 +110,13 @@ class Flat:
             mine = iter(parts)
             found = self.function(*[next(mine) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
         made = wrapped(found, self.outs)
-        if self.is_view and (self.boxes[0] is not None or given[0]._source is not None):
+        if self.is_view and (self.boxes[0] is not None or given[0]._source is not None or self._is_copy(found, parts[0])):
             return as_view(made, self.decisions, self.func, args, kwargs)
         return made
+
+    def _is_copy(self, found: Any, part: Any) -> bool:
+        """Whether a part, whose strides may be others than those of the whole, had to be copied where the whole can be seen anew."""
+        return self.function is not self.func and not shares_memory(found, part)
 
 
 @dataclass(frozen=True)

@@ -52,3 +52,8 @@ class GlobalTensor(torch.Tensor):
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
         return cls.run(func, args, kwargs)
+
+
+def is_global(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is global."""
+    return isinstance(tensor, GlobalTensor)

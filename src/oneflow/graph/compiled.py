@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +14,13 @@ from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, trace
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
 from oneflow.core import dtype as dtypes
-from oneflow.core.errors import GraphError
+from oneflow.core.errors import GraphError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.graph.definition import Definition
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
-from oneflow.graph.stand_in import standing_in, variables_of
+from oneflow.graph.stand_in import forget_traced, standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
@@ -59,13 +59,17 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
     names = {id(tensor): name for name, tensor in variables.items()}
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
+    if optimizer is not None:
+        _require_dense(modules)
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
     found: list[Returned] = []
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
+        before = dict(vars(graph))
         with standing_in(modules, names, values), sources.recorded(add_feed):
             found.append(returned_by(graph.build(*args, **kwargs)))
+        forget_traced(vars(graph), before)
         refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
@@ -86,6 +90,7 @@ def capture(graph: Definition, call: Call, sources: Sources) -> Captured:
                 autocast=_autocast(graph.config.amp_dtype, device),
             )
         )
+    found[-1].require_plain()
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     tensors = {**variables, **traced.constants}
@@ -108,6 +113,13 @@ def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
             f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move the module and the inputs with .to(device)"
         )
     return next(iter(found), torch.device("cpu"))
+
+
+def _require_dense(modules: Mapping[str, nn.Module]) -> None:
+    for prefix, whole in modules.items():
+        for path, module in whole.named_modules(prefix=prefix):
+            if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
+                raise UnsupportedError(f"module {path!r} has sparse gradients, and a graph has none; build it with sparse=False")
 
 
 def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | None:

@@ -17,6 +17,7 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.graph.config import GraphConfig
+from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
 from oneflow.graph.positions import load_positions, name_of, positions
 from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
@@ -99,11 +100,13 @@ class Graph:
     # -------------------------------------------------------------- what a class of one's own calls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and dictionaries."""
+        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and
+        dictionaries."""
         raise UnsupportedError(f"{type(self).__name__} does not define build(self, ...), the step of the graph")
 
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
-        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
+        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's
+        own steps."""
         from oneflow.graph.optimizers import Added
         from oneflow.optim.optimizer import Optimizer
 
@@ -117,7 +120,8 @@ class Graph:
         self.added.append(Added(optim, lr_sch))
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
-        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
+        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided
+        again."""
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
@@ -126,7 +130,8 @@ class Graph:
         own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
 
     def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
-        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step too."""
+        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step
+        too."""
         own = self.__dict__
         own["_debug"] = whole("v_level", v_level, -1)
 
@@ -151,7 +156,7 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with self._making, paused():
+        with self._making, paused(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self.config.has_dynamic_shapes:
@@ -186,7 +191,8 @@ class Graph:
     # -------------------------------------------------------------- export
 
     def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
-        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that trains."""
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that
+        trains."""
         from oneflow.graph.forward import forward_captured
 
         return forward_captured(self, args, kwargs)
@@ -243,9 +249,9 @@ class Graph:
     def _counters(self) -> dict[str, Tensor]:
         """The graph's own numbers, by names that are the same in another process, whatever other graphs it has."""
         kind = type(self).__name__
-        found = {f"System-Train-TrainStep-{kind}": self.step}
+        found = {TRAIN_STEP: self.step}
         if self.scale_state is not None:
-            prefix = f"System-Train-DynamicLossScale-{kind}"
+            prefix = f"{LOSS_SCALE}{kind}"
             found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self.scale_state
         return found
 
@@ -275,11 +281,12 @@ class Graph:
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
-        from oneflow.graph.loading import load_states
+        from oneflow.graph.loading import counter_in, load_states
 
         for name, value in self._counters().items():
-            if name in given:
-                value.copy_(given[name])
+            saved = counter_in(given, name)
+            if saved is not None:
+                value.copy_(saved)
             elif strict:
                 raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
         load_states(self.modules, self.added, given)

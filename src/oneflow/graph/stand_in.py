@@ -64,14 +64,19 @@ def _restore(module: nn.Module, attributes: Mapping[str, Any], parameters: Mappi
         for name in [name for name, value in held.items() if name not in kept and isinstance(value, FakeTensor)]:
             del held[name]
         held.update(kept)
-    for name, value in list(module.__dict__.items()):
+    forget_traced(module.__dict__, attributes)
+
+
+def forget_traced(attributes: dict[str, Any], before: Mapping[str, Any]) -> None:
+    """Has attributes that hold a traced tensor hold what they did before; new ones go."""
+    for name, value in list(attributes.items()):
         if _is_traced(value):
-            if name not in attributes:
-                del module.__dict__[name]
-            elif value is attributes[name]:
+            if name not in before:
+                del attributes[name]
+            elif value is before[name]:
                 _forget(value)
             else:
-                module.__dict__[name] = attributes[name]
+                attributes[name] = before[name]
 
 
 def _is_traced(value: Any) -> bool:

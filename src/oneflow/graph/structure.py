@@ -87,6 +87,15 @@ class Returned:
         given = iter(tensors)
         return pytree.tree_unflatten([next(given) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves], self.nesting)
 
+    def require_plain(self) -> None:
+        """Refuses leaves that are neither tensors nor constants: what they hold has no values."""
+        for path, leaf in pytree.tree_flatten_with_path(pytree.tree_unflatten(self.leaves, self.nesting))[0]:
+            if not isinstance(leaf, (Tensor, *_CONSTANTS)):
+                raise UnsupportedError(
+                    "a graph gives tensors, None, numbers and text, in lists, tuples and dictionaries; build() gave "
+                    f"{'result ' + pytree.keystr(path) if path else 'a result'} of type {type(leaf).__name__}; give back the tensors that it holds, or leave it out"
+                )
+
     @property
     def is_one_tensor(self) -> bool:
         return self.nesting.is_leaf() and isinstance(self.leaves[0], Tensor)

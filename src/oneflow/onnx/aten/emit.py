@@ -24,7 +24,8 @@ Value = Operand | tuple[Operand | None, ...]
 
 
 class AtenGraphEmitter:
-    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which ``batch_inputs`` have one."""
+    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which ``batch_inputs`` have
+    one."""
 
     def __init__(self, captured: Captured, opset: int, pairing: Pairing | None = None, batch_inputs: tuple[str, ...] = ()) -> None:
         self._captured = captured
@@ -221,7 +222,8 @@ def _plain_arguments(node: fx.Node) -> list[Any]:
 
 
 def _tells_strides_alone(node: fx.Node) -> bool:
-    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with channels last."""
+    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with
+    channels last."""
     if _overload(node) != "as_strided.default":
         return False
     size, stride, *offset = _plain_arguments(node)
