@@ -12,7 +12,9 @@ from oneflow.core.errors import ArgumentError
 from oneflow.nn.functional import _dropout, _loss
 
 
-def matmul(input: torch.Tensor, other: torch.Tensor, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0) -> torch.Tensor:
+def matmul(
+    input: torch.Tensor, other: torch.Tensor, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
+) -> torch.Tensor:
     """alpha * input @ other, each transposed first where asked for."""
     made = (input.mT if transpose_a else input) @ (other.mT if transpose_b else other)
     return made if alpha == 1.0 else made * alpha
@@ -36,7 +38,9 @@ def dropout(
     return _dropout.dropout(input, p, training, generator, addend=addend, inplace=inplace)
 
 
-def embedding(weight: torch.Tensor, indices: torch.Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False) -> torch.Tensor:
+def embedding(
+    weight: torch.Tensor, indices: torch.Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False
+) -> torch.Tensor:
     """The rows of ``weight`` that ``indices`` name."""
     return F.embedding(indices, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq)
 
@@ -132,12 +136,16 @@ def pixel_shuffle(input: torch.Tensor, h_upscale_factor: int, w_upscale_factor: 
     return parts.reshape(batch, -1, height * h_upscale_factor, width * w_upscale_factor)
 
 
-def _resized(x: torch.Tensor, mode: str, scales: tuple[float, ...], size: Any, align_corners: bool | None, data_format: str) -> torch.Tensor:
+def _resized(
+    x: torch.Tensor, mode: str, scales: tuple[float, ...], size: Any, align_corners: bool | None, data_format: str
+) -> torch.Tensor:
     given: dict[str, Any] = {"size": tuple(size)} if size else {"scale_factor": scales}
     return _back(F.interpolate(_first(x, data_format), mode=mode, align_corners=align_corners, **given), data_format)
 
 
-def upsample_nearest_1d(x: torch.Tensor, scale_factor: float = 0.0, output_size: Any = None, data_format: str = "channels_first") -> torch.Tensor:
+def upsample_nearest_1d(
+    x: torch.Tensor, scale_factor: float = 0.0, output_size: Any = None, data_format: str = "channels_first"
+) -> torch.Tensor:
     """Enlarged by the nearest element."""
     return _resized(x, "nearest", (scale_factor,), output_size, None, data_format)
 

@@ -68,8 +68,8 @@ def forward_graph(
 ) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
     """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr`` nodes.
 
-    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then know.
-    Nodes of in-place ops stay as they are; ``functional`` takes them out.
+    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then
+    know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]

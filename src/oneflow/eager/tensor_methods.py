@@ -1,4 +1,4 @@
-"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of torch's is changed."""
+"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of torch's changes."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def kaiming_uniform_(
 
 
 def _filled(weight: torch.Tensor, data_format: str, fill: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
-    """``weight``, with what ``fill`` writes into a blank of the same shape, channels second. torch checks ``args`` and says what is wrong."""
+    """``weight``, with what ``fill`` writes into a blank of the same shape, channels second. torch checks ``args``."""
     _filters(weight, data_format).copy_(fill(_blank(weight, data_format), *args))
     return weight
 
@@ -140,7 +140,14 @@ METHODS: dict[str, Any] = {
     "xavier_normal_": xavier_normal_,
     "xavier_uniform_": xavier_uniform_,
 }
-PROPERTIES = {"is_eager": _is_eager, "is_global": _is_global, "is_lazy": _is_lazy, "is_local": _is_local, "placement": _placement, "sbp": _sbp}
+PROPERTIES = {
+    "is_eager": _is_eager,
+    "is_global": _is_global,
+    "is_lazy": _is_lazy,
+    "is_local": _is_local,
+    "placement": _placement,
+    "sbp": _sbp,
+}
 
 
 def add_methods() -> None:

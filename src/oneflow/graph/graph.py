@@ -38,8 +38,8 @@ class Graph:
     """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
     ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
 
-    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module is in
-    training or in evaluation mode is settled at the first call.
+    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module
+    is in training or in evaluation mode is settled at the first call.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,9 @@ class Graph:
         if not isinstance(optim, Optimizer):
             raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
         if lr_sch is not None and not getattr(lr_sch, "is_function_of_step", False):
-            raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
+            raise ArgumentError(
+                f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}"
+            )
         if is_sparse:
             raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
         self.added.append(Added(optim, lr_sch))
@@ -127,9 +129,19 @@ class Graph:
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
         own = self.__dict__
         own["loss_scale"] = LossScale() if grad_scaler is None else grad_scaler.loss_scale()
-        own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
+        own["scale_state"] = (
+            (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
+        )
 
-    def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
+    def debug(
+        self,
+        v_level: int = -1,
+        *,
+        ranks: Any = None,
+        max_py_stack_depth: int = 2,
+        only_user_py_stack: bool = True,
+        op_repr_with_py_stack: bool = False,
+    ) -> None:
         """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step
         too."""
         own = self.__dict__
@@ -234,8 +246,8 @@ class Graph:
     # -------------------------------------------------------------- state
 
     def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own counters, and
-        where the readers among its modules stand."""
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own
+        counters, and where the readers among its modules stand."""
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, module in self.modules.items():
             found[name] = OrderedDict(module.state_dict())
@@ -271,7 +283,9 @@ class Graph:
         missing = [name for name in self.modules if name not in state_dict]
         strange = [name for name, value in state_dict.items() if name not in self.modules and isinstance(value, Mapping)]
         if strict and (missing or strange):
-            raise GraphError(f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits")
+            raise GraphError(
+                f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits"
+            )
         for name, module in self.modules.items():
             if name in state_dict:
                 module.load_state_dict(state_dict[name], strict=strict)
@@ -334,7 +348,8 @@ def _other_inputs(name: str, first: tuple[Any, ...], now: tuple[Any, ...]) -> Gr
         place, before, given = next((i, a, b) for i, (a, b) in enumerate(zip(first[1:], now[1:])) if a != b)
         difference = f"input {place} was {_leaf(before)} at the first call and is {_leaf(given)} now"
     return GraphError(
-        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step is the same as the input of first "
+        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step "
+        "is the same as the input of first "
         f"call graph: {difference}. config.enable_dynamic_shapes() in __init__() compiles a program for each"
     )
 

@@ -144,9 +144,7 @@ def crop_mirror_normalize(
     if images is None:
         assert isinstance(input_blob, Blob)
         if len(input_blob.shape) != 4:
-            raise ArgumentError(
-                f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
-            )
+            raise ArgumentError(f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}")
         size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
         blob = emit(
             rows.crop_normalize, input_blob, size=size, position=(float(crop_pos_y), float(crop_pos_x)),
@@ -184,7 +182,8 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
     if isinstance(images.size, tuple):
         if width > images.size[0] or height > images.size[1]:
             raise ArgumentError(
-                f"flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of {images.size[0]} x {images.size[1]}"
+                f"flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of "
+                f"{images.size[0]} x {images.size[1]}"
             )
         return width or images.size[0], height or images.size[1]
     positive("flow.image.CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)

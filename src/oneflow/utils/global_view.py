@@ -20,8 +20,10 @@ _to_global, _to_local = as_function("to_global"), as_function("to_local")  # tor
 
 
 def to_global(input: Any, placement: Any = None, sbp: Any = None, warn_on_non_tensor_leaf: bool = True, **kwargs: Any) -> Any:
-    """A tensor, or all tensors in nested lists, tuples and dicts (a state dict), made global. ``sbp`` may be a function that gives the SBP of
-    a tensor. Whatever is no tensor stays, with a warning unless told not to."""
+    """A tensor, or all tensors in nested lists, tuples and dicts (a state dict), made global.
+
+    ``sbp`` may be a function that gives the SBP of a tensor. Whatever is no tensor stays, with a warning unless told not to.
+    """
 
     def made(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
@@ -33,7 +35,7 @@ def to_global(input: Any, placement: Any = None, sbp: Any = None, warn_on_non_te
 
 
 def to_local(input: Any, *, copy: bool = False) -> Any:
-    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. Whatever is no tensor stays, with a warning."""
+    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. What is no tensor stays, with a warning."""
 
     def made(leaf: Any) -> Any:
         return _to_local(leaf, copy=copy) if isinstance(leaf, torch.Tensor) else _kept(leaf, "to_local", True)
@@ -54,8 +56,11 @@ def _kept(leaf: Any, what: str, warn: bool) -> Any:
 
 
 class global_mode:
-    """``with global_mode(True, placement=p, sbp=s):`` new tensors are global there; ``global_mode(False)`` inside it makes them local again.
-    Within it global tensors have a ``device`` too, so that code for local tensors runs. Also a decorator."""
+    """``with global_mode(True, placement=p, sbp=s):`` new tensors are global there.
+
+    ``global_mode(False)`` inside it makes them local again. Within it global tensors have a ``device`` too, so that code for local tensors
+    runs. Also a decorator.
+    """
 
     def __init__(self, enabled: bool, placement: Any = None, sbp: Any = None) -> None:
         self.is_enabled, self.placement, self.sbp = bool(enabled), placement, sbp

@@ -56,7 +56,9 @@ def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> MaxPool:
     return also(input="x")(max_pool)
 
 
-max_pool1d = _max_pool(1, functional.max_pool1d, "The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension.")
+max_pool1d = _max_pool(
+    1, functional.max_pool1d, "The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension."
+)
 max_pool2d = _max_pool(
     2,
     functional.max_pool2d,
