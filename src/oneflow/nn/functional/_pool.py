@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 from torch.nn import functional
@@ -14,23 +14,7 @@ from oneflow.nn.functional._names import also
 Size = int | Sequence[int]
 
 
-class MaxPool(Protocol):
-    """A pool of windows over a fixed number of spatial dimensions."""
-
-    def __call__(
-        self,
-        x: Tensor,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-        data_format: str = "channels_first",
-    ) -> Any: ...
-
-
-def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> MaxPool:
+def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> Callable[..., Any]:
     """``pool`` of torch over ``dims`` spatial dimensions, with OneFlow's order of parameters."""
 
     def max_pool(
