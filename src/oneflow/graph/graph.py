@@ -39,8 +39,8 @@ class Graph:
     """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
     ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
 
-    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module is in
-    training or in evaluation mode is settled at the first call.
+    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module
+    is in training or in evaluation mode is settled at the first call.
     """
 
     def __init__(self) -> None:
@@ -95,11 +95,13 @@ class Graph:
     # -------------------------------------------------------------- what a class of one's own calls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and dictionaries."""
+        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and
+        dictionaries."""
         raise UnsupportedError(f"{type(self).__name__} does not define build(self, ...), the step of the graph")
 
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
-        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
+        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's
+        own steps."""
         from oneflow.graph.optimizers import Added
         from oneflow.optim.optimizer import Optimizer
 
@@ -107,20 +109,32 @@ class Graph:
         if not isinstance(optim, Optimizer):
             raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
         if lr_sch is not None and not getattr(lr_sch, "is_function_of_step", False):
-            raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
+            raise ArgumentError(
+                f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}"
+            )
         if is_sparse:
             raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
         self._graph.added.append(Added(optim, lr_sch))
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
-        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
+        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided
+        again."""
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
         self._graph.scale_losses(LossScale() if grad_scaler is None else grad_scaler.loss_scale())
 
-    def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
-        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step too."""
+    def debug(
+        self,
+        v_level: int = -1,
+        *,
+        ranks: Any = None,
+        max_py_stack_depth: int = 2,
+        only_user_py_stack: bool = True,
+        op_repr_with_py_stack: bool = False,
+    ) -> None:
+        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step
+        too."""
         own = self.__dict__
         own["_debug"] = whole("v_level", v_level, -1)
 
@@ -180,7 +194,8 @@ class Graph:
     # -------------------------------------------------------------- export
 
     def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
-        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that trains."""
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that
+        trains."""
         from oneflow.graph.forward import forward_captured
 
         return forward_captured(self._graph, args, kwargs)
@@ -222,8 +237,8 @@ class Graph:
     # -------------------------------------------------------------- state
 
     def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own counters, and
-        where the readers among its modules stand."""
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own
+        counters, and where the readers among its modules stand."""
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
@@ -289,7 +304,7 @@ class Graph:
         def step(*args: Any, **kwargs: Any) -> Any:
             return graph(*args, **kwargs)
 
-        step.graph = graph  # type: ignore[attr-defined]
+        vars(step)["graph"] = graph
         return step if isinstance(func, nn.Module) else update_wrapper(step, func)
 
 
@@ -322,7 +337,8 @@ def _other_inputs(name: str, first: tuple[Any, ...], now: tuple[Any, ...]) -> Gr
         place, before, given = next((i, a, b) for i, (a, b) in enumerate(zip(first[1:], now[1:])) if a != b)
         difference = f"input {place} was {_leaf(before)} at the first call and is {_leaf(given)} now"
     return GraphError(
-        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step is the same as the input of first "
+        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step "
+        "is the same as the input of first "
         f"call graph: {difference}. config.enable_dynamic_shapes() in __init__() compiles a program for each"
     )
 
