@@ -16,10 +16,12 @@ from pathlib import Path
 from oneflow._C.absent import ABSENT as FUNCTIONAL_ABSENT
 from oneflow.eager.names import ABSENT, WRITTEN
 from oneflow.eager.tensor_methods import METHODS, PROPERTIES
+from oneflow.global_tensor.methods import TENSOR_METHODS
 from oneflow.nn.choices import ABSENT as NN_ABSENT
 from oneflow.nn.choices import CHOICES
 
 TARGET = Path(__file__).parent / "tensors.md"
+OLDER = {"is_consistent": "is_global", "to_consistent": "to_global"}
 TABLE = re.compile(r"(<!-- table: (\w+) -->\n)(?:\|[^\n]*\n)*")
 
 
@@ -44,8 +46,16 @@ def modules() -> list[str]:
     return ["| name | OneFlow | here |", "|---|---|---|", *rows]
 
 
+def _told(name: str, value: object) -> str:
+    """The first paragraph of what a method says of itself; those that say nothing are there to refuse a local tensor."""
+    if name in OLDER:
+        return f"``{OLDER[name]}`` by its older name."
+    paragraph = (inspect.getdoc(value) or "Of global tensors; a local tensor refuses it.").split("\n\n")[0]
+    return " ".join(paragraph.split())
+
+
 def methods() -> list[str]:
-    texts = {name: (inspect.getdoc(value) or "").split("\n")[0] for name, value in (METHODS | PROPERTIES).items()}
+    texts = {name: _told(name, value) for name, value in (TENSOR_METHODS | METHODS | PROPERTIES).items()}
     rows = [_row(f"`{name}`", text) for name, text in sorted(texts.items())]
     return ["| name | what it is |", "|---|---|", *rows]
 

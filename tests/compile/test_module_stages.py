@@ -39,7 +39,7 @@ def compiled(graph: Any, *inputs: torch.Tensor) -> tuple[Program, list[str]]:
         verify(stage, left)
         seen.append(stage)
 
-    captured = capture(graph, call_of(inputs, {}), Sources())
+    captured = capture(graph._graph, call_of(inputs, {}), Sources())
     layouts = dict.fromkeys(captured.decl.decls, whole_on(Mesh((0,), (1,))))
     assigned = distribute(captured.decl, captured.traced.joint, Spread({(0, 0): 0}, layouts, captured.device), after=after)
     return compile_rank(assigned, 0, keeps_values=False, after=after), seen

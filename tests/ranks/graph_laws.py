@@ -159,7 +159,7 @@ def whole(tensor: Any) -> Tensor:
 
 def assigned_of(graph: Any, *inputs: Any) -> Any:
     """What all ranks share of a step."""
-    return capture(graph, call_of(inputs, {}), Sources()).assigned()
+    return capture(graph._graph, call_of(inputs, {}), Sources()).assigned()
 
 
 def copies(model: nn.Module) -> None:

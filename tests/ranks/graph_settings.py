@@ -18,7 +18,7 @@ def zero(stage: int, least: int = 1) -> Any:
 
 
 def states_of(graph: Any) -> list[Any]:
-    return [value for kept in graph.added[0].optimizer.state.values() for value in kept.values()]
+    return [value for kept in graph._graph.added[0].optimizer.state.values() for value in kept.values()]
 
 
 def law_zero_trains_as_one_process_does_with_states_shared_out() -> None:
@@ -100,7 +100,7 @@ def law_zero_accumulation_checkpointing_and_a_loss_scale_go_together() -> None:
     graph, model, found = trained("GPT", copies, settings=every_setting)
     close(found, losses)
     same(model, alone)
-    assert float(graph.scale_state[0]) == 1024.0 * 2 ** (STEPS // 2)
+    assert float(graph._graph.scale_state[0]) == 1024.0 * 2 ** (STEPS // 2)
 
 
 def checkpointed(graph: Any) -> None:
@@ -136,7 +136,7 @@ def law_an_overflow_on_one_rank_is_one_on_all() -> None:
     x, y = batches("MLP", 1)[0]
     x[-1] = float("inf")  # a sample of the last rank
     graph(spread(x, ALL, S(0)), spread(y, ALL, S(0)))
-    assert float(graph.scale_state[0]) == 4.0
+    assert float(graph._graph.scale_state[0]) == 4.0
     for name, tensor in model.state_dict().items():
         assert torch.equal(whole(tensor), before[name])
 

@@ -21,6 +21,12 @@ REFUSED = {
     "no dim of three": (lambda: flow.cross(flow.ones(2, 4), flow.ones(2, 4)), r"flow.cross takes tensors with a dim of size 3, got \(2, 4\)"),
     "labels of one kind": (lambda: flow.roc_auc_score(flow.ones(3), flow.rand(3)), "needs labels of both kinds, got 3 that are not 0 and 0 that are"),
     "fewer labels": (lambda: flow.roc_auc_score(flow.ones(2), flow.rand(3)), r"as many labels as predictions, got \(2,\) and \(3,\)"),
+    "groups that the shapes have not": (
+        lambda: flow.deform_conv2d(
+            *(flow.ones(1, 4, 5, 5), flow.ones(2, 2, 2, 2), flow.zeros(1, 8, 4, 4), None, None), *(1, 1, 0, 0, 1, 1), 1, 2, False
+        ),
+        r"have 2 groups and 1 groups of offsets for 4 channels, got groups=1 and offset_groups=2; give these, or other shapes",
+    ),
     "half of a slice": (lambda: flow.slice(flow.ones(3), [[0, 1]]), r"flow.slice takes \(start, stop, step\) for at most 1 dims, got \[\[0, 1\]\]"),
 }
 

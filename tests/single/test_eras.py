@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import oneflow as flow
-from oneflow.core.errors import UnsupportedError
+from oneflow.core.errors import GlobalTensorError
 from oneflow.eager import both
 
 X = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]], np.float32)
@@ -88,12 +88,14 @@ def test_a_function_of_tensors_refuses_a_blob():
 
 
 MAKERS = ("arange", "empty", "eye", "full", "hann_window", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")
+TAKES = {"full": ((2,), 1), "linspace": (0, 1, 2), "normal": (0, 1, (2,)), "randint": (5, (2,))}  # the others a size, or a value
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_a_global_tensor_is_refused_clearly(name):
-    with pytest.raises(UnsupportedError, match=f"flow.{name} was given placement='cpu' and sbp='B': global tensors are not available"):
-        getattr(flow, name)(2, placement="cpu", sbp="B")
+def test_a_placement_that_is_none_is_refused_clearly(name):
+    message = r"placement is a flow.placement, such as flow.placement\('cpu', \[0, 1\]\); got 'cpu'"
+    with pytest.raises(GlobalTensorError, match=rf"test_eras.py:\d+: {message}"):
+        getattr(flow, name)(*TAKES.get(name, (2,)), placement="cpu", sbp="B")
 
 
 ADDED = """
@@ -109,10 +111,11 @@ print(json.dumps([added[torch.Tensor], added[torch.nn.Module], changed]))
 
 def test_importing_oneflow_adds_names_to_tensors_and_changes_none():
     from oneflow.eager.tensor_methods import METHODS, PROPERTIES
+    from oneflow.global_tensor.methods import MODULE_METHODS, TENSOR_METHODS
 
     run = subprocess.run([sys.executable, "-c", ADDED], capture_output=True, text=True, check=True, timeout=120)
     added, of_modules, changed = json.loads(run.stdout)
-    assert added == sorted([*METHODS, *PROPERTIES]) and not of_modules and not changed
+    assert added == sorted({*METHODS, *PROPERTIES, *TENSOR_METHODS}) and of_modules == sorted(MODULE_METHODS) and not changed
 
 
 MOCKED = """

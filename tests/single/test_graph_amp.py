@@ -38,7 +38,7 @@ def test_bfloat16_is_computed_in_on_the_cpu():
     graph(*BATCHES[0])
     assert model.dtypes == [flow.float32, flow.bfloat16, flow.float32]
     assert all(p.dtype == flow.float32 for p in model.parameters())
-    assert all(state.dtype == flow.float32 for kept in graph.added[0].optimizer.state.values() for state in kept.values())
+    assert all(state.dtype == flow.float32 for kept in graph._graph.added[0].optimizer.state.values() for state in kept.values())
 
 
 def test_a_step_of_bfloat16_is_that_of_autocast():
@@ -141,7 +141,7 @@ def test_an_overflow_skips_the_update_and_halves_the_scale_which_grows_again():
     before = {name: value.clone() for name, value in graph.state_dict()["model"].items()}
     moments = {name: value.clone() for name, value in graph.state_dict().items() if name.startswith("model.")}
     graph(x * float("inf"), y)
-    assert scale_of(graph) == (4.0, 0) and optimizer.step_count == 1 and graph.step.item() == 2
+    assert scale_of(graph) == (4.0, 0) and optimizer.step_count == 1 and graph._graph.step.item() == 2
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert len(moments) == 8 and all(torch.equal(graph.state_dict()[name], value) for name, value in moments.items())
     graph(x, y)

@@ -70,7 +70,7 @@ def test_with_dropout_the_same_masks_are_drawn_again():
 
 def test_batch_norm_counts_a_batch_once():
     graph = equal_to_one_that_keeps(lambda: net(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 8))), ["0"])
-    assert int(graph.modules["model"][0][1].num_batches_tracked) == len(BATCHES)
+    assert int(graph._graph.modules["model"][0][1].num_batches_tracked) == len(BATCHES)
 
 
 def test_a_buffer_that_forward_replaces_is_replaced_once():
@@ -88,7 +88,7 @@ def test_a_buffer_that_forward_replaces_is_replaced_once():
             return flow.sin(out) * self.count
 
     graph = equal_to_one_that_keeps(lambda: net(Counting()), ["0"])
-    assert graph.modules["model"][0].count.item() == len(BATCHES)
+    assert graph._graph.modules["model"][0].count.item() == len(BATCHES)
 
 
 def test_a_block_in_a_block_is_made_again_once():

@@ -92,7 +92,7 @@ def test_the_gradient_goes_where_the_values_went(kind):
     class Learns(Train):
         def __init__(self, dropout):
             super().__init__(dropout)
-            self.added[0].optimizer.param_groups[0]["lr"] = 1.0
+            self._graph.added[0].optimizer.param_groups[0]["lr"] = 1.0
 
     graph = Learns(kind(generator(1)))
     made = graph(X)

@@ -378,12 +378,12 @@ def test_a_graph_that_is_built_but_has_not_run_has_read_nothing(digits, kept):
 def test_a_graph_that_is_built_anew_loses_no_batch(digits, kept):
     graph = Train(kept(Digits(digits)), new_net())
     graph()
-    optimizer = graph.added[0].optimizer
+    optimizer = graph._graph.added[0].optimizer
     optimizer.load_state_dict(optimizer.state_dict())
     assert graph()[1].tolist() == LABELS[rows_of(1)].tolist()
     other = Train(kept(Digits(digits)), new_net())
     other.build_graph()
-    other.added[0].optimizer.load_state_dict(optimizer.state_dict())
+    other._graph.added[0].optimizer.load_state_dict(optimizer.state_dict())
     assert other()[1].tolist() == LABELS[rows_of(0)].tolist()
 
 

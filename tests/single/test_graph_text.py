@@ -41,9 +41,9 @@ def test_building_compiles_without_a_step():
     graph = TrainGraph(model, sgd(model))
     graph.build_graph(X, Y)
     graph.finish_complie_and_init_runtime()
-    assert graph.is_compiled and graph.step.item() == 0 and torch.equal(model.layers[0].weight, before)
+    assert graph.is_compiled and graph._graph.step.item() == 0 and torch.equal(model.layers[0].weight, before)
     graph(X, Y)
-    assert graph.step.item() == 1
+    assert graph._graph.step.item() == 1
 
 
 def test_repr_is_a_tree_of_modules_parameters_and_buffers():
@@ -158,9 +158,9 @@ def test_a_module_behind_a_proxy_can_be_assigned():
 def test_an_attribute_may_change_its_kind():
     graph = Named(nn.Linear(2, 2))
     graph.model = 3
-    assert graph.model == 3 and not graph.modules
+    assert graph.model == 3 and not graph._graph.modules
     graph.model = nn.Linear(2, 2)
-    assert list(graph.modules) == ["model"] and isinstance(graph.model, ProxyModule)
+    assert list(graph._graph.modules) == ["model"] and isinstance(graph.model, ProxyModule)
 
 
 def test_settings_that_change_nothing_are_taken():
@@ -200,7 +200,7 @@ def test_trace_makes_a_graph_of_a_function():
 
     for _ in range(2):
         torch.testing.assert_close(step(X, scale=2.0), (MODEL(X) * 2).detach())
-    assert calls == [1] and step.__name__ == "step" and step.__doc__ == "Scaled." and list(step.graph.modules) == ["MODEL"]
+    assert calls == [1] and step.__name__ == "step" and step.__doc__ == "Scaled." and list(step.graph._graph.modules) == ["MODEL"]
     with flow.no_grad():
         MODEL.layers[0].bias.add_(1)
     torch.testing.assert_close(step(X, scale=2.0), (MODEL(X) * 2).detach())
@@ -238,4 +238,19 @@ def test_trace_finds_modules_that_a_function_encloses():
 
     traced = nn.Graph.trace(step)
     traced(X)
-    assert traced.graph.modules["model"] is model
+    assert traced.graph._graph.modules["model"] is model
+
+
+def test_attributes_of_a_class_of_ones_own_may_have_any_name():
+    class Named(nn.Graph):
+        def __init__(self):
+            super().__init__()
+            self.step, self.modules, self.settings, self.added, self.loss_scale = 3, [1], "mine", None, 2.0
+            self.model = nn.Linear(2, 2)
+
+        def build(self, x):
+            return self.model(x) * self.step * self.loss_scale
+
+    graph, x = Named(), flow.ones(1, 2)
+    assert torch.equal(graph(x), graph._graph.modules["model"](x) * 6.0)
+    assert (graph.step, graph.modules, graph.settings, graph.added) == (3, [1], "mine", None)

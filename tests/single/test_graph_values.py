@@ -170,7 +170,7 @@ def test_a_training_graph_of_many_shapes_counts_one_row_of_steps():
         expected.backward()
         loop.step()
         torch.testing.assert_close(graph(x, y), expected.detach())
-    assert graph.step.item() == 5
+    assert graph._graph.step.item() == 5
 
 
 class Opaque:

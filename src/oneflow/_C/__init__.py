@@ -50,10 +50,10 @@ from oneflow._C.fused import (
 )
 from oneflow._C.network import (
     avg_pool2d_nhwc, bias_add, binary_cross_entropy_loss, binary_cross_entropy_with_logits_loss,
-    binary_cross_entropy_with_logits_loss_grad, combined_margin_loss, conv1d, conv2d, conv3d, cross_entropy, ctc_greedy_decoder,
+    binary_cross_entropy_with_logits_loss_grad, combined_margin_loss, conv1d, conv2d, conv3d, cross_entropy,
     ctc_loss, deconv1d, deconv2d, deconv3d, dropout, embedding, fast_gelu, gelu_with_approximate, grid_sample, group_norm,
     gumbel_softmax, kl_div_loss, l1_loss, layer_norm, layer_norm_affine, leaky_relu, matmul, max_pool1d, max_pool2d, max_pool3d,
-    mse_loss, nll_loss, normalize, pixel_shuffle, rms_layer_norm, rms_norm, smooth_l1_loss, softmax_cross_entropy,
+    mse_loss, nll_loss, normalize, pixel_shuffle, rms_norm, smooth_l1_loss, softmax_cross_entropy,
     softmax_cross_entropy_grad, sparse_cross_entropy, sparse_softmax_cross_entropy, upsample, upsample_bicubic_2d,
     upsample_bilinear_2d, upsample_linear_1d, upsample_nearest_1d, upsample_nearest_2d, upsample_nearest_3d, upsample_trilinear_3d,
 )
@@ -65,6 +65,8 @@ from oneflow.eager.maths import div_, erfinv_, log_softmax, norm, quick_gelu, ro
 from oneflow.eager.shape import broadcast_like, cast, contiguous, expand, meshgrid, repeat, view
 from oneflow.eager.vision import deform_conv2d, nms, roi_align
 from oneflow.eager.index import scatter_nd as scatternd
+from oneflow.nn.functional import ctc_greedy_decoder
+from oneflow.nn.modules.normalization import rms_layer_norm
 
 __getattr__ = _absent("oneflow._C", _ABSENT, lambda: globals())
 

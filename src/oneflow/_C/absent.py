@@ -15,7 +15,13 @@ _NORM = "use flow.nn.functional.batch_norm"
 ABSENT = {
     **dict.fromkeys(
         [
-            *("dispatch_adadelta_update", "dispatch_adagrad_update", "dispatch_adam_update", "dispatch_ftrl_update", "dispatch_lamb_update"),
+            *(
+                "dispatch_adadelta_update",
+                "dispatch_adagrad_update",
+                "dispatch_adam_update",
+                "dispatch_ftrl_update",
+                "dispatch_lamb_update",
+            ),
             *("dispatch_momentum_update", "dispatch_rmsprop_update", "dispatch_sgd_update", "multi_tensor_adam_update"),
             *("multi_tensor_momentum_update", "multi_tensor_sgd_update", "multi_tensor_yolov5_weight_update"),
         ],
@@ -52,7 +58,10 @@ ABSENT = {
     ),
     **dict.fromkeys(["reduce_max_device_stage", "reduce_max_global_stage", "reduce_min_device_stage", "reduce_min_global_stage"], _STAGES),
     **dict.fromkeys(["normalization", "normalization_add_relu"], _NORM),
-    **dict.fromkeys(["global_arange", "global_constant", "global_empty", "global_tensor_constant"], "flow.arange, full and empty take placement= and sbp="),
+    **dict.fromkeys(
+        ["global_arange", "global_constant", "global_empty", "global_tensor_constant"],
+        "flow.arange, full and empty take placement= and sbp=",
+    ),
     "decode_onerec": _ROOT["decode_onerec"],
     "dispatch_distributed_partial_fc_sample": _ROOT["distributed_partial_fc_sample"],
     "dispatch_tensor_buffer_to_list_of_tensors_v2": _ROOT["tensor_buffer_to_list_of_tensors"],

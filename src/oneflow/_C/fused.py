@@ -58,9 +58,7 @@ def fused_bias_add_scale_mask_softmax_dropout(
     generator: Generator = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``fused_scale_mask_softmax_dropout`` of x + bias."""
-    return fused_scale_mask_softmax_dropout(
-        x + bias, mask, fill_value=fill_value, scale=scale, p=p, training=training, generator=generator
-    )
+    return fused_scale_mask_softmax_dropout(x + bias, mask, fill_value=fill_value, scale=scale, p=p, training=training, generator=generator)
 
 
 def fused_scale_tril(x: torch.Tensor, diagonal: int = 0, fill_value: float = 0, scale: float = 1) -> torch.Tensor:
@@ -108,7 +106,9 @@ def fused_matmul_bias(
 
 def fused_mlp(x: torch.Tensor, weights: Tensors, biases: Tensors, skip_final_activation: bool = False) -> torch.Tensor:
     """Linear layers with relu between, and after the last unless it is left out."""
-    return fused_matmul_bias_add_relu_dropout(x, weights, biases, skip_final_activation=skip_final_activation, dropout_rate_list=[0.0] * len(weights))
+    return fused_matmul_bias_add_relu_dropout(
+        x, weights, biases, skip_final_activation=skip_final_activation, dropout_rate_list=[0.0] * len(weights)
+    )
 
 
 def fused_matmul_bias_add_relu_dropout(
@@ -211,7 +211,11 @@ def fused_cross_feature_interaction(
 
 
 def fused_dot_feature_interaction(
-    features: Tensors, output_concat: torch.Tensor | None = None, self_interaction: bool = False, output_padding: int = 0, pooling: str = "none"
+    features: Tensors,
+    output_concat: torch.Tensor | None = None,
+    self_interaction: bool = False,
+    output_padding: int = 0,
+    pooling: str = "none",
 ) -> torch.Tensor:
     """Products of every pair of the features (batch, count, size), beside ``output_concat`` and ``output_padding`` zeros.
 
@@ -227,7 +231,14 @@ def fused_dot_feature_interaction(
 
 
 def fused_get_boundding_boxes_coord(
-    x1: torch.Tensor, y1: torch.Tensor, w1: torch.Tensor, h1: torch.Tensor, x2: torch.Tensor, y2: torch.Tensor, w2: torch.Tensor, h2: torch.Tensor
+    x1: torch.Tensor,
+    y1: torch.Tensor,
+    w1: torch.Tensor,
+    h1: torch.Tensor,
+    x2: torch.Tensor,
+    y2: torch.Tensor,
+    w2: torch.Tensor,
+    h2: torch.Tensor,
 ) -> tuple[torch.Tensor, ...]:
     """Corners (x low, x high, y low, y high) of two sets of boxes given by centre and size."""
     first = (x1 - w1 / 2, x1 + w1 / 2, y1 - h1 / 2, y1 + h1 / 2)

@@ -9,9 +9,12 @@ import torch
 import torch.nn.functional as F
 
 from oneflow.core.errors import ArgumentError
+from oneflow.nn.functional import _dropout, _loss
 
 
-def matmul(input: torch.Tensor, other: torch.Tensor, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0) -> torch.Tensor:
+def matmul(
+    input: torch.Tensor, other: torch.Tensor, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
+) -> torch.Tensor:
     """alpha * input @ other, each transposed first where asked for."""
     made = (input.mT if transpose_a else input) @ (other.mT if transpose_b else other)
     return made if alpha == 1.0 else made * alpha
@@ -32,15 +35,12 @@ def dropout(
     addend: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """Zeros with the probability p and the rest scaled by 1 / (1 - p); ``addend`` is added at the end."""
-    if generator is None or not training or p in (0.0, 1.0):
-        made = F.dropout(input, p, training, inplace)
-    else:
-        made = input * torch.empty_like(input).bernoulli_(1 - p, generator=generator) / (1 - p)
-        made = input.copy_(made) if inplace else made
-    return made if addend is None else made + addend
+    return _dropout.dropout(input, p, training, generator, addend=addend, inplace=inplace)
 
 
-def embedding(weight: torch.Tensor, indices: torch.Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False) -> torch.Tensor:
+def embedding(
+    weight: torch.Tensor, indices: torch.Tensor, padding_idx: int | None = None, scale_grad_by_freq: bool = False
+) -> torch.Tensor:
     """The rows of ``weight`` that ``indices`` name."""
     return F.embedding(indices, weight, padding_idx, scale_grad_by_freq=scale_grad_by_freq)
 
@@ -136,12 +136,16 @@ def pixel_shuffle(input: torch.Tensor, h_upscale_factor: int, w_upscale_factor: 
     return parts.reshape(batch, -1, height * h_upscale_factor, width * w_upscale_factor)
 
 
-def _resized(x: torch.Tensor, mode: str, scales: tuple[float, ...], size: Any, align_corners: bool | None, data_format: str) -> torch.Tensor:
+def _resized(
+    x: torch.Tensor, mode: str, scales: tuple[float, ...], size: Any, align_corners: bool | None, data_format: str
+) -> torch.Tensor:
     given: dict[str, Any] = {"size": tuple(size)} if size else {"scale_factor": scales}
     return _back(F.interpolate(_first(x, data_format), mode=mode, align_corners=align_corners, **given), data_format)
 
 
-def upsample_nearest_1d(x: torch.Tensor, scale_factor: float = 0.0, output_size: Any = None, data_format: str = "channels_first") -> torch.Tensor:
+def upsample_nearest_1d(
+    x: torch.Tensor, scale_factor: float = 0.0, output_size: Any = None, data_format: str = "channels_first"
+) -> torch.Tensor:
     """Enlarged by the nearest element."""
     return _resized(x, "nearest", (scale_factor,), output_size, None, data_format)
 
@@ -282,12 +286,6 @@ def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, normalized_shape: Seq
     return F.rms_norm(x, list(normalized_shape), weight, epsilon)
 
 
-def rms_layer_norm(hidden_states: torch.Tensor, weight: torch.Tensor, variance_epsilon: float) -> torch.Tensor:
-    """``rms_norm`` over the last dim, with the mean of squares in float32."""
-    squares = hidden_states.float().square().mean(-1, keepdim=True)
-    return weight * (hidden_states * torch.rsqrt(squares + variance_epsilon)).to(weight.dtype)
-
-
 def cross_entropy(
     input: torch.Tensor,
     target: torch.Tensor,
@@ -297,8 +295,7 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> torch.Tensor:
     """Cross entropy of logits; targets are class numbers, also int32, or probabilities."""
-    wanted = target if target.is_floating_point() else target.long()
-    return F.cross_entropy(input, wanted, weight, ignore_index=ignore_index, reduction=reduction, label_smoothing=label_smoothing)
+    return _loss.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
 def nll_loss(
@@ -392,23 +389,6 @@ def ctc_loss(
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 
-def ctc_greedy_decoder(log_probs: torch.Tensor, input_lengths: torch.Tensor, merge_repeated: bool = True) -> tuple[torch.Tensor, torch.Tensor]:
-    """The likeliest classes (batch, time) without blanks (the last class) and, if asked for, repeats; and minus the sum of their logits."""
-    best, path = log_probs.max(2)
-    steps, batch, classes = log_probs.shape
-    decoded = torch.zeros(batch, steps, dtype=torch.int64, device=log_probs.device)
-    sums = log_probs.new_zeros(batch, 1)
-    for row, length in enumerate(input_lengths.tolist()):
-        found = path[:length, row]
-        kept = torch.unique_consecutive(found) if merge_repeated else found
-        kept = kept[kept != classes - 1]
-        decoded[row, : len(kept)] = kept
-        sums[row, 0] = -best[:length, row].sum()
-    return decoded, sums
-
-
 def combined_margin_loss(x: torch.Tensor, label: torch.Tensor, m1: float = 1.0, m2: float = 0.0, m3: float = 0.0) -> torch.Tensor:
     """Cosines with that of the label replaced by cos(m1 * angle + m2) - m3."""
-    place = label.long().reshape(-1, 1)
-    cosine = x.gather(1, place)
-    return x.scatter(1, place, torch.cos(m1 * torch.acos(cosine) + m2) - m3 if (m1, m2) != (1.0, 0.0) else cosine - m3)
+    return _loss.combined_margin(x, label, m1, m2, m3)

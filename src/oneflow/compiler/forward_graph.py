@@ -54,7 +54,7 @@ class Captured:
 
     def output_nodes(self) -> list[fx.Node]:
         returned = next(node for node in reversed(self.graph.nodes) if node.op == "output").args[0]
-        return list(returned) if isinstance(returned, (list, tuple)) else [returned]  # type: ignore[list-item]
+        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
 
     def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
         """The outputs for these inputs, computed by torch op by op."""
@@ -68,8 +68,8 @@ def forward_graph(
 ) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
     """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr`` nodes.
 
-    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then know.
-    Nodes of in-place ops stay as they are; ``functional`` takes them out.
+    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then
+    know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]
@@ -101,7 +101,8 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of tqdm's.)"""
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of
+    tqdm's.)"""
     following = iter(values)
     env: dict[fx.Node, Any] = {}
     for node in captured.graph.nodes:
@@ -124,19 +125,19 @@ def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) 
     """
     own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
     new = {id(own[name]): value for name, value in values.items()}
-    saved = []
+    saved: list[tuple[dict[str, Any], str, torch.Tensor | None]] = []  # the tables of modules take parameters or tensors
     try:
         for part in module.modules():
             for table in (part._parameters, part._buffers):
                 for name, tensor in table.items():
                     if id(tensor) in new:
                         saved.append((table, name, tensor))
-        for table, name, tensor in saved:
-            table[name] = new[id(tensor)]  # type: ignore[assignment]
+        for place, name, tensor in saved:
+            place[name] = new[id(tensor)]
         yield
     finally:
-        for table, name, tensor in saved:
-            table[name] = tensor  # type: ignore[assignment]
+        for place, name, tensor in saved:
+            place[name] = tensor
 
 
 def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -15,18 +15,19 @@ import torch
 from oneflow.core.body import Symbol, running_body
 from oneflow.core.errors import OutsideJobError
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
-def either(job: _F, tensor: Callable[..., Any]) -> _F:
+def either(job: Callable[_P, _R], tensor: Callable[..., Any]) -> Callable[_P, _R]:
     """A function that is ``job`` where blobs are meant and ``tensor`` anywhere else. It has the name and signature of ``job``."""
 
     @wraps(job)
-    def chosen(*args: Any, **kwargs: Any) -> Any:
+    def chosen(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         return (job if means_job(args, kwargs) else tensor)(*args, **kwargs)
 
-    chosen.of_job, chosen.of_tensors = job, tensor  # type: ignore[attr-defined]
-    return chosen  # type: ignore[return-value]
+    vars(chosen).update(of_job=job, of_tensors=tensor)
+    return chosen
 
 
 def means_job(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -56,7 +56,9 @@ def _with_device(function: Callable[..., _T]) -> Callable[..., _T]:
     @wraps(function)
     def asked(*args: Any, **kwargs: Any) -> _T:
         if not torch.cuda.is_available():
-            raise NoDeviceError(f"flow.cuda.{function.__name__} needs a CUDA device and there is none; ask flow.cuda.is_available() first, or use the CPU")
+            raise NoDeviceError(
+                f"flow.cuda.{function.__name__} needs a CUDA device and there is none; ask flow.cuda.is_available() first, or use the CPU"
+            )
         return function(*args, **kwargs)
 
     return asked

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.data.arguments import at_least, positive
 from oneflow.data.decode import RandomCrop, Size
+from oneflow.data.image.crop import keep_aspect_size, shorter_side_size
 from oneflow.data.image.decode import COLORS
 
 _METHODS = {
@@ -46,7 +48,22 @@ def fixed_size(what: str, size: Any) -> Size:
     return size[0], size[1]
 
 
-def check_sides(what: str, side: str, min_size: int | None, max_size: int | None) -> None:
+def shorter_size(what: str, shorter: int, is_fixed: bool) -> Callable[[int, int], Size]:
+    """The new size of a picture whose shorter side becomes ``shorter``; ``is_fixed`` says that a size was given as well."""
+    if is_fixed:
+        raise ArgumentError(f"{what} takes resize_shorter, or resize_x and resize_y, not all of them")
+    positive(what, resize_shorter=shorter)
+    return partial(shorter_side_size, shorter=shorter)
+
+
+def kept_aspect_size(what: str, target: Any, side: str, min_size: int | None, max_size: int | None) -> Callable[[int, int], Size]:
+    """The new size of a picture that keeps its aspect ratio, ``side`` of it becoming ``target``."""
+    positive(what, target_size=target)
+    _check_sides(what, side, min_size, max_size)
+    return partial(keep_aspect_size, target=target, side=side, min_size=min_size, max_size=max_size)
+
+
+def _check_sides(what: str, side: str, min_size: int | None, max_size: int | None) -> None:
     if side not in ("shorter", "longer"):
         raise ArgumentError(f"{what}: resize_side is 'shorter' or 'longer', got {side!r}")
     at_least(0, what, min_size=min_size or 0, max_size=max_size or 0)  # 0 and None are no limit

@@ -219,9 +219,9 @@ class Bytes:
 
 @dataclass(frozen=True)
 class Decoded:
-    """The picture in ``data``, or a random part of it: uint8 of (height, width, channels)."""
+    """The picture whose bytes ``data`` gives, or a random part of it: uint8 of (height, width, channels)."""
 
-    data: Bytes
+    data: Step
     color: str
     crop: RandomCrop | None = None
 

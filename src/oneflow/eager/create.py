@@ -9,7 +9,6 @@ from typing import Any
 import torch
 
 
-
 def local_or_global(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     """``make``, which makes a local tensor; with ``placement=`` and ``sbp=`` the function of global tensors of its name."""
 
@@ -61,7 +60,9 @@ def new_empty(x: torch.Tensor, size: Any, dtype: Any = None, device: Any = None,
 
 
 @local_or_global
-def new_full(x: torch.Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
+def new_full(
+    x: torch.Tensor, size: Any, fill_value: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> torch.Tensor:
     """``fill_value`` in a tensor of ``size``, in x's dtype and on its device unless others are given."""
     return x.new_full(size, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 

@@ -17,7 +17,9 @@ def batch_gather(input: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     """For each position of the leading dims of ``indices`` the slices of ``input`` that its last dim names."""
     outer = indices.dim() - 1
     if indices.shape[:outer] != input.shape[:outer] or input.dim() <= outer:
-        raise ArgumentError(f"batch_gather takes indices whose leading dims are those of input; got {tuple(input.shape)} and {tuple(indices.shape)}")
+        raise ArgumentError(
+            f"batch_gather takes indices whose leading dims are those of input; got {tuple(input.shape)} and {tuple(indices.shape)}"
+        )
     inner = input.shape[outer + 1 :]
     spread = indices.long().reshape(*indices.shape, *[1] * len(inner)).expand(*indices.shape, *inner)
     return torch.gather(input, outer, spread)

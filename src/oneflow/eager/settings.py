@@ -90,7 +90,7 @@ def oneflow_deprecate(*api_names: str, **kwargs: Any) -> Callable[[Callable[...,
             warnings.warn(f"{', '.join(api_names) or function.__name__} is deprecated", DeprecationWarning, stacklevel=2)
             return function(*args, **named)
 
-        warned.is_deprecated = True  # type: ignore[attr-defined]
+        vars(warned)["is_deprecated"] = True
         return warned
 
     return mark

@@ -50,7 +50,9 @@ def broadcast_like(x: torch.Tensor, like_tensor: torch.Tensor, broadcast_axes: S
 
 def _with_axes(x: torch.Tensor, axes: list[int], rank: int) -> torch.Tensor:
     if len(axes) != rank - x.dim():
-        raise ArgumentError(f"broadcast_axes names {axes}; x has {x.dim()} dims and the like tensor {rank}, so {rank - x.dim()} axes are new")
+        raise ArgumentError(
+            f"broadcast_axes names {axes}; x has {x.dim()} dims and the like tensor {rank}, so {rank - x.dim()} axes are new"
+        )
     for axis in sorted(axes):
         x = x.unsqueeze(axis)
     return x

@@ -1,4 +1,4 @@
-"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of torch's is changed."""
+"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of torch's changes."""
 
 from __future__ import annotations
 
@@ -46,16 +46,20 @@ def kaiming_normal_(
     self: torch.Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", *, data_format: str = "NCHW"
 ) -> torch.Tensor:
     """Fills with N(0, gain^2 / fan); the channels stand last in "NHWC"."""
-    _filters(self, data_format).copy_(init.kaiming_normal_(_blank(self, data_format), a, mode, nonlinearity))  # type: ignore[arg-type]
-    return self
+    return _filled(self, data_format, init.kaiming_normal_, a, mode, nonlinearity)
 
 
 def kaiming_uniform_(
     self: torch.Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", *, data_format: str = "NCHW"
 ) -> torch.Tensor:
     """Fills uniformly within gain * sqrt(3 / fan); the channels stand last in "NHWC"."""
-    _filters(self, data_format).copy_(init.kaiming_uniform_(_blank(self, data_format), a, mode, nonlinearity))  # type: ignore[arg-type]
-    return self
+    return _filled(self, data_format, init.kaiming_uniform_, a, mode, nonlinearity)
+
+
+def _filled(weight: torch.Tensor, data_format: str, fill: Callable[..., torch.Tensor], *args: Any) -> torch.Tensor:
+    """``weight``, with what ``fill`` writes into a blank of the same shape, channels second. torch checks ``args``."""
+    _filters(weight, data_format).copy_(fill(_blank(weight, data_format), *args))
+    return weight
 
 
 def _filters(weight: torch.Tensor, data_format: str) -> torch.Tensor:
@@ -145,7 +149,14 @@ METHODS: dict[str, Any] = {
     "xavier_normal_": xavier_normal_,
     "xavier_uniform_": xavier_uniform_,
 }
-PROPERTIES = {"is_eager": _is_eager, "is_global": _is_global, "is_lazy": _is_lazy, "is_local": _is_local, "placement": _placement, "sbp": _sbp}
+PROPERTIES = {
+    "is_eager": _is_eager,
+    "is_global": _is_global,
+    "is_lazy": _is_lazy,
+    "is_local": _is_local,
+    "placement": _placement,
+    "sbp": _sbp,
+}
 
 
 def add_methods() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from oneflow.core.errors import ArgumentError
+from oneflow.nn.functional import _deform
+from oneflow.nn.functional._deform import bilinear
 
 
 def nms(boxes: torch.Tensor, scores: torch.Tensor, iou_threshold: float) -> torch.Tensor:
@@ -25,21 +27,6 @@ def _iou(boxes: torch.Tensor) -> torch.Tensor:
     common = (high - low).clamp(min=0).prod(2)
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     return common / (area[:, None] + area[None, :] - common)
-
-
-def _bilinear(maps: torch.Tensor, y: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """Values of ``maps`` (N, C, H, W) at real positions y and x (N, P): (N, C, P); pixels outside count as 0."""
-    height, width = maps.shape[2:]
-    top, left = y.floor(), x.floor()
-    flat = maps.flatten(2)
-    total = flat.new_zeros(*maps.shape[:2], y.shape[1])
-    for row, share_y in ((top, 1 - (y - top)), (top + 1, y - top)):
-        for column, share_x in ((left, 1 - (x - left)), (left + 1, x - left)):
-            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
-            place = row.clamp(0, height - 1).long() * width + column.clamp(0, width - 1).long()
-            taken = flat.gather(2, place[:, None].expand(-1, maps.shape[1], -1))
-            total = total + taken * (share_y * share_x * inside)[:, None]
-    return total
 
 
 def roi_align(
@@ -77,7 +64,7 @@ def _edge_bilinear(image: torch.Tensor, y: torch.Tensor, x: torch.Tensor) -> tor
     height, width = image.shape[2:]
     inside = (y >= -1) & (y <= height) & (x >= -1) & (x <= width)
     held_y, held_x = y.clamp(0, height - 1).reshape(1, -1), x.clamp(0, width - 1).reshape(1, -1)
-    return _bilinear(image, held_y, held_x) * inside.reshape(1, 1, -1)
+    return bilinear(image, held_y, held_x) * inside.reshape(1, 1, -1)
 
 
 def deform_conv2d(
@@ -97,24 +84,18 @@ def deform_conv2d(
     use_mask: bool,
 ) -> torch.Tensor:
     """A convolution whose samples are moved by ``offset`` (N, offset_groups * kh * kw * 2, oh, ow; y before x) and scaled by ``mask``."""
-    batch, channels = input.shape[:2]
-    kernel_h, kernel_w = weight.shape[2:]
-    out_h, out_w = offset.shape[2:]
-    moved = offset.reshape(batch * offset_groups, kernel_h * kernel_w, 2, out_h, out_w)
-    base_y = _base(kernel_h, out_h, stride_h, pad_h, dilation_h).to(input)[:, None, :, None]
-    base_x = _base(kernel_w, out_w, stride_w, pad_w, dilation_w).to(input)[None, :, None, :]
-    grid = (kernel_h, kernel_w, out_h, out_w)
-    y = base_y.expand(grid).reshape(1, -1) + moved[:, :, 0].reshape(batch * offset_groups, -1)
-    x = base_x.expand(grid).reshape(1, -1) + moved[:, :, 1].reshape(batch * offset_groups, -1)
-    maps = input.reshape(batch * offset_groups, channels // offset_groups, *input.shape[2:])
-    samples = _bilinear(maps, y, x)
-    if use_mask and mask is not None:
-        samples = samples * mask.reshape(batch * offset_groups, 1, -1)
-    columns = samples.reshape(batch, groups, channels // groups * kernel_h * kernel_w, out_h * out_w)
-    out = (weight.reshape(groups, weight.shape[0] // groups, -1) @ columns).reshape(batch, weight.shape[0], out_h, out_w)
-    return out if bias is None else out + bias[:, None, None]
+    _require_groups(input, weight, offset, groups, offset_groups)
+    steps, around, spread = (stride_h, stride_w), (pad_h, pad_w), (dilation_h, dilation_w)
+    return _deform.deform_conv2d(input, offset, weight, bias, steps, around, spread, mask if use_mask else None)
 
 
-def _base(kernel: int, out: int, stride: int, pad: int, dilation: int) -> torch.Tensor:
-    """Where each tap of the kernel stands for each output along one side: (kernel, out)."""
-    return torch.arange(kernel)[:, None] * dilation + torch.arange(out)[None, :] * stride - pad
+def _require_groups(input: torch.Tensor, weight: torch.Tensor, offset: torch.Tensor, groups: int, offset_groups: int) -> None:
+    """Both follow from the shapes; other numbers are a mistake."""
+    if not input.dim() == offset.dim() == weight.dim() == 4:
+        return  # the convolution says so
+    found = input.shape[1] // weight.shape[1], offset.shape[1] // (2 * weight.shape[2] * weight.shape[3])
+    if found != (groups, offset_groups):
+        raise ArgumentError(
+            f"deform_conv2d: weight {tuple(weight.shape)} and offset {tuple(offset.shape)} have {found[0]} groups and {found[1]} groups of "
+            f"offsets for {input.shape[1]} channels, got groups={groups} and offset_groups={offset_groups}; give these, or other shapes"
+        )

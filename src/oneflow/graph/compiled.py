@@ -92,12 +92,12 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
         args, kwargs = call.arguments(feeds)
-        before = dict(vars(graph))
+        before = dict(graph.attributes)
         if stand_ins is not None:
             _note_layouts(stand_ins, [*values.values(), *feeds], [*variables.values(), *call.tensors])
         with standing_in(modules, names, values), sources.recorded(add_feed), building(stand_ins):
             found.append(returned_by(graph.build(*args, **kwargs)))
-        forget_traced(vars(graph), before)
+        forget_traced(graph.attributes, before)
         refuse_held(found[-1].leaves)
         return found[-1].tensors()
 
@@ -138,7 +138,7 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
 
 def own_seed(graph: Definition) -> int:
     """The seed of a graph's random ops: it follows from the seed of the process, and not from what other graphs there are."""
-    return stable_seed(torch.initial_seed(), type(graph).__name__)
+    return stable_seed(torch.initial_seed(), graph.kind)
 
 
 def _training(graph: Definition, optimizer: Optimizer) -> Training:

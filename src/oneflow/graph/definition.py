@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from inspect import getdoc
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
+import torch
 from torch import Tensor, nn
 
 from oneflow.graph.config import GraphConfig
-from oneflow.graph.optimizers import Added
 from oneflow.graph.proxy import GraphModule
 from oneflow.optimizer.loss_scale import LossScale
 
+if TYPE_CHECKING:
+    from oneflow.graph.optimizers import Added
 
-class Definition(Protocol):
-    """A graph as its user defined it. ``step`` counts its steps; ``scale_state`` is its loss scale, and the good steps since that changed, where it is
-    dynamic."""
 
-    config: GraphConfig
-    modules: Mapping[str, nn.Module]
-    settings: Mapping[int, GraphModule]
-    added: Sequence[Added]
-    step: Tensor
-    loss_scale: LossScale
-    scale_state: tuple[Tensor, Tensor] | None
+@dataclass
+class Definition:
+    """A graph as its user defined it, apart from the attributes of the user's own object, its ``owner``, which may have any name.
+    ``step`` counts its steps; ``scale_state`` is its loss scale, and the good steps since that changed, where it is dynamic."""
+
+    name: str
+    owner: ref[Any]
+    config: GraphConfig = field(default_factory=GraphConfig)
+    modules: OrderedDict[str, nn.Module] = field(default_factory=OrderedDict)
+    settings: dict[int, GraphModule] = field(default_factory=dict)
+    added: list[Added] = field(default_factory=list)
+    step: Tensor = field(default_factory=lambda: torch.zeros(1, dtype=torch.int64))
+    loss_scale: LossScale = LossScale()
+    scale_state: tuple[Tensor, Tensor] | None = None
 
     @property
-    def name(self) -> str: ...
+    def kind(self) -> str:
+        """The name of the user's class."""
+        return type(self._owner).__name__
 
-    def build(self, *args: Any, **kwargs: Any) -> Any: ...
+    @property
+    def doc(self) -> str | None:
+        """What the user says of the class."""
+        return getdoc(type(self._owner))
+
+    @property
+    def build(self) -> Callable[..., Any]:
+        """The step, as the user wrote it."""
+        return self._owner.build
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """What the user's object holds."""
+        return vars(self._owner)
+
+    @property
+    def _owner(self) -> Any:
+        owner = self.owner()
+        assert owner is not None, "the graph is gone"
+        return owner
+
+    def scale_losses(self, by: LossScale) -> None:
+        """Has losses multiplied before the backward pass."""
+        self.loss_scale = by
+        self.scale_state = (torch.full((1,), by.initial), torch.zeros(1, dtype=torch.int64)) if by.is_dynamic else None

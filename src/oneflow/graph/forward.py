@@ -26,7 +26,7 @@ def forward_captured(graph: Definition, args: tuple[Any, ...], kwargs: dict[str,
     names = {id(tensor): name for name, tensor in variables.items()}
     callee = Callee(
         graph.name,
-        inspect.getdoc(type(graph)) or graph.name,
+        graph.doc or graph.name,
         graph.build,
         variables,
         lambda values: standing_in(modules, names, values),

@@ -9,6 +9,7 @@ from contextlib import closing
 from functools import update_wrapper
 from threading import RLock
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 from torch import Tensor, nn
@@ -16,8 +17,8 @@ from torch import Tensor, nn
 from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
-from oneflow.graph.config import GraphConfig
 from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
+from oneflow.graph.definition import Definition
 from oneflow.graph.positions import load_positions, name_of, positions
 from oneflow.graph.proxy import ProxyModule, origin_of
 from oneflow.graph.structure import Call, call_of
@@ -38,21 +39,15 @@ class Graph:
     """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
     ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
 
-    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module is in
-    training or in evaluation mode is settled at the first call.
+    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module
+    is in training or in evaluation mode is settled at the first call.
     """
 
     def __init__(self) -> None:
         kind = type(self).__name__
         own = self.__dict__
-        own["modules"] = OrderedDict()
-        own["settings"] = {}
-        own["added"] = []
-        own["config"] = GraphConfig()
-        own["step"] = torch.zeros(1, dtype=torch.int64)
-        own["scale_state"] = None
-        own["loss_scale"] = LossScale()
-        own["_name"] = f"{kind}_{_NUMBERS[kind]}"
+        own["_graph"] = Definition(f"{kind}_{_NUMBERS[kind]}", ref(self))
+        own["config"] = self._graph.config
         own["_compiled"] = OrderedDict()
         own["_making"] = RLock()
         own["_debug"] = -1
@@ -61,7 +56,7 @@ class Graph:
     # -------------------------------------------------------------- attributes
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if "modules" not in self.__dict__:
+        if "_graph" not in self.__dict__:
             raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before it assigns {name!r}")
         value = origin_of(value)
         if isinstance(value, Graph):
@@ -69,28 +64,28 @@ class Graph:
         if isinstance(value, nn.Module):
             self._require_open(f"module {name!r} is assigned")
             self.__dict__.pop(name, None)
-            self.modules[name] = value
+            self._graph.modules[name] = value
         else:
-            self.modules.pop(name, None)
+            self._graph.modules.pop(name, None)
             object.__setattr__(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        modules = self.__dict__.get("modules")
-        if modules is None and not name.startswith("__"):
+        definition = self.__dict__.get("_graph")
+        if definition is None and not name.startswith("__"):
             raise GraphError(f"{type(self).__name__}.__init__() calls super().__init__() before anything else")
-        if modules is not None and name in modules:
-            return ProxyModule(modules[name], self.settings)
+        if definition is not None and name in definition.modules:
+            return ProxyModule(definition.modules[name], definition.settings)
         raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
 
     @property
     def name(self) -> str:
         """The class and the number of the graph among those of its class."""
-        return self._name
+        return self._graph.name
 
     @property
     def training(self) -> bool:
         """Whether the graph has an optimizer."""
-        return bool(self.added)
+        return bool(self._graph.added)
 
     @property
     def is_compiled(self) -> bool:
@@ -100,11 +95,13 @@ class Graph:
     # -------------------------------------------------------------- what a class of one's own calls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and dictionaries."""
+        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and
+        dictionaries."""
         raise UnsupportedError(f"{type(self).__name__} does not define build(self, ...), the step of the graph")
 
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
-        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's own steps."""
+        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's
+        own steps."""
         from oneflow.graph.optimizers import Added
         from oneflow.optim.optimizer import Optimizer
 
@@ -112,22 +109,32 @@ class Graph:
         if not isinstance(optim, Optimizer):
             raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
         if lr_sch is not None and not getattr(lr_sch, "is_function_of_step", False):
-            raise ArgumentError(f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}")
+            raise ArgumentError(
+                f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}"
+            )
         if is_sparse:
             raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
-        self.added.append(Added(optim, lr_sch))
+        self._graph.added.append(Added(optim, lr_sch))
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
-        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided again."""
+        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided
+        again."""
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
             raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
-        own = self.__dict__
-        own["loss_scale"] = LossScale() if grad_scaler is None else grad_scaler.loss_scale()
-        own["scale_state"] = (torch.full((1,), self.loss_scale.initial), torch.zeros(1, dtype=torch.int64)) if self.loss_scale.is_dynamic else None
+        self._graph.scale_losses(LossScale() if grad_scaler is None else grad_scaler.loss_scale())
 
-    def debug(self, v_level: int = -1, *, ranks: Any = None, max_py_stack_depth: int = 2, only_user_py_stack: bool = True, op_repr_with_py_stack: bool = False) -> None:
-        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step too."""
+    def debug(
+        self,
+        v_level: int = -1,
+        *,
+        ranks: Any = None,
+        max_py_stack_depth: int = 2,
+        only_user_py_stack: bool = True,
+        op_repr_with_py_stack: bool = False,
+    ) -> None:
+        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step
+        too."""
         own = self.__dict__
         own["_debug"] = whole("v_level", v_level, -1)
 
@@ -155,15 +162,15 @@ class Graph:
         with self._making, paused(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
-            if self._compiled and not self.config.has_dynamic_shapes:
+            if self._compiled and not self._graph.config.has_dynamic_shapes:
                 raise _other_inputs(self.name, next(iter(self._compiled)), signature)
             from oneflow.graph.compiled import CompiledStep  # loads torch's tracing, which importing oneflow should not
 
             self._say(0, f"{self.name}: building ...")
-            step = CompiledStep(self, call)
-            self.config.is_fixed = True
+            step = CompiledStep(self._graph, call)
+            self._graph.config.is_fixed = True
             self._compiled[signature] = step
-            while len(self._compiled) > self.config.shapes_kept:
+            while len(self._compiled) > self._graph.config.shapes_kept:
                 self._compiled.popitem(last=False)
             self._tell(step)
             return step
@@ -187,10 +194,11 @@ class Graph:
     # -------------------------------------------------------------- export
 
     def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
-        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that trains."""
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that
+        trains."""
         from oneflow.graph.forward import forward_captured
 
-        return forward_captured(self, args, kwargs)
+        return forward_captured(self._graph, args, kwargs)
 
     def forward_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments like those of the last call that was compiled, with zeros for tensors. Refuses a graph that was not called."""
@@ -207,7 +215,7 @@ class Graph:
         from oneflow.plan.make import make_step_plan
 
         with self._making, paused(), closing(Sources()) as sources:
-            captured = capture(self, call_of(inputs, {}), sources)
+            captured = capture(self._graph, call_of(inputs, {}), sources)
             return make_step_plan(captured.decl, captured.traced.joint, placement)
 
     # -------------------------------------------------------------- text
@@ -224,37 +232,37 @@ class Graph:
         self._say(3, step.executor.source)
 
     def __repr__(self) -> str:
-        return told(self)
+        return told(self._graph)
 
     # -------------------------------------------------------------- state
 
     def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own counters, and
-        where the readers among its modules stand."""
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own
+        counters, and where the readers among its modules stand."""
         found: dict[str, Any] = OrderedDict() if destination is None else destination
-        for name, module in self.modules.items():
+        for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
             found.update({**dict(self._states()), **self._counters()})
-        where = positions(self.modules, self._compiled.values())
+        where = positions(self._graph.modules, self._compiled.values())
         if where is not None:
-            found[name_of(self)] = where
+            found[name_of(self._graph.kind)] = where
         return found
 
     def _counters(self) -> dict[str, Tensor]:
         """The graph's own numbers, by names that are the same in another process, whatever other graphs it has."""
-        kind = type(self).__name__
-        found = {TRAIN_STEP: self.step}
-        if self.scale_state is not None:
+        kind = self._graph.kind
+        found = {TRAIN_STEP: self._graph.step}
+        if self._graph.scale_state is not None:
             prefix = f"{LOSS_SCALE}{kind}"
-            found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self.scale_state
+            found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"] = self._graph.scale_state
         return found
 
     def _states(self) -> Iterator[tuple[str, Tensor]]:
         from oneflow.graph.stand_in import variables_of
 
-        names = {id(tensor): name for name, tensor in variables_of(self.modules).items()}
-        for added in self.added:
+        names = {id(tensor): name for name, tensor in variables_of(self._graph.modules).items()}
+        for added in self._graph.added:
             for p, states in added.optimizer.state.items():
                 if id(p) in names:
                     yield from ((f"{names[id(p)]}-{suffix}", value) for suffix, value in states.items())
@@ -263,16 +271,16 @@ class Graph:
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Takes over what ``state_dict`` gave, before the first call."""
         self._require_open("load_state_dict is called")
-        missing = [name for name in self.modules if name not in state_dict]
-        strange = [name for name, value in state_dict.items() if name not in self.modules and isinstance(value, Mapping)]
+        missing = [name for name in self._graph.modules if name not in state_dict]
+        strange = [name for name, value in state_dict.items() if name not in self._graph.modules and isinstance(value, Mapping)]
         if strict and (missing or strange):
             raise GraphError(f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits")
-        for name, module in self.modules.items():
+        for name, module in self._graph.modules.items():
             if name in state_dict:
                 module.load_state_dict(state_dict[name], strict=strict)
         if self.training:
             self._load_own({name: value for name, value in state_dict.items() if isinstance(value, Tensor)}, strict)
-        load_positions(self.name, name_of(self), self.modules, state_dict.get(name_of(self)), strict)
+        load_positions(self.name, name_of(self._graph.kind), self._graph.modules, state_dict.get(name_of(self._graph.kind)), strict)
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
@@ -284,7 +292,7 @@ class Graph:
                 value.copy_(saved)
             elif strict:
                 raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
-        load_states(self.modules, self.added, given)
+        load_states(self._graph.modules, self._graph.added, given)
 
     # -------------------------------------------------------------- functions as graphs
 
@@ -296,7 +304,7 @@ class Graph:
         def step(*args: Any, **kwargs: Any) -> Any:
             return graph(*args, **kwargs)
 
-        step.graph = graph  # type: ignore[attr-defined]
+        vars(step)["graph"] = graph
         return step if isinstance(func, nn.Module) else update_wrapper(step, func)
 
 
@@ -308,7 +316,7 @@ class _Function(Graph):
         if not callable(func):
             raise ArgumentError(f"nn.Graph.trace takes a function or a module, got {type(func).__name__}")
         object.__setattr__(self, "_function", func)
-        self.modules.update({"module": func} if isinstance(func, nn.Module) else _modules_in(func))
+        self._graph.modules.update({"module": func} if isinstance(func, nn.Module) else _modules_in(func))
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
         return self._function(*args, **kwargs)
@@ -329,7 +337,8 @@ def _other_inputs(name: str, first: tuple[Any, ...], now: tuple[Any, ...]) -> Gr
         place, before, given = next((i, a, b) for i, (a, b) in enumerate(zip(first[1:], now[1:])) if a != b)
         difference = f"input {place} was {_leaf(before)} at the first call and is {_leaf(given)} now"
     return GraphError(
-        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step is the same as the input of first "
+        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step "
+        "is the same as the input of first "
         f"call graph: {difference}. config.enable_dynamic_shapes() in __init__() compiles a program for each"
     )
 

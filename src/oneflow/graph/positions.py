@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from oneflow.graph.compiled import CompiledStep
 
 
-def name_of(graph: object) -> str:
-    """The key in a graph's state."""
-    return PREFIX + type(graph).__name__
+def name_of(kind: str) -> str:
+    """The key in the state of a graph of this class."""
+    return PREFIX + kind
 
 
 def sources_in(modules: Mapping[str, nn.Module]) -> dict[str, Source]:

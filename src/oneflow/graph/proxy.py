@@ -105,16 +105,16 @@ class ProxyModule:
         setattr(self._origin, name, origin_of(value))
 
     def __getitem__(self, index: Any) -> Any:
-        return self._shown(self._origin[index])  # type: ignore[index]
+        return self._shown(self._origin[index])
 
     def __iter__(self) -> Iterator[Any]:
-        return map(self._shown, iter(self._origin))  # type: ignore[call-overload]
+        return map(self._shown, iter(self._origin))
 
     def __len__(self) -> int:
-        return len(self._origin)  # type: ignore[arg-type]
+        return len(self._origin)
 
     def __contains__(self, item: Any) -> bool:
-        return origin_of(item) in self._origin  # type: ignore[operator]
+        return origin_of(item) in self._origin
 
     def __repr__(self) -> str:
         return repr(self._origin)

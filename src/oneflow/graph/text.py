@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def told(graph: Definition) -> str:
     """The tree of a graph's modules, parameters and buffers."""
-    lines = [f"(GRAPH:{graph.name}:{type(graph).__name__}): (", f"  {graph.config!r}"]
+    lines = [f"(GRAPH:{graph.name}:{graph.kind}): (", f"  {graph.config!r}"]
     for name, module in graph.modules.items():
         lines += [f"  {line}" for line in _module(name, name, module)]
     for added in graph.added:

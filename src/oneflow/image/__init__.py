@@ -6,7 +6,6 @@ What follows them there - resizing, cropping, mirroring, normalising - is done b
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,7 +18,6 @@ from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
-from oneflow.data.image import keep_aspect_size, shorter_side_size
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.picture_arguments import color
 from oneflow.ir.blob import Blob, emit
@@ -82,10 +80,7 @@ def resize(
     _check_channels("flow.image.Resize", images, channels)
     method = arguments.method("flow.image.Resize", interpolation_type)
     if keep_aspect_ratio:
-        positive("flow.image.Resize", target_size=target_size)
-        assert isinstance(target_size, int)
-        arguments.check_sides("flow.image.Resize", resize_side, min_size, max_size)
-        new = functools.partial(keep_aspect_size, target=target_size, side=resize_side, min_size=min_size, max_size=max_size)
+        new = arguments.kept_aspect_size("flow.image.Resize", target_size, resize_side, min_size, max_size)
         sized = images.renamed(full, size=new, method=method)
         return sized, _sizes(trace, sized, scale=True), _sizes(trace, sized, scale=False)
     sized = images.renamed(full, size=arguments.fixed_size("flow.image.Resize", target_size), method=method)
@@ -100,10 +95,7 @@ def _old_resize(
         _check_channels("flow.image.Resize", images, arguments.channels_of(color("flow.image.Resize", color_space)))
     method = arguments.method("flow.image.Resize", interpolation)
     if shorter:
-        if size is not None:
-            raise ArgumentError("flow.image.Resize takes resize_shorter, or resize_x and resize_y, not all of them")
-        positive("flow.image.Resize", resize_shorter=shorter)
-        return images.renamed(name, size=functools.partial(shorter_side_size, shorter=shorter), method=method)
+        return images.renamed(name, size=arguments.shorter_size("flow.image.Resize", shorter, size is not None), method=method)
     return _pixels(trace, images.renamed(name, size=arguments.fixed_size("flow.image.Resize", size), method=method))
 
 
@@ -152,9 +144,7 @@ def crop_mirror_normalize(
     if images is None:
         assert isinstance(input_blob, Blob)
         if len(input_blob.shape) != 4:
-            raise ArgumentError(
-                f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
-            )
+            raise ArgumentError(f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}")
         size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
         blob = emit(
             rows.crop_normalize, input_blob, size=size, position=(float(crop_pos_y), float(crop_pos_x)),
@@ -192,7 +182,8 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
     if isinstance(images.size, tuple):
         if width > images.size[0] or height > images.size[1]:
             raise ArgumentError(
-                f"flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of {images.size[0]} x {images.size[1]}"
+                f"flow.image.CropMirrorNormalize: a crop of {width} x {height} does not fit in pictures of "
+                f"{images.size[0]} x {images.size[1]}"
             )
         return width or images.size[0], height or images.size[1]
     positive("flow.image.CropMirrorNormalize of pictures of any size", crop_h=height, crop_w=width)

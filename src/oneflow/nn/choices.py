@@ -107,7 +107,7 @@ CHOICES = (
         _NN,
         ("OFRecordReader", "OfrecordReader", "RawReader", "GPTIndexedBinDataReader"),
         "an order that follows from the library's own generator; placement= and sbp= make batches global; a graph may call them",
-        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local, outside graphs",
+        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local; a graph may call them",
     ),
     Choice(
         _NN,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,7 @@ from torch.nn import Module
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.data import picture_arguments as arguments
-from oneflow.data.arguments import positive
-from oneflow.data.image import keep_aspect_size, shorter_side_size
+from oneflow.data.decode import Size
 from oneflow.data.samples import Buffers, Decoded, Pictures, Resized, stacked
 from oneflow.data.source import read
 
@@ -39,7 +37,7 @@ class decode(Module):
     def _decoded(self, input: Buffers) -> Pictures:
         if not isinstance(input, Buffers):
             raise ArgumentError(f"flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave, got {input!r:.200}")
-        return Pictures(input.records, Decoded(input.step, self._color), self._color)  # type: ignore[arg-type]
+        return Pictures(input.records, Decoded(input.step, self._color), self._color)
 
 
 class Resize(Module):
@@ -75,14 +73,11 @@ class Resize(Module):
         self._dtype = None if dtype is None else as_dtype(dtype).torch
         self._channels = channels if color_space is None else arguments.channels_of(arguments.color(what, color_space))
         self._method = arguments.method(what, (interp_type or "Linear") if self._is_old else interpolation_type)
-        self._size: Any
+        self._size: Size | Callable[[int, int], Size]
         if resize_shorter:
-            self._size = _shorter(what, resize_shorter, resize_x, resize_y)
+            self._size = arguments.shorter_size(what, resize_shorter, bool(resize_x or resize_y))
         elif keep_aspect_ratio:
-            positive(what, target_size=target_size)
-            assert isinstance(target_size, int)
-            arguments.check_sides(what, resize_side, min_size, max_size)
-            self._size = functools.partial(keep_aspect_size, target=target_size, side=resize_side, min_size=min_size, max_size=max_size)
+            self._size = arguments.kept_aspect_size(what, target_size, resize_side, min_size, max_size)
         else:
             self._size = arguments.fixed_size(what, (resize_x, resize_y) if resize_x or resize_y else target_size)
 
@@ -108,10 +103,3 @@ class Resize(Module):
     @staticmethod
     def _scale(old: Pictures, new: Pictures) -> Tensor:
         return torch.from_numpy((np.array(new.sizes) / np.array(old.sizes)).astype(np.float32))
-
-
-def _shorter(what: str, shorter: int, x: int, y: int) -> functools.partial[tuple[int, int]]:
-    if x or y:
-        raise ArgumentError(f"{what} takes resize_shorter, or resize_x and resize_y, not all of them")
-    positive(what, resize_shorter=shorter)
-    return functools.partial(shorter_side_size, shorter=shorter)

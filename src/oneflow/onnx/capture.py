@@ -42,7 +42,7 @@ class ForwardGraph(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """What is exported, and examples of its inputs. ``capture`` traces it with other tensors in their places, ``run`` computes with them."""
+    """What is exported, and examples of its inputs. ``capture`` traces it with others in their places, ``run`` computes with them."""
 
     title: str
     examples: Tensors
@@ -57,8 +57,8 @@ def as_arguments(args: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Callee:
-    """What is traced: a function of tensors, and the parameters and buffers that it reads. ``standing_in`` has others stand in for them while it
-    runs; ``modules`` are those that it calls, by their paths."""
+    """What is traced: a function of tensors, and the parameters and buffers that it reads. ``standing_in`` has others stand in for them
+    while it runs; ``modules`` are those that it calls, by their paths."""
 
     title: str
     doc: str
@@ -126,7 +126,8 @@ def require_evaluation(callee: Callee) -> None:
     training = [path for path, part in callee.modules.items() if part.training]
     if training:
         raise ArgumentError(
-            f"{callee.title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; call .eval() on it first"
+            f"{callee.title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; "
+            "call .eval() on it first"
         )
 
 
@@ -195,7 +196,8 @@ def _outputs(returned: Any, title: str) -> dict[str, torch.Tensor]:
     if wrong:
         name, value = wrong[0]
         raise ArgumentError(
-            f"{title} returns a {type(value).__name__} as {name!r}, a model gives tensors; return tensors in lists, tuples and dictionaries "
+            f"{title} returns a {type(value).__name__} as {name!r}, a model gives tensors; "
+            "return tensors in lists, tuples and dictionaries "
             "(models of transformers: use_cache=False)"
         )
     return {name: value for name, value in found if value is not None}
@@ -248,14 +250,15 @@ def _traced(source: Source, tensors: Tensors, batched: list[int], names: list[st
         return source.capture(tensors)
     except (OneFlowError, RuntimeError, ValueError, IndexError) as error:
         raise UnsupportedError(
-            f"dynamic_batch: {source.title} cannot be traced with batches of {tensors[batched[0]].shape[0]}: {getattr(error, 'reason', error)}. "
+            f"dynamic_batch: {source.title} cannot be traced with batches of {tensors[batched[0]].shape[0]}: "
+            f"{getattr(error, 'reason', error)}. "
             f"Name the inputs whose first dim is the batch, as dynamic_batch={[names[i] for i in batched][:1]}"
         ) from None
 
 
 def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -> list[int]:
     """The numbers of the inputs whose first dim is the batch."""
-    chosen = [name for name, t in zip(names, examples) if t.dim()] if which is True else list(which)  # type: ignore[arg-type]
+    chosen = [name for name, t in zip(names, examples) if t.dim()] if isinstance(which, bool) else list(which)
     unknown = [name for name in chosen if name not in names]
     if unknown or not chosen:
         raise ArgumentError(f"dynamic_batch names inputs whose first dim is the batch, of {names}; got {which!r}")

@@ -11,29 +11,34 @@ import torch
 
 from oneflow.core.tree import tree_map
 from oneflow.global_tensor import mode as modes
+from oneflow.global_tensor.methods import as_function
 from oneflow.global_tensor.placement import placement as Placement
 
 __all__ = ["current_global_mode", "global_mode", "to_global", "to_local"]
 
+_to_global, _to_local = as_function("to_global"), as_function("to_local")  # torch's stubs do not know these methods
+
 
 def to_global(input: Any, placement: Any = None, sbp: Any = None, warn_on_non_tensor_leaf: bool = True, **kwargs: Any) -> Any:
-    """A tensor, or all tensors in nested lists, tuples and dicts (a state dict), made global. ``sbp`` may be a function that gives the SBP of
-    a tensor. Whatever is no tensor stays, with a warning unless told not to."""
+    """A tensor, or all tensors in nested lists, tuples and dicts (a state dict), made global.
+
+    ``sbp`` may be a function that gives the SBP of a tensor. Whatever is no tensor stays, with a warning unless told not to.
+    """
 
     def made(leaf: Any) -> Any:
         if isinstance(leaf, torch.Tensor):
             layout = sbp(leaf) if callable(sbp) and not _is_layout(sbp) else sbp
-            return leaf.to_global(placement=placement, sbp=layout, **kwargs)  # type: ignore[attr-defined]
+            return _to_global(leaf, placement=placement, sbp=layout, **kwargs)
         return _kept(leaf, "to_global", warn_on_non_tensor_leaf)
 
     return tree_map(made, input)
 
 
 def to_local(input: Any, *, copy: bool = False) -> Any:
-    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. Whatever is no tensor stays, with a warning."""
+    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. What is no tensor stays, with a warning."""
 
     def made(leaf: Any) -> Any:
-        return leaf.to_local(copy=copy) if isinstance(leaf, torch.Tensor) else _kept(leaf, "to_local", True)  # type: ignore[attr-defined]
+        return _to_local(leaf, copy=copy) if isinstance(leaf, torch.Tensor) else _kept(leaf, "to_local", True)
 
     return tree_map(made, input)
 
@@ -51,8 +56,11 @@ def _kept(leaf: Any, what: str, warn: bool) -> Any:
 
 
 class global_mode:
-    """``with global_mode(True, placement=p, sbp=s):`` new tensors are global there; ``global_mode(False)`` inside it makes them local again.
-    Within it global tensors have a ``device`` too, so that code for local tensors runs. Also a decorator."""
+    """``with global_mode(True, placement=p, sbp=s):`` new tensors are global there.
+
+    ``global_mode(False)`` inside it makes them local again. Within it global tensors have a ``device`` too, so that code for local tensors
+    runs. Also a decorator.
+    """
 
     def __init__(self, enabled: bool, placement: Any = None, sbp: Any = None) -> None:
         self.is_enabled, self.placement, self.sbp = bool(enabled), placement, sbp

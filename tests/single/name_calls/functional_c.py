@@ -338,8 +338,8 @@ def _convolutions():
 def _ctc():
     logits = np.log(np.array([[0.1, 0.7, 0.2], [0.1, 0.7, 0.2], [0.3, 0.1, 0.6], [0.8, 0.1, 0.1]], np.float32))[:, None]
     steps = flow.tensor([4])
-    same(_C.ctc_greedy_decoder(flow.tensor(logits), steps), ([[1, 0, 0, 0]], [[-logits.max(2).sum()]]))
-    same(_C.ctc_greedy_decoder(flow.tensor(logits), steps, False)[0], [[1, 1, 0, 0]])
+    same(_C.ctc_greedy_decoder(flow.tensor(logits), steps), ([[1, 2, 0, 0]], [[-logits.max(2).sum()]]))
+    same(_C.ctc_greedy_decoder(flow.tensor(logits), steps, False)[0], [[1, 1, 2, 0]])
 
 
 def _dropouts():

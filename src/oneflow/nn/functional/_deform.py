@@ -44,9 +44,10 @@ def deform_conv2d(
     steps, around, spread = _pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation)
     sizes = _sizes(input, offset, weight, mask, steps, around, spread)
     down, right = _places(offset, sizes, steps, around, spread)
-    sampled = _bilinear(input, down, right, sizes)  # batch, offset groups, channels a group, points, places
+    maps = input.reshape(sizes.batch * sizes.offset_groups, -1, *input.shape[2:])
+    sampled = bilinear(maps, down, right)  # batch and offset groups, channels per group, points and places
     if mask is not None:
-        sampled = sampled * mask.reshape(sizes.batch, sizes.offset_groups, 1, sizes.points, -1)
+        sampled = sampled * mask.reshape(sizes.batch * sizes.offset_groups, 1, -1)
     columns = sampled.reshape(sizes.batch, sizes.channels // weight.shape[1], weight.shape[1] * sizes.points, -1)
     kernels = weight.reshape(columns.shape[1], -1, columns.shape[2])
     result = torch.einsum("gok,ngkp->ngop", kernels, columns).reshape(sizes.batch, weight.shape[0], *sizes.result)
@@ -94,7 +95,7 @@ def _sizes(
 def _places(
     offset: Tensor, sizes: _Sizes, steps: tuple[int, int], around: tuple[int, int], spread: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
-    """Where each kernel point falls at each place of the result: down and right, of (batch, offset groups, points, places)."""
+    """Where each kernel point falls at each place of the result: down and right, of (batch x offset groups, points x places)."""
     moved = offset.reshape(sizes.batch, sizes.offset_groups, sizes.points, 2, *sizes.result)
     found = []
     for d in range(2):
@@ -103,24 +104,20 @@ def _places(
         taps = tap.reshape((-1, 1, 1, 1) if d == 0 else (1, -1, 1, 1))
         places = place.reshape((1, 1, -1, 1) if d == 0 else (1, 1, 1, -1))
         grid = (taps + places).expand(*sizes.kernel, *sizes.result).reshape(sizes.points, *sizes.result)
-        found.append((moved[:, :, :, d] + grid).flatten(3))
+        found.append((moved[:, :, :, d] + grid).reshape(sizes.batch * sizes.offset_groups, -1))
     return found[0], found[1]
 
 
-def _bilinear(input: Tensor, down: Tensor, right: Tensor, sizes: _Sizes) -> Tensor:
-    """The picture at fractional places, zeros around it: (batch, offset groups, channels a group, points, places)."""
-    height, width = input.shape[2:]
-    planes = input.reshape(sizes.batch, sizes.offset_groups, -1, height * width)
-    top, left = down.floor(), right.floor()
-    below, beside = down - top, right - left
-    total = None
-    for dy, dx in ((0, 0), (0, 1), (1, 0), (1, 1)):
-        y, x = top + dy, left + dx
-        share = (below if dy else 1 - below) * (beside if dx else 1 - beside)
-        inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-        index = (y.clamp(0, height - 1) * width + x.clamp(0, width - 1)).long()
-        flat = index.flatten(2).unsqueeze(2).expand(-1, -1, planes.shape[2], -1)
-        part = planes.gather(3, flat).unflatten(3, index.shape[2:]) * torch.where(inside, share, 0).unsqueeze(2)
-        total = part if total is None else total + part
-    assert total is not None
+def bilinear(maps: Tensor, y: Tensor, x: Tensor) -> Tensor:
+    """Values of ``maps`` (N, C, H, W) at real positions y and x (N, P): (N, C, P); pixels outside count as 0."""
+    height, width = maps.shape[2:]
+    top, left = y.floor(), x.floor()
+    flat = maps.flatten(2)
+    total = flat.new_zeros(*maps.shape[:2], y.shape[1])
+    for row, share_y in ((top, 1 - (y - top)), (top + 1, y - top)):
+        for column, share_x in ((left, 1 - (x - left)), (left + 1, x - left)):
+            inside = (row >= 0) & (row < height) & (column >= 0) & (column < width)
+            place = row.clamp(0, height - 1).long() * width + column.clamp(0, width - 1).long()
+            taken = flat.gather(2, place[:, None].expand(-1, maps.shape[1], -1))
+            total = total + taken * torch.where(inside, share_y * share_x, 0)[:, None]
     return total

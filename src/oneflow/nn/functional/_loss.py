@@ -100,6 +100,15 @@ def mse_loss(
     return functional.mse_loss(input, target, size_average, reduce, reduction)
 
 
+def combined_margin(x: Tensor, label: Tensor, m1: float, m2: float, m3: float) -> Tensor:
+    """The cosines ``x`` (N, classes) with that of each label made cos(m1 · θ + m2) - m3; ``label`` has N elements."""
+    chosen = indices(label).reshape(-1, 1)
+    cosine = x.gather(1, chosen)
+    if (m1, m2) != (1.0, 0.0):  # θ has no finite gradient at a cosine of 1, so it is left out where it does nothing
+        cosine = torch.cos(m1 * torch.acos(cosine) + m2)
+    return x.scatter(1, chosen, cosine - m3)
+
+
 def one_hot(input: Tensor, num_classes: int = -1, on_value: float = 1, off_value: float = 0) -> Tensor:
     """Class numbers of any integer type as rows with ``on_value`` at the class and ``off_value`` elsewhere."""
     found = functional.one_hot(indices(input), num_classes)

@@ -14,61 +14,46 @@ from oneflow.nn.functional._names import also
 Size = int | Sequence[int]
 
 
-@also(input="x")
-def max_pool1d(
-    x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    return_indices: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "channels_first",
-) -> Any:
-    """The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension."""
-    return _max_pool(functional.max_pool1d, 1, x, data_format, return_indices, (kernel_size, stride, padding, dilation, ceil_mode))
+def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> Callable[..., Any]:
+    """``pool`` of torch over ``dims`` spatial dimensions, with OneFlow's order of parameters."""
+
+    def max_pool(
+        x: Tensor,
+        kernel_size: Size,
+        stride: Size | None = None,
+        padding: Size = 0,
+        dilation: Size = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+        data_format: str = "channels_first",
+    ) -> Any:
+        if data_format not in ("channels_first", "channels_last"):
+            raise ArgumentError(f"max_pool{dims}d: data_format is 'channels_first' or 'channels_last', got {data_format!r}")
+        window = (kernel_size, stride, padding, dilation, ceil_mode)
+        if data_format == "channels_first":
+            return pool(x, *window, return_indices=return_indices)
+        found = pool(x.movedim(-1, -1 - dims), *window, return_indices=return_indices)
+        return tuple(part.movedim(-1 - dims, -1) for part in found) if return_indices else found.movedim(-1 - dims, -1)
+
+    max_pool.__name__ = max_pool.__qualname__ = f"max_pool{dims}d"
+    max_pool.__doc__ = doc
+    return also(input="x")(max_pool)
 
 
-@also(input="x")
-def max_pool2d(
-    x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    return_indices: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "channels_first",
-) -> Any:
+max_pool1d = _max_pool(
+    1, functional.max_pool1d, "The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension."
+)
+max_pool2d = _max_pool(
+    2,
+    functional.max_pool2d,
     """The largest element of each window, and with ``return_indices`` its place in the plane as well.
 
     ``data_format`` is "channels_first" (N, C, H, W) or "channels_last" (N, H, W, C), for the result too.
-    """
-    return _max_pool(functional.max_pool2d, 2, x, data_format, return_indices, (kernel_size, stride, padding, dilation, ceil_mode))
-
-
-@also(input="x")
-def max_pool3d(
-    x: Tensor,
-    kernel_size: Size,
-    stride: Size | None = None,
-    padding: Size = 0,
-    dilation: Size = 1,
-    return_indices: bool = False,
-    ceil_mode: bool = False,
-    data_format: str = "channels_first",
-) -> Any:
-    """The largest element of each window of (N, C, D, H, W); ``max_pool2d`` with three spatial dimensions."""
-    return _max_pool(functional.max_pool3d, 3, x, data_format, return_indices, (kernel_size, stride, padding, dilation, ceil_mode))
-
-
-def _max_pool(pool: Callable[..., Any], dims: int, x: Tensor, data_format: str, indices: bool, window: tuple[Any, ...]) -> Any:
-    if data_format not in ("channels_first", "channels_last"):
-        raise ArgumentError(f"max_pool{dims}d: data_format is 'channels_first' or 'channels_last', got {data_format!r}")
-    if data_format == "channels_first":
-        return pool(x, *window, return_indices=indices)
-    found = pool(x.movedim(-1, -1 - dims), *window, return_indices=indices)
-    return tuple(part.movedim(-1 - dims, -1) for part in found) if indices else found.movedim(-1 - dims, -1)
+    """,
+)
+max_pool3d = _max_pool(
+    3, functional.max_pool3d, "The largest element of each window of (N, C, D, H, W); ``max_pool2d`` with three spatial dimensions."
+)
 
 
 def upsample(
@@ -79,7 +64,7 @@ def upsample(
     align_corners: bool | None = None,
 ) -> Tensor:
     """``interpolate`` by its older name; torch's says that it is going, this one stays."""
-    return functional.interpolate(input, size, scale_factor, mode, align_corners)  # type: ignore[arg-type]
+    return functional.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:

@@ -24,19 +24,19 @@ def _activated(normalised: Tensor, addend: Tensor | None) -> Tensor:
 class FusedBatchNorm1d(BatchNorm1d):
     """relu(batch_norm(x) + addend) of (N, C) or (N, C, W)."""
 
-    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:
         return _activated(super().forward(x), addend)
 
 
 class FusedBatchNorm2d(BatchNorm2d):
     """relu(batch_norm(x) + addend) of (N, C, H, W)."""
 
-    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:
         return _activated(super().forward(x), addend)
 
 
 class FusedBatchNorm3d(BatchNorm3d):
     """relu(batch_norm(x) + addend) of (N, C, D, H, W)."""
 
-    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, addend: Tensor | None = None) -> Tensor:
         return _activated(super().forward(x), addend)

@@ -15,7 +15,7 @@ from oneflow.core.eras import EitherClass
 from oneflow.core.errors import ArgumentError
 from oneflow.nn import _loss as jobs
 from oneflow.nn.functional import cross_entropy, kl_div
-from oneflow.nn.functional._loss import indices
+from oneflow.nn.functional._loss import combined_margin, indices
 
 __all__ = [
     "BCELoss",
@@ -185,11 +185,7 @@ class CombinedMarginLoss(Module):
             raise ArgumentError(
                 f"CombinedMarginLoss takes cosines (batch, classes) and labels (batch,), got {tuple(x.shape)} and {tuple(label.shape)}"
             )
-        chosen = indices(label).unsqueeze(1)
-        cosine = x.gather(1, chosen)
-        if (self.m1, self.m2) != (1.0, 0.0):  # θ has no finite gradient at a cosine of 1, so it is left out where it does nothing
-            cosine = torch.cos(self.m1 * torch.acos(cosine) + self.m2)
-        return x.scatter(1, chosen, cosine - self.m3)
+        return combined_margin(x, label, self.m1, self.m2, self.m3)
 
     def extra_repr(self) -> str:
         return f"m1={self.m1}, m2={self.m2}, m3={self.m3}"

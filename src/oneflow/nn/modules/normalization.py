@@ -32,7 +32,14 @@ class RMSNorm(torch.nn.RMSNorm):
         dtype: torch.dtype | None = None,
     ) -> None:
         shape = normalized_shape if isinstance(normalized_shape, int) else list(normalized_shape)
-        super().__init__(shape, eps, elementwise_affine, device, dtype)  # type: ignore[arg-type]
+        super().__init__(shape, eps, elementwise_affine, device, dtype)
+
+
+def rms_layer_norm(hidden_states: Tensor, weight: Tensor, variance_epsilon: float) -> Tensor:
+    """``RMSLayerNorm`` as a function of its weight."""
+    wide = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+    scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + variance_epsilon)
+    return weight * scaled.to(weight.dtype)
 
 
 class RMSLayerNorm(Module):
@@ -44,9 +51,7 @@ class RMSLayerNorm(Module):
         self.variance_epsilon = eps
 
     def forward(self, hidden_states: Tensor) -> Tensor:
-        wide = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
-        scaled = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.variance_epsilon)
-        return self.weight * scaled.to(self.weight.dtype)
+        return rms_layer_norm(hidden_states, self.weight, self.variance_epsilon)
 
     def extra_repr(self) -> str:
         return f"{self.weight.shape[0]}, eps={self.variance_epsilon}"

@@ -40,7 +40,7 @@ def elu(b: AtenBuilder, x: Operand, alpha: float = 1, scale: float = 1, input_sc
     if input_scale == 1:
         made = b.node("Elu", x, alpha=float(alpha))
     else:
-        below = b.node("Mul", unary.expm1(b, b.node("Mul", b.clip(x, -math.inf, 0), input_scale)), alpha)  # type: ignore[arg-type]
+        below = b.node("Mul", unary.expm1(b, b.node("Mul", b.clip(x, -math.inf, 0), input_scale)), alpha)
         made = b.where(b.compare("Greater", x, 0), x, below)
     return made if scale == 1 else b.node("Mul", made, scale)
 

@@ -144,7 +144,7 @@ def heaviside(b: AtenBuilder, x: Operand, values: Operand) -> Wire:
 def logaddexp(b: AtenBuilder, x: Operand, y: Operand) -> Wire:
     left, right = _both(b, x, y)
     apart = b.node("Neg", b.node("Abs", b.node("Sub", left, right)))
-    return b.node("Add", b.node("Max", left, right), unary.log1p(b, b.node("Exp", apart)))  # type: ignore[arg-type]
+    return b.node("Add", b.node("Max", left, right), unary.log1p(b, b.node("Exp", apart)))
 
 
 @EMITTERS.row("lerp.Scalar", "lerp.Tensor")

@@ -80,7 +80,7 @@ def _batched(b: AtenBuilder, x: Operand, dims: int) -> tuple[Wire, bool]:
 def _max_pool(dims: int) -> None:
     def emit(
         b: AtenBuilder, x: Operand, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
-    ) -> list[Wire]:
+    ) -> list[Wire | None]:
         window = _window(x, b.result, dims, kernel_size, stride, padding, dilation)
         source, is_alone = _batched(b, x, dims)
         attributes: dict[str, Any] = {
@@ -91,7 +91,7 @@ def _max_pool(dims: int) -> None:
         }
         if b.wanted <= {0}:
             values = b.node("MaxPool", source, **attributes)
-            return [b.squeeze(values, 0) if is_alone else values, None]  # type: ignore[list-item]
+            return [b.squeeze(values, 0) if is_alone else values, None]
         values, places = b.many("MaxPool", [source], [x.dtype, torch.int64], attributes)
         # ONNX counts places through the whole tensor, torch within each picture.
         places = b.node("Mod", places, prod(x.sizes(range(x.rank - dims, x.rank))))

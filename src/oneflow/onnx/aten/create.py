@@ -69,11 +69,11 @@ def arange_step(b: AtenBuilder, start: Size | float, end: Size | float, step: Si
     return _range(b, start, end, step)
 
 
-def _range(b: AtenBuilder, *numbers: Size | float) -> Wire:
+def _range(b: AtenBuilder, start: Size | float, end: Size | float, step: Size | float) -> Wire:
     dtype = b.result.dtype
-    if any(isinstance(number, Times) for number in numbers):
-        return b.node("Range", *(b.scalar(number, dtype) for number in numbers), dtype=dtype)
-    return b.constant(torch.arange(*numbers, dtype=dtype))  # type: ignore[arg-type]
+    if isinstance(start, Times) or isinstance(end, Times) or isinstance(step, Times):
+        return b.node("Range", *(b.scalar(number, dtype) for number in (start, end, step)), dtype=dtype)
+    return b.constant(torch.arange(start, end, step, dtype=dtype))
 
 
 @EMITTERS.row("linspace.default")

@@ -24,7 +24,8 @@ Value = Operand | tuple[Operand | None, ...]
 
 
 class AtenGraphEmitter:
-    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which ``batch_inputs`` have one."""
+    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which ``batch_inputs`` have
+    one."""
 
     def __init__(self, captured: Captured, opset: int, pairing: Pairing | None = None, batch_inputs: tuple[str, ...] = ()) -> None:
         self._captured = captured
@@ -97,10 +98,9 @@ class AtenGraphEmitter:
 
     def _call(self, node: fx.Node) -> None:
         if node.target is operator.getitem:
-            source, index = node.args
-            self._values[node] = self._item(node, self._values[source], int(index))  # type: ignore[index, arg-type]
+            self._values[node] = self._item(node, self._values[_source(node)], _place(node))
         elif _tells_strides_alone(node):
-            self._values[node] = self._values[node.args[0]]  # type: ignore[index]
+            self._values[node] = self._values[_source(node)]
         elif _overload(node) not in _CHECKS:
             self._emit(node)
 
@@ -129,7 +129,7 @@ class AtenGraphEmitter:
             results, wanted = (self._operand(node, f"{name}/out_0"),), frozenset([0])
         else:
             results = tuple(self._operand_or_none(node, name, i) for i in range(len(value)))
-            wanted = frozenset(int(user.args[1]) for user in node.users if user in self._wanted)  # type: ignore[arg-type]
+            wanted = frozenset(_place(user) for user in node.users if user in self._wanted)
         return AtenBuilder(name, self._opset, results, wanted, self._batch)
 
     def _operand_or_none(self, node: fx.Node, name: str, index: int) -> Operand:
@@ -202,14 +202,34 @@ def _overload(node: fx.Node) -> str:
     return str(node.target).removeprefix("aten.")
 
 
+def _source(node: fx.Node) -> fx.Node:
+    """What an op with one tensor takes, as its first argument."""
+    source = node.args[0]
+    assert isinstance(source, fx.Node), node.format_node()
+    return source
+
+
+def _place(getitem: fx.Node) -> int:
+    """Which of several results a ``getitem`` gives."""
+    index = getitem.args[1]
+    assert isinstance(index, int), getitem.format_node()
+    return index
+
+
+def _plain_arguments(node: fx.Node) -> list[Any]:
+    """The arguments behind the first: numbers and lists of them, as the op's schema has them."""
+    return list(node.args[1:])
+
+
 def _tells_strides_alone(node: fx.Node) -> bool:
-    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with channels last."""
+    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with
+    channels last."""
     if _overload(node) != "as_strided.default":
         return False
-    x, size, stride, *offset = node.args
-    own = x.meta["val"]  # type: ignore[union-attr]
-    same = all(n == 1 or mine == theirs for n, mine, theirs in zip(size, own.stride(), stride))  # type: ignore[arg-type]
-    return tuple(size) == tuple(own.shape) and same and offset in ([], [None], [0])  # type: ignore[arg-type]
+    size, stride, *offset = _plain_arguments(node)
+    own = _source(node).meta["val"]
+    same = all(n == 1 or mine == theirs for n, mine, theirs in zip(size, own.stride(), stride))
+    return tuple(size) == tuple(own.shape) and same and offset in ([], [None], [0])
 
 
 def _reached(captured: Captured) -> set[fx.Node]:

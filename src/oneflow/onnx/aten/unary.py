@@ -41,8 +41,12 @@ def _real(name: str, formula: Callable[[Builder, Wire], Wire]) -> None:
     EMITTERS.add(f"{name}.default", lambda b, x: formula(b, b.cast(x, b.result.dtype)))
 
 
+def _one_node(kind: str) -> Callable[[Builder, Wire], Wire]:
+    return lambda b, x: b.node(kind, x)
+
+
 for _name, _kind in _REAL.items():
-    _real(_name, lambda b, x, kind=_kind: b.node(kind, x))  # type: ignore[misc]
+    _real(_name, _one_node(_kind))
 
 
 def _scaled_log(base: float) -> Callable[[Builder, Wire], Wire]:
@@ -52,10 +56,10 @@ def _scaled_log(base: float) -> Callable[[Builder, Wire], Wire]:
 _real("log2", _scaled_log(2))
 _real("log10", _scaled_log(10))
 _real("exp2", lambda b, x: b.node("Pow", b.wire(2, x.dtype), x))
-_real("expm1", rows.expm1)  # type: ignore[arg-type]
-_real("log1p", rows.log1p)  # type: ignore[arg-type]
-_real("erfc", rows.erfc)  # type: ignore[arg-type]
-_real("rsqrt", rows.rsqrt)  # type: ignore[arg-type]
+_real("expm1", rows.expm1)
+_real("log1p", rows.log1p)
+_real("erfc", rows.erfc)
+_real("rsqrt", rows.rsqrt)
 _real("deg2rad", lambda b, x: b.node("Mul", x, math.pi / 180))
 _real("rad2deg", lambda b, x: b.node("Mul", x, 180 / math.pi))
 

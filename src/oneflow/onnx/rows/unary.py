@@ -67,13 +67,13 @@ def logical_not(b: Builder, x: Operand) -> Wire:
 
 
 @EMITTERS.row("math.expm1")
-def expm1(b: Builder, x: Operand) -> Wire:
+def expm1(b: Builder, x: Wire) -> Wire:
     """tanh(x / 2) · (exp(x) + 1), which keeps the digits of a small x that exp(x) - 1 loses."""
     return b.node("Mul", b.node("Tanh", b.node("Mul", x, 0.5)), b.node("Add", b.node("Exp", x), 1))
 
 
 @EMITTERS.row("math.log1p")
-def log1p(b: Builder, x: Operand) -> Wire:
+def log1p(b: Builder, x: Wire) -> Wire:
     """2 · atanh(x / (2 + x)) for a small x, whose digits log(1 + x) loses."""
     is_small = b.compare("Less", b.node("Abs", x), 0.5)
     small = b.where(is_small, x, 0)
@@ -87,12 +87,12 @@ def log_sigmoid(b: Builder, x: Operand) -> Wire:
 
 
 @EMITTERS.row("math.erfc")
-def erfc(b: Builder, x: Operand) -> Wire:
+def erfc(b: Builder, x: Wire) -> Wire:
     return b.node("Sub", b.wire(1, x.dtype), b.node("Erf", x))
 
 
 @EMITTERS.row("math.rsqrt")
-def rsqrt(b: Builder, x: Operand) -> Wire:
+def rsqrt(b: Builder, x: Wire) -> Wire:
     return b.node("Reciprocal", b.node("Sqrt", x))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
 
@@ -19,11 +20,11 @@ class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
     def __init__(
         self,
         optimizer: torch.optim.Optimizer,
-        mode: str = "min",
+        mode: Literal["min", "max"] = "min",
         factor: float = 0.1,
         patience: int = 10,
         threshold: float = 1e-4,
-        threshold_mode: str = "rel",
+        threshold_mode: Literal["rel", "abs"] = "rel",
         cooldown: int = 0,
         min_lr: float | Sequence[float] = 0,
         eps: float = 1e-8,
@@ -34,8 +35,8 @@ class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
             raise ArgumentError(f"mode is 'min' or 'max' and threshold_mode 'rel' or 'abs', got {mode!r} and {threshold_mode!r}")
         factor, patience, cooldown = number("factor", factor, 0, below=1), whole("patience", patience, 0), whole("cooldown", cooldown, 0)
-        lowest = list(min_lr) if isinstance(min_lr, (list, tuple)) else min_lr
-        super().__init__(optimizer, mode, factor, patience, threshold, threshold_mode, cooldown, lowest, eps)  # type: ignore[arg-type]
+        lowest = list(min_lr) if isinstance(min_lr, Sequence) else min_lr
+        super().__init__(optimizer, mode, factor, patience, threshold, threshold_mode, cooldown, lowest, eps)
         self.verbose = flag("verbose", verbose)
 
     @property
