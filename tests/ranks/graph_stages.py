@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -151,3 +152,28 @@ def law_to_global_in_build_moves_between_the_placements_of_stages() -> None:
     loss, twice = Moved(model)(spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
     close([whole(loss), whole(twice)], [expected, hidden * 2])
     assert loss.placement == LAST and twice.placement == FIRST and twice.sbp == (S(0) if HALF > 1 else B,)  # on one rank it is whole
+
+
+class Scores(flow.nn.Graph):
+    def __init__(self, model: nn.Module, stages: Callable[[Any], None]) -> None:
+        super().__init__()
+        self.model = model
+        stages(self)
+
+    def build(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+
+def law_stages_evaluate_after_training() -> None:
+    alone, _ = trained_alone("GPT")
+    model = model_of("GPT")
+    lay(model, gpt_last)
+    graph = Train(model, adam(model), gpt_stages)
+    for x, y in batches("GPT"):
+        graph(spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
+    model.eval()
+    reference = copy.deepcopy(alone).eval()
+    x = batches("GPT", 1)[0][0]
+    close([whole(Scores(model, gpt_stages)(spread(x, FIRST, S(0))))], [reference(x)], 1e-4)
+    state = graph.state_dict()
+    assert {str(value.placement) for value in state["model"].values()} == {str(FIRST), str(LAST)}

@@ -13,7 +13,8 @@ import pytest
 from test_global_tensors import kept
 
 MODULES = {"graph_laws": graph_laws, "graph_settings": graph_settings, "graph_stages": graph_stages, "graph_refusals": graph_refusals}
-LAWS = [(module, law, size) for module, found in MODULES.items() for law in vars(found) if law.startswith("law_") for size in (2, 4) if size == 2 or found is not graph_refusals]
+SIZES = {name: (2,) if name == "graph_refusals" else (2, 4) for name in MODULES}
+LAWS = [(name, law, size) for name, found in MODULES.items() for law in vars(found) if law.startswith("law_") for size in SIZES[name]]
 
 
 @pytest.mark.slow

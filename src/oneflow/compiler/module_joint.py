@@ -52,7 +52,9 @@ class ModuleStep:
     replaced by others stand in the mapping afterwards. ``add_feed(tensor)`` makes another feed, behind those there are: it gives a tensor without
     data, like the given one. ``where()`` tells in which module the function is.
 
-    A variable or feed that is ``Like`` a tensor has no data here. ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
+    A variable or feed that is ``Like`` a tensor has no data here.
+
+    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
     the seed of random ops.
     """
 

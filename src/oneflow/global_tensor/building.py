@@ -46,7 +46,8 @@ class Building:
         """The same tensor, of which the compiler knows from here on where it must lie and how, and how its gradient."""
         if place is not None and place not in self._places:
             raise GraphError(
-                f"to_global in build() to {place}, the tensors of this graph lie on {', '.join(map(str, self._places))}; a graph runs where its parameters and inputs lie"
+                f"to_global in build() to {place}, the tensors of this graph lie on {', '.join(map(str, self._places))}; "
+                "a graph runs where its parameters and inputs lie"
             )
         target = place if place is not None else self.place(tensor)
         wanted = None if sbp is None else self._layouts(tensor, target, sbp)

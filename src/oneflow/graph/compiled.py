@@ -69,9 +69,10 @@ class Captured:
         """How the variables of a graph of global tensors lie; those that are local each rank has whole."""
         assert self.on is not None
         given = {name: layout_given(self.tensors[name]) or whole_on(self.on.mesh) for name in self.decl.decls}
-        if self.decl.training is None or not self.decl.training.splits_variables:
-            return given
-        return {name: update_layout(self.decl.training, self.decl.decls[name].spec, layout) if name in self.traced.joint.trained else layout for name, layout in given.items()}
+        training = self.decl.training
+        if training is not None and training.splits_variables:
+            given |= {name: update_layout(training, self.decl.decls[name].spec, given[name]) for name in self.traced.joint.trained}
+        return given
 
 
 def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = None) -> Captured:
@@ -122,7 +123,10 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
     if on is not None and sources:
-        raise GraphError(f"{graph.name}: data modules in build() of a graph of global tensors; read outside of it, and give it what was read as to_global(placement, sbp)")
+        raise GraphError(
+            f"{graph.name}: data modules in build() of a graph of global tensors; read outside of it, and give it what was read as "
+            "to_global(placement, sbp)"
+        )
     tensors = {**variables, **traced.constants}
     decl = StepDecl(
         graph.name,
@@ -299,7 +303,7 @@ class CompiledStep:
 
         made = agreed(graph.name, make)
         if world.size > 1:
-            collective.make_groups(process_groups(made.assigned, lambda rank: made.program if rank == world.rank else compile_rank(made.assigned, rank, keeps_values=False)))
+            collective.make_groups(process_groups(made.assigned, lambda rank: compile_rank(made.assigned, rank, keeps_values=False)))
         if not made.assigned.is_alone:
             lay_out(variables_of(graph.modules), made.assigned.layouts)
         return made

@@ -243,7 +243,9 @@ class Graph:
         for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
-            found.update({**dict(self._states()), **self._counters()})
+            from oneflow.graph.loading import saved_counters
+
+            found.update(saved_counters(self._graph.modules, {**dict(self._states()), **self._counters()}))
         where = positions(self._graph.modules, self._compiled.values())
         if where is not None:
             found[name_of(self._graph.kind)] = where
@@ -270,6 +272,8 @@ class Graph:
 
     def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> None:
         """Takes over what ``state_dict`` gave, before the first call."""
+        from oneflow.graph.loading import laid_as
+
         self._require_open("load_state_dict is called")
         missing = [name for name in self._graph.modules if name not in state_dict]
         strange = [name for name, value in state_dict.items() if name not in self._graph.modules and isinstance(value, Mapping)]
@@ -277,7 +281,7 @@ class Graph:
             raise GraphError(f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits")
         for name, module in self._graph.modules.items():
             if name in state_dict:
-                module.load_state_dict(state_dict[name], strict=strict)
+                module.load_state_dict(laid_as(module.state_dict(), state_dict[name]), strict=strict)
         if self.training:
             self._load_own({name: value for name, value in state_dict.items() if isinstance(value, Tensor)}, strict)
         load_positions(self.name, name_of(self._graph.kind), self._graph.modules, state_dict.get(name_of(self._graph.kind)), strict)

@@ -126,7 +126,9 @@ def _global_state(kept: dict[str, Tensor], p: Any, state: State, numbers: Mappin
         shape, dtype = (tuple(p.shape), p.dtype) if state.shape is None else (state.shape, torch.float32)
         found = full(shape, 0.0 if state.start is None else numbers[state.start], dtype=dtype, placement=p.placement, sbp=sbp)
     elif not isinstance(found, GlobalTensor):
-        raise GraphError(f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load states that are global tensors")
+        raise GraphError(
+            f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load states that are global tensors"
+        )
     else:
         found = found.to_global(sbp=sbp)  # type: ignore[attr-defined]
     kept[state.suffix] = found
