@@ -52,11 +52,12 @@ print("learned")
 
 
 def command_of(python: str) -> str:
-    """The interpreter, if it is there and starts: a name on the path may be one that only says that it is not chosen."""
-    found = shutil.which(python)
-    if found is None or subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode:
-        pytest.skip(f"there is no {python} here")
-    return found
+    """The first interpreter of that name that starts: on the path may be one that only says that it is not chosen."""
+    kept_by_pyenv = sorted(Path.home().glob(f".pyenv/versions/*/bin/{python}"))
+    for found in (shutil.which(python), *map(str, kept_by_pyenv)):
+        if found is not None and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return found
+    pytest.skip(f"there is no {python} here")
 
 
 def run(command: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -181,7 +181,7 @@ import oneflow as flow
 from oneflow import collective
 x = torch.ones(2)
 flow.comm.all_reduce(x)
-print(x.tolist(), flow.env.get_local_rank(), flush=True)
+os.write(1, f"{x.tolist()} {flow.env.get_local_rank()}\\n".encode())  # in one piece: ranks write at once
 if sys.argv[1] == "raise" and flow.env.get_rank() == 1:
     raise ValueError("a bad day")
 if sys.argv[1] == "stop" and flow.env.get_rank() == 1:
@@ -193,7 +193,7 @@ if sys.argv[1] == "early":
         sys.exit()
     with contextlib.suppress(ProcessLookupError):
         select.select([os.pidfd_open(first.item())], [], [])
-    print(collective.all_reduce(torch.ones(1), "sum", (1, 2)).item(), flush=True)
+    os.write(1, f"{collective.all_reduce(torch.ones(1), 'sum', (1, 2)).item()}\\n".encode())
 elif sys.argv[1] != "well":
     flow.comm.all_reduce(x)
 """
