@@ -48,6 +48,12 @@ def photos(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(autouse=True)
+def the_same_seed():
+    """A reader without a seed has the process's: that of ``new_net``, whatever ran before."""
+    torch.manual_seed(3)
+
+
 @pytest.fixture
 def kept():
     """Closes the readers of modules that it is given, when a test ends."""
