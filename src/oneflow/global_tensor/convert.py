@@ -63,7 +63,7 @@ class _FromLocal(torch.autograd.Function):
         return GlobalTensor(part, fresh(shape, dtype, layout, device))
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Any) -> Any:
         """A slice where it is split, all of it where it is a sum; of what lies whole, the first rank's tensor was taken."""
         layout, (shape, dtype, device) = ctx.layout, ctx.local
         part = gradient_in(gradient, Layout(layout.mesh, without_sums(layout.sbp)), ctx.device)._part
@@ -111,7 +111,7 @@ class _Relaid(torch.autograd.Function):
         return converted(tensor, layout, device)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Any) -> Any:
         """As it comes, unless the user says how; on another placement it lies as the tensor did there."""
         source: Spec = ctx.spec
         if ctx.back is not None:
@@ -161,7 +161,7 @@ class _ToLocal(torch.autograd.Function):
         return tensor._part.view_as(tensor._part)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Any) -> Any:
         spec: Spec = ctx.spec
         layout = Layout(spec.layout.mesh, without_sums(spec.sbp))
         part = gradient if layout.mesh.position(join().rank) is not None else None

@@ -30,7 +30,7 @@ __all__ = ["converted", "device_here", "from_local", "layout_on"]  # who takes t
 DECISIONS: Decisions = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
 
-def fresh_part(tensor: GlobalTensor) -> GlobalTensor:
+def fresh_part(tensor: Any) -> GlobalTensor:
     """A tensor whose part is what it should be, if it stands for a view of another one."""
     if tensor._source is not None:
         refresh(DECISIONS, tensor)
@@ -82,7 +82,7 @@ class Members:
             raise GlobalTensorError("to_global of a global tensor takes a placement, an sbp, or both")
         if check_meta:
             self.check_meta_consistency()
-        made = relaid(fresh_part(self), placement, sbp, grad_sbp)  # type: ignore[arg-type]
+        made = relaid(fresh_part(self), placement, sbp, grad_sbp)
         return made.clone() if copy and made is self else made
 
     global_to_global = to_global
@@ -93,14 +93,14 @@ class Members:
 
     def to_local(self, *, copy: bool = False) -> torch.Tensor:
         """This rank's part: of a partial sum its own term, outside the placement an empty tensor."""
-        local = to_local(fresh_part(self))  # type: ignore[arg-type]
+        local = to_local(fresh_part(self))
         return local.clone() if copy else local
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
         """The logical tensor as an array, on every rank; all ranks of the world call this."""
         if self.requires_grad and torch.is_grad_enabled() and not force:
             raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
-        return gathered(fresh_part(self), "numpy").cpu().numpy()  # type: ignore[arg-type]
+        return gathered(fresh_part(self), "numpy").cpu().numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         found = self.numpy()
@@ -108,11 +108,11 @@ class Members:
 
     def tolist(self) -> Any:
         """The logical tensor as numbers in lists, on every rank; all ranks of the world call this."""
-        return gathered(fresh_part(self), "tolist").tolist()  # type: ignore[arg-type]
+        return gathered(fresh_part(self), "tolist").tolist()
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         """The logical tensor, gathered: all ranks of the world print together, or wait for each other."""
-        whole = gathered(fresh_part(self), "print")  # type: ignore[arg-type]
+        whole = gathered(fresh_part(self), "print")
         text = repr(whole).rpartition(f", dtype={whole.dtype}")[0] or repr(whole)[:-1]
         dtype = str(whole.dtype).replace("torch.", "oneflow.")
         grad = f", grad_fn=<{type(self.grad_fn).__name__}>" if self.grad_fn is not None else ", requires_grad=True" if self.requires_grad else ""
@@ -170,13 +170,13 @@ class Members:
     # ------------------------------------------------------------------ blocks in checkpoints of torch
 
     def __create_write_items__(self, fqn: str, object: Any) -> list[Any]:
-        return write_items(fqn, self._spec, fresh_part(self)._part)  # type: ignore[arg-type]
+        return write_items(fqn, self._spec, fresh_part(self)._part)
 
     def __create_chunk_list__(self) -> list[Any]:
         return chunks(self._spec)
 
     def __get_tensor_shard__(self, index: Any) -> Any:
-        return fresh_part(self)._part  # type: ignore[arg-type]
+        return fresh_part(self)._part
 
     # ------------------------------------------------------------------ checks
 
@@ -202,7 +202,7 @@ def complete() -> None:
     for name, member in vars(Members).items():
         if name not in ("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__static_attributes__", "__firstlineno__"):
             setattr(GlobalTensor, name, member)
-    GlobalTensor.run = staticmethod(DECISIONS.run)  # type: ignore[assignment]
+    GlobalTensor.run = staticmethod(DECISIONS.run)
 
 
 complete()

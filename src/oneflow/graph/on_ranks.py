@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, fx, nn
 
 from oneflow.compiler.distribute import Assigned, Spread
 from oneflow.compiler.joint import Like
@@ -139,9 +139,9 @@ class Parts:
         self._specs = [self._spec(on, assigned, node) for node in assigned.outputs.results]
 
     @staticmethod
-    def _spec(on: OnRanks, assigned: Assigned, node: object) -> Spec:
-        layout = whole_on(on.mesh) if assigned.is_alone else layout_of(node)  # type: ignore[arg-type]
-        made = val(node)  # type: ignore[arg-type]
+    def _spec(on: OnRanks, assigned: Assigned, node: fx.Node) -> Spec:
+        layout = whole_on(on.mesh) if assigned.is_alone else layout_of(node)
+        made = val(node)
         return fresh(made.shape, made.dtype, layout, on.device)
 
     def fed(self, tensors: Sequence[Tensor]) -> list[list[Any]]:
@@ -154,9 +154,9 @@ class Parts:
 
     def results(self, results: Sequence[Sequence[Tensor]]) -> list[Tensor]:
         """The results as global tensors; those of micro-batches put together, numbers as a vector, others along dim 0."""
-        each = [list(self._global(own)) for own in results]
+        each: list[list[Tensor]] = [list(self._global(own)) for own in results]
         if self._count == 1:
-            return each[0]  # type: ignore[return-value]
+            return each[0]
         with torch.no_grad():
             return [torch.cat(parts) if parts[0].dim() else torch.stack(parts) for parts in map(list, zip(*each))]
 
@@ -179,10 +179,10 @@ def _part(tensor: Any) -> Tensor | None:
     return None if part is None else part.detach().contiguous()
 
 
-def _cut(tensor: Tensor, count: int) -> Iterator[Tensor]:
+def _cut(tensor: Any, count: int) -> Iterator[Tensor]:
     if not tensor.dim():
         yield from [tensor] * count
         return
     size = tensor.shape[0] // count
     for number in range(count):
-        yield tensor[number * size : (number + 1) * size].to_global(sbp=tensor.sbp)  # type: ignore[attr-defined]
+        yield tensor[number * size : (number + 1) * size].to_global(sbp=tensor.sbp)
