@@ -19,6 +19,7 @@ from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import preserve_node_meta, set_current_meta
 from torch.overrides import TorchFunctionMode
 
+from oneflow.compiler.cleanup import writes
 from oneflow.compiler.module_joint import told_once
 from oneflow.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file, user_line
 
@@ -82,7 +83,7 @@ def forward_graph(
 
 def functional(captured: Captured) -> Captured:
     """The same computation without ops that write into a tensor, save final ``copy_`` into placeholders that the graph writes."""
-    if not any(_writes(node) for node in captured.graph.nodes):
+    if not any(writes(node) for node in captured.graph.nodes):
         return captured
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
@@ -90,10 +91,6 @@ def functional(captured: Captured) -> Captured:
     with mode, _forward_only(), preserve_node_meta():
         module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
     return replace(captured, graph=module.graph, attributes=_attributes(module))
-
-
-def _writes(node: fx.Node) -> bool:
-    return isinstance(node.target, torch._ops.OpOverload) and node.target._schema.is_mutable
 
 
 def _without_data(tensor: torch.Tensor) -> torch.Tensor:
