@@ -1,4 +1,5 @@
 # make quickstart   LeNet learns MNIST, is saved, evaluated, and recognises a picture
+# make libai        LiBai's tutorial: a project of its own model, data set and config is trained for two epochs, and its curves are drawn
 # make test         checks the code and runs every test
 # make quick        the tests that take three minutes on two cores
 # make check        ruff and mypy
@@ -11,7 +12,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: quickstart test quick check bench against reference clean
+.PHONY: quickstart libai test quick check bench against reference clean
 
 # The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
 ifndef PYTHON
@@ -20,6 +21,7 @@ endif
 VENV := .venv
 RUN := "$(CURDIR)/$(VENV)/bin/python"
 QUICKSTART := build/quickstart
+LIBAI := build/libai
 # How much the benchmarks measure: full or small.
 SIZE := full
 BENCH_FLAGS := $(if $(filter small,$(SIZE)),--small,$(if $(filter full,$(SIZE)),,$(error SIZE is full or small, got $(SIZE))))
@@ -46,6 +48,15 @@ quickstart: $(VENV)/examples.stamp
 	@echo "== a network in the later style: typed inputs, optimizer, schedule, dropout"
 	cd $(QUICKSTART) && $(RUN) "$(CURDIR)/examples/mnist/mnist.py" --out mnist_out
 
+libai: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/data/mnist
+libai: $(VENV)/examples.stamp
+	rm -rf $(LIBAI)
+	mkdir -p build
+	cp -r examples/libai_mnist $(LIBAI)
+	cd $(LIBAI) && $(RUN) "$(CURDIR)/tools/train_net.py" --config-file configs/config.py train.train_epoch=2 train.evaluation.eval_period=25 dataloader.train.num_workers=1 dataloader.test.0.num_workers=1
+	@echo "== the curves, and the files of the run"
+	cd $(LIBAI) && $(RUN) plot_loss.py output/MNIST && ls output/MNIST
+
 # Two files at a time, programs first, each with one thread for computing: torch's threads of two processes would wait for each other.
 test: check
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile --no-loadscope-reorder
@@ -66,7 +77,13 @@ bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/cnns.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/zoo.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/ranks.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/plan.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/libai.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/fastnn.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/global_ops.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/transforms.py $(BENCH_FLAGS)
 
 against: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/against.py $(OLD) $(BENCH_FLAGS)
@@ -80,7 +97,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says that an extra is installed as pyproject.toml asks for it, and the C extension built where that can be done.
-$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c | $(VENV)/bin/python
+$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c src/oneflow/ops/native/_fused.c | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet -e '.[$*]'
 	touch $@
 

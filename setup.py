@@ -1,6 +1,6 @@
-"""Builds the optional C extension; everything else about the package is in pyproject.toml.
+"""Builds the optional C extensions; everything else about the package is in pyproject.toml.
 
-Where there is no C compiler, or libjpeg-turbo has no headers, the package is installed without it.
+Where there is no C compiler, or libjpeg-turbo has no headers, the package is installed without them.
 """
 
 from setuptools import Extension, setup
@@ -13,6 +13,13 @@ setup(
             libraries=["jpeg"],
             extra_compile_args=["-O3"],
             optional=True,
-        )
+        ),
+        Extension(
+            "oneflow.ops.native._fused",
+            sources=["src/oneflow/ops/native/_fused.c"],
+            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        ),
     ]
 )

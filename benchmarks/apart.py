@@ -40,7 +40,8 @@ class Apart:
         self._receive()
 
     def close(self) -> int:
-        """Ends the process; by how many bytes its memory grew at most since all was imported."""
+        """Ends the process; by how many bytes its own memory grew at most since all was imported. Code of libraries, which is mapped from their files when it
+        first runs and shared by all processes, does not count."""
         self._pipe.send(False)
         peak: int = self._receive()
         self._process.join()
@@ -64,15 +65,18 @@ def _context() -> ForkServerContext:
 
 def _serve(pipe: Connection, threads: int, make: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> None:
     torch.set_num_threads(threads)
-    imported = _resident()
+    resident, shared = _pages()
+    imported = resident - shared
     call = make(*arguments)
     pipe.send(None)
     while pipe.recv():
         call()
         pipe.send(None)
-    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - imported)
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - _pages()[1] - imported)
 
 
-def _resident() -> int:
+def _pages() -> tuple[int, int]:
+    """Bytes in memory, and how many of them are those of files."""
     with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
+        _, resident, shared, *_ = map(int, file.read().split())
+    return resident * resource.getpagesize(), shared * resource.getpagesize()

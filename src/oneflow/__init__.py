@@ -9,17 +9,17 @@ from oneflow.core import torch_first as _torch_first  # noqa: F401  isort: skip
 from torch import (
     BoolTensor, ByteTensor, CharTensor, DoubleTensor, FloatTensor, Generator, HalfTensor, IntTensor, LongTensor, Size, Tensor, abs,
     acos, acosh, adaptive_avg_pool1d, add, addcdiv, addcmul, addmm, all, allclose, amax, amin, any, arccos, arccosh, arcsin,
-    arcsinh, arctan, arctanh, argmax, argmin, argwhere, as_strided, as_tensor, asin, asinh, atan, atan2, atanh, atleast_1d,
+    arcsinh, arctan, arctanh, argmax, argmin, as_strided, as_tensor, asin, asinh, atan, atan2, atanh, atleast_1d,
     atleast_2d, atleast_3d, autocast, baddbmm, bernoulli, bfloat16, bincount, bmm, bool, broadcast_shapes, broadcast_tensors,
     broadcast_to, cat, ceil, chunk, clamp_, clamp_max, clamp_max_, clamp_min, clamp_min_, clear_autocast_cache, clip_, column_stack,
-    cos, cosh, cumprod, cumsum, default_generator, device, diag, diagonal, div, dot, double, dstack, dtype, einsum, enable_grad, eq,
+    cos, cosh, cumprod, cumsum, default_generator, device, diagonal, div, dot, double, dstack, dtype, einsum, enable_grad, eq,
     equal, erf, erfc, erfinv, exp, expm1, finfo, flip, float, float16, float32, float64, floor, floor_, floor_divide, fmod,
     from_dlpack, from_numpy, ge, get_default_dtype, get_rng_state, greater, greater_equal, gt, half, hsplit, hstack, iinfo,
     index_add, index_select, inference_mode, initial_seed, int, int32, int64, int8, inverse, is_autocast_cache_enabled,
     is_autocast_enabled, is_floating_point, is_grad_enabled, is_nonzero, is_tensor, isclose, isfinite, isinf, isnan, le, lgamma,
     log, log10, log1p, log2, logaddexp, logical_and, logical_not, logical_or, logical_xor, logsumexp, long, lt, manual_seed,
     masked_select, max, maximum, mean, median, min, minimum, mm, movedim, mul, multinomial, mv, nansum, narrow, ne, neg, negative,
-    no_grad, nonzero, not_equal, numel, permute, pow, prod, quantile, reciprocal, relu, repeat_interleave, roll, round, row_stack,
+    no_grad, not_equal, numel, permute, pow, prod, quantile, reciprocal, relu, repeat_interleave, roll, round, row_stack,
     rsqrt, scatter, scatter_add, searchsorted, seed, select, selu, set_autocast_cache_enabled, set_autocast_enabled,
     set_default_dtype, set_num_threads, set_printoptions, sigmoid, sign, sin, sin_, sinh, split, sqrt, square, std, sub, sum,
     swapaxes, swapdims, t, tan, tanh, tensor_split, tensordot, threshold, tile, to_dlpack, topk, tril, triu, trunc, uint8, unbind,
@@ -33,6 +33,7 @@ from oneflow import (
     amp,
     autograd,
     backends,
+    boxing,
     checkpoint,
     comm,
     cuda,
@@ -63,55 +64,76 @@ from oneflow import (
     utils,
 )
 from oneflow.array import (
+    acc,
     amp_white_identity,
     assign,
     broadcast_to_compatible_with,
     cast_to_current_logical_view,
     cast_to_static_shape,
+    categorical_ordinal_encode,
+    combined_margin_loss,
+    consistent_user_op_builder,
     constant,
     constant_like,
+    constant_pad2d,
     constant_scalar,
     count_not_finite,
     dim_gather,
+    distributed_partial_fc_sample,
     dynamic_reshape,
     elem_cnt,
     expand_dims,
     hierarchical_parallel_cast,
     identity,
+    identity_n,
+    multi_count_not_finite,
     one_hot,
+    pack,
     parallel_cast,
     range,
     reflection_pad2d,
+    replication_pad2d,
     reshape_like,
     reverse,
     same_padding,
     slice_v2,
     tensor_scatter_nd_add,
+    unpack,
     unsorted_batch_segment_sum,
     unsorted_segment_sum,
     unsorted_segment_sum_like,
+    user_op_builder,
+    zero_pad2d,
 )
 from oneflow.checkpoint import get_all_variables, load_variables
 from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
 from oneflow.core.absent import absent as _absent
 from oneflow.core.late import late as _late
+from oneflow.core.refused import REFUSED as _REFUSED
+from oneflow.core.refused import refused_module as _refused_module
 from oneflow.eager.both import (
     argsort,
+    argwhere,
     broadcast_like,
     cast,
     clamp,
     clip,
     concat,
+    ctc_loss,
+    diag,
+    expand,
     flatten,
     gather,
     gather_nd,
     in_top_k,
     masked_fill,
     matmul,
+    nonzero,
     ones,
     ones_like,
     pad,
+    repeat,
     reshape,
     scatter_nd,
     slice,
@@ -167,11 +189,16 @@ from oneflow.eager.settings import (
     set_grad_enabled,
     set_rng_state,
 )
-from oneflow.eager.shape import contiguous, expand, meshgrid, repeat, view
+from oneflow.eager.shape import contiguous, meshgrid, view
 from oneflow.eager.tensor_methods import add_methods as _add_methods
 from oneflow.eager.vision import deform_conv2d, nms, roi_align
 from oneflow.global_tensor.methods import as_function as _as_function
 from oneflow.global_tensor.placement import placement
+from oneflow.image import decode as image_decode
+from oneflow.image import flip as image_flip
+from oneflow.image import normalize as image_normalize
+from oneflow.image import random_crop as image_random_crop
+from oneflow.image import resize as image_resize
 from oneflow.initializer import (
     constant_initializer,
     empty_initializer,
@@ -189,8 +216,10 @@ from oneflow.initializer import (
     zeros_initializer,
 )
 from oneflow.ir.variable import get_variable
-from oneflow.job.config import config
+from oneflow.job.config import config, current_resource
 from oneflow.job.function import (
+    InitEagerGlobalSession,
+    TryCloseAllSession,
     clear_default_session,
     current_global_function_desc,
     current_machine_id,
@@ -198,6 +227,7 @@ from oneflow.job.function import (
     enable_eager_execution,
     function,
     global_function,
+    inter_job_reuse_mem_strategy,
     sync_default_session,
 )
 from oneflow.job.settings import FunctionConfig
@@ -205,60 +235,73 @@ from oneflow.job.watch import watch, watch_diff
 from oneflow.math import clip_by_scalar, clip_by_value
 from oneflow.nn import smooth_l1_loss
 from oneflow.plan import plan
+from oneflow.scope import current_scope
 from oneflow.scope import namespace as name_scope
 from oneflow.scope import placement as device_prior_placement
+from oneflow.scope import placement as eager_fixed_placement
 from oneflow.scope import placement as fixed_placement
 from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef, input_blob_def
 from oneflow.version import __version__
+from oneflow.world import planned_world
 
-function_config = FunctionConfig
+function_config = ExecutionConfig = FunctionConfig
 _add_methods()
 global_to_global, local_to_global, to_global, to_local = map(_as_function, ("global_to_global", "local_to_global", "to_global", "to_local"))
-__getattr__ = _late("oneflow", ("_C",), _absent("oneflow", _ABSENT, lambda: globals()))
+detection, quantization, serving, saved_model, model, advanced, tensorrt, sysconfig = map(
+    _refused_module, ("detection", "quantization", "serving", "saved_model", "model", "advanced", "tensorrt", "sysconfig")
+)
+__getattr__ = _late("oneflow", ("_C", "experimental", "unittest", "util"), _absent("oneflow", {**_ABSENT, **_REFUSED}, lambda: globals()))
 
 __all__ = [
-    "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "FixedTensorDef", "FloatTensor", "FunctionConfig", "Generator",
-    "HalfTensor", "IntTensor", "LongTensor", "MirroredTensorDef", "MirroredTensorListDef", "Size", "Tensor", "__version__", "abs",
-    "acos", "acosh", "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "addcdiv", "addcmul", "addmm",
-    "all", "allclose", "amax", "amin", "amp", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan",
-    "arctanh", "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_tensor", "asin", "asinh", "assign", "atan", "atan2",
-    "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "autocast_decorator", "autograd", "backends", "baddbmm",
-    "batch_gather", "bernoulli", "bfloat16", "bincount", "bmm", "bool", "broadcast_like", "broadcast_shapes", "broadcast_tensors",
-    "broadcast_to", "broadcast_to_compatible_with", "cast", "cast_to_current_logical_view", "cast_to_static_shape", "cat", "ceil",
-    "char", "checkpoint", "chunk", "clamp", "clamp_", "clamp_max", "clamp_max_", "clamp_min", "clamp_min_", "clear_autocast_cache",
-    "clear_default_session", "clip", "clip_", "clip_by_scalar", "clip_by_value", "column_stack", "comm", "compat", "concat", "config",
-    "constant", "constant_initializer", "constant_like", "constant_scalar", "contiguous", "convert_oneflow_dtype_to_numpy_dtype",
-    "cos", "cosh", "count_not_finite", "cross", "cuda", "cumprod", "cumsum", "current_global_function_desc", "current_machine_id",
-    "data", "default_generator", "deform_conv2d", "deprecated", "device", "device_prior_placement", "diag", "diagonal",
-    "dim_gather", "distribute", "div", "div_", "dot", "double", "dstack", "dtype", "dtypes", "dynamic_reshape",
-    "eager_execution_enabled", "einsum", "elem_cnt", "empty", "empty_initializer", "empty_like", "enable_eager_execution",
-    "enable_grad", "env", "eq", "equal", "erf", "erfc", "erfinv", "erfinv_", "exp", "expand", "expand_dims", "expm1", "eye",
-    "finfo", "fixed_placement", "flatten", "flip", "float", "float16", "float32", "float64", "floor", "floor_", "floor_divide",
-    "fmod", "from_dlpack", "from_numpy", "full", "full_like", "function", "function_config", "gather", "gather_nd", "ge", "gelu",
-    "get_all_variables", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "get_default_dtype", "get_rng_state", "get_variable",
-    "global_function", "global_to_global", "glorot_normal_initializer", "glorot_uniform_initializer", "greater", "greater_equal", "gt", "half",
-    "hann_window", "hierarchical_parallel_cast", "hsplit", "hstack", "identity", "ignore", "iinfo", "image", "in_top_k",
-    "index_add", "index_add_", "index_select", "inference_mode", "initial_seed", "input_blob_def", "int", "int32", "int64", "int8",
-    "inverse", "is_autocast_cache_enabled", "is_autocast_enabled", "is_deprecated", "is_floating_point", "is_grad_enabled",
-    "is_nonzero", "is_tensor", "isclose", "isfinite", "isinf", "isnan", "kaiming_initializer", "keras", "layers", "le", "lgamma",
-    "linalg", "linspace", "load", "load_variables", "local_to_global", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
+    "BoolTensor", "ByteTensor", "CharTensor", "DoubleTensor", "ExecutionConfig", "FixedTensorDef", "FloatTensor",
+    "FunctionConfig", "Generator", "HalfTensor", "InitEagerGlobalSession", "IntTensor", "LongTensor", "MirroredTensorDef",
+    "MirroredTensorListDef", "Size", "Tensor", "TryCloseAllSession", "__version__", "abs", "acc", "acos", "acosh",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "add", "addcdiv", "addcmul", "addmm", "all", "allclose",
+    "amax", "amin", "amp", "amp_white_identity", "any", "arange", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctanh",
+    "argmax", "argmin", "argsort", "argwhere", "as_strided", "as_tensor", "asin", "asinh", "assign", "atan", "atan2", "atanh",
+    "atleast_1d", "atleast_2d", "atleast_3d", "autocast", "autocast_decorator", "autograd", "backends", "baddbmm", "batch_gather",
+    "bernoulli", "bfloat16", "bincount", "bmm", "bool", "boxing", "broadcast_like", "broadcast_shapes", "broadcast_tensors",
+    "broadcast_to", "broadcast_to_compatible_with", "cast", "cast_to_current_logical_view", "cast_to_static_shape", "cat",
+    "categorical_ordinal_encode", "ceil", "char", "checkpoint", "chunk", "clamp", "clamp_", "clamp_max", "clamp_max_",
+    "clamp_min", "clamp_min_", "clear_autocast_cache", "clear_default_session", "clip", "clip_", "clip_by_scalar",
+    "clip_by_value", "column_stack", "combined_margin_loss", "comm", "compat", "concat", "config", "consistent_user_op_builder",
+    "constant", "constant_initializer", "constant_like", "constant_pad2d", "constant_scalar", "contiguous",
+    "convert_oneflow_dtype_to_numpy_dtype", "cos", "cosh", "count_not_finite", "cross", "ctc_loss", "cuda", "cumprod", "cumsum",
+    "current_global_function_desc", "current_machine_id", "current_resource", "current_scope", "data", "default_generator",
+    "deform_conv2d", "deprecated", "device", "device_prior_placement", "diag", "diagonal", "dim_gather", "distribute",
+    "distributed_partial_fc_sample", "div", "div_", "dot", "double", "dstack", "dtype", "dtypes", "dynamic_reshape",
+    "eager_execution_enabled", "eager_fixed_placement", "einsum", "elem_cnt", "empty", "empty_initializer", "empty_like",
+    "enable_eager_execution", "enable_grad", "env", "eq", "equal", "erf", "erfc", "erfinv", "erfinv_", "exp", "expand",
+    "expand_dims", "expm1", "eye", "finfo", "fixed_placement", "flatten", "flip", "float", "float16", "float32", "float64",
+    "floor", "floor_", "floor_divide", "fmod", "from_dlpack", "from_numpy", "full", "full_like", "function", "function_config",
+    "gather", "gather_nd", "ge", "gelu", "get_all_variables", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype",
+    "get_default_dtype", "get_rng_state", "get_variable", "global_function", "global_to_global", "glorot_normal_initializer",
+    "glorot_uniform_initializer", "greater", "greater_equal", "gt", "half", "hann_window", "hierarchical_parallel_cast", "hsplit",
+    "hstack", "identity", "identity_n", "ignore", "iinfo", "image", "image_decode", "image_flip", "image_normalize",
+    "image_random_crop", "image_resize", "in_top_k", "index_add", "index_add_", "index_select", "inference_mode", "initial_seed",
+    "input_blob_def", "int", "int32", "int64", "int8", "inter_job_reuse_mem_strategy", "inverse", "is_autocast_cache_enabled",
+    "is_autocast_enabled", "is_deprecated", "is_floating_point", "is_grad_enabled", "is_nonzero", "is_tensor", "isclose",
+    "isfinite", "isinf", "isnan", "kaiming_initializer", "keras", "layers", "le", "lgamma", "linalg", "linspace", "load",
+    "load_variables", "local_to_global", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logical_and",
     "logical_not", "logical_or", "logical_xor", "logspace", "logsumexp", "long", "losses", "lt", "manual_seed", "masked_fill",
     "masked_fill_", "masked_select", "math", "matmul", "max", "maximum", "mean", "median", "meshgrid", "min", "minimum", "mish",
-    "mm", "mock_torch", "movedim", "mul", "multinomial", "mv", "name_scope", "nansum", "narrow", "ne", "neg", "negative",
-    "new_empty", "new_full", "new_ones", "new_zeros", "nms", "nn", "no_grad", "nonzero", "norm", "normal", "not_equal", "numel",
-    "one_hot", "oneflow_deprecate", "oneflow_python_base_dir", "ones", "ones_initializer", "ones_like", "onnx", "optim", "optimizer", "pad",
-    "parallel_cast", "permute", "placement", "plan", "pow", "prod", "profiler", "quantile", "quick_gelu", "rand", "randint", "randint_like",
-    "randn", "randn_like", "random", "random_normal_initializer", "random_uniform_initializer", "randperm", "range", "reciprocal",
-    "reflection_pad2d", "regularizers", "relu", "repeat", "repeat_interleave", "reshape", "reshape_like", "reverse",
+    "mm", "mock_torch", "movedim", "mul", "multi_count_not_finite", "multinomial", "mv", "name_scope", "nansum", "narrow", "ne",
+    "neg", "negative", "new_empty", "new_full", "new_ones", "new_zeros", "nms", "nn", "no_grad", "nonzero", "norm", "normal",
+    "not_equal", "numel", "one_hot", "oneflow_deprecate", "oneflow_python_base_dir", "ones", "ones_initializer", "ones_like",
+    "onnx", "optim", "optimizer", "pack", "pad", "parallel_cast", "permute", "placement", "plan", "planned_world", "pow", "prod",
+    "profiler", "quantile", "quick_gelu", "rand", "randint", "randint_like", "randn", "randn_like", "random",
+    "random_normal_initializer", "random_uniform_initializer", "randperm", "range", "reciprocal", "reflection_pad2d",
+    "regularizers", "relu", "repeat", "repeat_interleave", "replication_pad2d", "reshape", "reshape_like", "reverse",
     "roc_auc_score", "roi_align", "roll", "round", "row_stack", "rsqrt", "same_padding", "save", "sbp", "scatter", "scatter_add",
     "scatter_nd", "scope", "script", "searchsorted", "seed", "select", "selu", "set_autocast_cache_enabled",
     "set_autocast_cpu_dtype", "set_autocast_enabled", "set_autocast_gpu_dtype", "set_default_dtype", "set_default_tensor_type",
     "set_grad_enabled", "set_num_threads", "set_printoptions", "set_rng_state", "sigmoid", "sign", "silu", "sin", "sin_", "sinh",
-    "slice", "slice_update", "slice_v2", "smooth_l1_loss", "softmax", "softplus", "softshrink", "softsign", "sort", "split", "sqrt",
-    "square", "squeeze", "stack", "std", "stft", "sub", "sum", "summary", "swapaxes", "swapdims", "sync_default_session", "system",
-    "t", "tan", "tanh", "tensor", "tensor_scatter_nd_add", "tensor_scatter_nd_update", "tensor_split", "tensordot", "threshold",
-    "tile", "to_dlpack", "to_global", "to_local", "topk", "train", "transpose", "tril", "triu", "trunc", "truncated_normal", "truncated_normal_initializer",
-    "typing", "uint8", "utils", "unbind", "unique", "unsorted_batch_segment_sum", "unsorted_segment_sum", "unsorted_segment_sum_like",
-    "unsqueeze", "var", "variance_scaling_initializer", "view", "vsplit", "vstack", "watch", "watch_diff", "where",
-    "xavier_normal_initializer", "xavier_uniform_initializer", "zero_", "zeros", "zeros_initializer", "zeros_like",
+    "slice", "slice_update", "slice_v2", "smooth_l1_loss", "softmax", "softplus", "softshrink", "softsign", "sort", "split",
+    "sqrt", "square", "squeeze", "stack", "std", "stft", "sub", "sum", "summary", "swapaxes", "swapdims", "sync_default_session",
+    "system", "t", "tan", "tanh", "tensor", "tensor_scatter_nd_add", "tensor_scatter_nd_update", "tensor_split", "tensordot",
+    "threshold", "tile", "to_dlpack", "to_global", "to_local", "topk", "train", "transpose", "tril", "triu", "trunc",
+    "truncated_normal", "truncated_normal_initializer", "typing", "uint8", "unbind", "unique", "unpack",
+    "unsorted_batch_segment_sum", "unsorted_segment_sum", "unsorted_segment_sum_like", "unsqueeze", "user_op_builder", "utils",
+    "var", "variance_scaling_initializer", "view", "vsplit", "vstack", "watch", "watch_diff", "where",
+    "xavier_normal_initializer", "xavier_uniform_initializer", "zero_", "zero_pad2d", "zeros", "zeros_initializer", "zeros_like",
 ]

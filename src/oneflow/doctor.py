@@ -13,6 +13,7 @@ import torch.distributed
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
+from oneflow.ops import native
 from oneflow.runtime.addresses import local_addresses
 from oneflow.runtime.launchers import launched
 from oneflow.runtime.limits import connect_seconds, step_seconds
@@ -34,6 +35,7 @@ def report() -> str:
         ("several machines", _machines),
         ("packages", _packages),
         ("pictures", _pictures),
+        ("steps", _steps),
         ("data", _data),
     ]
     return "\n".join(line for title, facts in parts for line in [title, *(f"  {fact}" for fact in facts())])
@@ -131,6 +133,11 @@ def _version(package: str) -> str:
 def _pictures() -> list[str]:
     built = "built" if image.native.library is not None else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
     return [f"backend: {_told(image.backend)}", f"C extension: {built}"]
+
+
+def _steps() -> list[str]:
+    built = "built" if native.library is not None else "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
+    return [f"C extension of fused batch norm: {built}", f"ONEFLOW_FUSION: {os.environ.get('ONEFLOW_FUSION', 'not set, on')}"]
 
 
 def _data() -> list[str]:

@@ -33,6 +33,12 @@ ROWS = {
         r"(?:  Loader, native .*|  limit: decode only, times two .*)", r"(?:  limit: decode only, times two .*|  the C extension is not built: .*)",
         r"records read and parsed: .* in a second of one core .*", r"memory over an epoch of 6,400 records: .*",
     ],
+    "transforms.py": [
+        r"a picture of 500 x 375 to 224 x 224", rf"  flowvision.transforms +{MS}", rf"  PIL and numpy +{MS}", rf"  ratio: {RATIO} of PIL and numpy",
+    ],
+    "plan.py": [
+        r"GPT, 2 layers, 32 wide, 4 micro-batches, on 2 x 2 x 2 devices", rf"  model without data {S}, plan {S}, with its page {S}", r"  .* a rank at most, 80\.0 % of a step busy",
+    ],
 }  # fmt: skip
 TIME = r"[\d.]+ [mu]s"
 AGAINST = {"dispatch": "smallest job, call to result"}

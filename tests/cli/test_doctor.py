@@ -53,6 +53,8 @@ def test_names_every_part(no_data, capsys):
         r"tensorboard: \d+\..+",
         "backend: (native|python)",
         "C extension: (built|not built.*)",
+        "C extension of fused batch norm: (built|not built.*)",
+        "ONEFLOW_FUSION: not set, on",
         "mnist, ONEFLOW_MNIST_DIR: not set",
         "mnist, cache: not in .+",
         "mnist, shipped subset: 5000 training and 1000 test images in .+",

@@ -34,7 +34,9 @@ def launched(folder: Path, count: int, program: str, *arguments: str) -> str:
     """What it prints on so many ranks."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
-    environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_STEP_TIMEOUT": "60"}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_STEP_TIMEOUT": "60", "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET)
+    }  # fmt: skip
     command = [sys.executable, "-m", "oneflow.distributed.launch", "--nproc_per_node", str(count), "--master_port", port, str(PROGRAMS / program), *arguments]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
@@ -81,3 +83,41 @@ def test_two_ranks_train_as_one_process_does(tmp_path):
     for arguments in ((), ("--zero", "3")):
         together = launched(tmp_path, 2, "data_parallel.py", *arguments)
         assert losses(together) == pytest.approx(losses(alone), abs=2e-4) and together.splitlines()[-1] == alone.splitlines()[-1]
+
+
+@pytest.mark.slow
+def test_a_plain_module_trains_on_four_ranks_by_auto_parallel(tmp_path):
+    alone = run(tmp_path, "auto_parallel.py")
+    together = launched(tmp_path, 4, "auto_parallel.py", "--limit", "0.6")
+    assert losses(together) == pytest.approx(losses(alone), abs=2e-4)
+    assert "AUTO PARALLEL" in together and "the limit is 614 KiB" in together and "sbp=(oneflow.sbp.split(dim=0),), size=(2048, 32)" in together
+
+
+PARALLEL = {
+    "tensor parallel": (2, "tensor_parallel.py"),
+    "pipeline": (2, "pipeline_parallel.py"),
+    "ZeRO": (2, "zero.py", "--stage", "3"),
+    "data x tensor": (4, "hybrid.py"),
+    "tensor x pipeline": (4, "hybrid.py", "--stages", "2"),
+    "eager, batches split": (2, "eager_global.py"),
+    "eager, weights split": (2, "eager_global.py", "--weights", "split"),
+    "copies of local tensors": (2, "ddp.py"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", PARALLEL)
+def test_every_kind_of_parallelism_has_the_losses_of_one_process(kind, tmp_path):
+    count, program, *arguments = PARALLEL[kind]
+    alone = losses(run(tmp_path, program))
+    together = launched(tmp_path, count, program, *arguments)
+    assert len(alone) == 3 and alone[-1] < 0.75 * alone[0]
+    assert losses(together) == pytest.approx(alone, abs=3e-4)
+    if kind in ("tensor parallel", "ZeRO"):
+        held, whole = map(int, re.findall(r"(\d+) of (\d+)", together)[0])
+        assert held < 0.51 * whole
+
+
+def test_an_example_is_short_enough_to_read():
+    for _, program, *_ in PARALLEL.values():
+        assert len((PROGRAMS / program).read_text(encoding="utf-8").splitlines()) <= 85

@@ -62,7 +62,7 @@ def test_every_benchmark_is_run_by_a_target() -> None:
 
 
 def test_sizes() -> None:
-    assert make("bench", "SIZE=small").stdout.count(".py --small") == make("bench").stdout.count("benchmarks/") == 7
+    assert make("bench", "SIZE=small").stdout.count(".py --small") == make("bench").stdout.count("benchmarks/") == 13
     assert "--small" not in make("bench").stdout
     refused = make("bench", "SIZE=tiny")
     assert refused.returncode and "SIZE is full or small, got tiny" in refused.stderr
@@ -94,7 +94,7 @@ def installed_by(extras: set[str]) -> set[str]:
 
 def foreign(paths: list[Path]) -> set[str]:
     """Distributions that programs import: not Python's own, not ours."""
-    local = {path.stem for path in paths} | {"models", "oneflow"}
+    local = {path.stem for path in paths} | {"configs", "dataset", "flowvision", "libai", "modeling", "models", "oneflow"}
     names = {name for path in paths for name in imported(path)} - local - set(sys.stdlib_module_names)
     known = packages_distributions()
     return {known.get(name, [name])[0].lower() for name in names}
@@ -104,6 +104,7 @@ PROGRAMS = {
     "bench": ["benchmarks/*.py", "examples/cnns/models/*.py"],
     "against": ["benchmarks/against.py", "benchmarks/jobs.py", "benchmarks/apart.py", "benchmarks/measure.py", "examples/cnns/models/*.py"],
     "quickstart": ["examples/quick_start/*.py", "examples/mnist/*.py"],
+    "libai": ["examples/libai_mnist/**/*.py", "tools/*.py"],
     "reference": ["docs/make_reference.py"],
 }
 

@@ -130,7 +130,7 @@ def softmax_calls() -> list[Executed]:
 def nll_loss_calls() -> list[Executed]:
     log_p, labels, skipped = signed(5, 7).log_softmax(1), torch.tensor([0, 6, 3, -100, 2]), -100
     calls = [made(aten.nll_loss_forward.default, log_p[0], labels[0], None, 0, skipped)]
-    for weight, reduction in ((None, 0), (floats(7), 0), (None, 1), (None, 2)):
+    for weight, reduction in ((None, 0), (floats(7), 0), (None, 1), (floats(7), 1), (None, 2), (floats(7), 2)):
         forward = made(aten.nll_loss_forward.default, log_p, labels, weight, reduction, skipped)
         loss, total = forward.result
         backward = aten.nll_loss_backward.default

@@ -48,8 +48,8 @@ def trained(net: Callable[[Spread, Any], Any], how: Spread, optimizer: Callable[
 
 
 def mirrored_job() -> Assigned:
-    def job(x=flow.FixedTensorDef((8, 1, 12, 12))):
-        loss = flow.math.square(dense(Spread(), flow.reshape(x, (8, -1)), 4, "d"))
+    def job(x=flow.FixedTensorDef((9, 1, 12, 12))):
+        loss = flow.math.square(dense(Spread(), flow.reshape(x, (3, -1)), 4, "d"))
         flow.optimizer.SGD(RATE, grad_clipping=CLIPPING).minimize(loss)
         return loss
 

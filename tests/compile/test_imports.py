@@ -23,13 +23,14 @@ LAYERS = (
     "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
-    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed"),  # the namespaces that users type
+    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed", "boxing"),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system"),  # those that take others for their work
     *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
+    *("unittest", "util", "framework", "python", "experimental"),  # import paths of older programs
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
-ENTRY_POINTS = {"compatible"}  # what may import the root: it gives each of its names another path
+ENTRY_POINTS = {"compatible", "experimental"}  # what may import the root: it gives each of its names another path
 
 
 @dataclass(frozen=True)

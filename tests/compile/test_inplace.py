@@ -49,6 +49,13 @@ def test_a_gradient_is_written_over():
     assert rewritten(backward, X)[-1] is aten.threshold_backward.grad_input
 
 
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
+def test_a_softmax_is_written_over_its_scores(function, dim):
+    scores = torch.linspace(-3.0, 3.0, 7 * 1003).reshape(7, 1003)
+    assert len(set(rewritten(lambda x: function(x * 2.0, dim), scores)) & {aten._softmax.out, aten._log_softmax.out}) == 1
+
+
 @pytest.mark.parametrize(
     "function",
     [

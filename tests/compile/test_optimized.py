@@ -9,10 +9,12 @@ import torch
 from distributed import calls, compiled, programs
 from nets import batch_normed, lenet
 from test_infer import image_job, minimize, weight
+from torch import fx
 
 import oneflow as flow
 from oneflow import collective
 from oneflow.compiler import early
+from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.notes import update_note
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
@@ -96,3 +98,23 @@ def test_a_rank_writes_over_what_one_device_would() -> None:
         targets = [node.target for node in calls(program)]
         assert aten.relu_.default in targets and aten.relu.default not in targets
         assert aten.threshold_backward.grad_input in targets
+
+
+def gathered(is_variable: bool) -> list[tuple[Any, int | None]]:
+    """The calls of a graph that gathers the transpose of a value, with the dims of gathers, after the pass."""
+    graph: fx.Graph = fx.Graph()
+    given = graph.placeholder("w")
+    value = given if is_variable else graph.call_function(aten.relu.default, (given,))
+    turned = graph.call_function(aten.t.default, (value,))
+    graph.output((graph.call_function(collective.gather_parts, (turned, 1, (2, 2), (0, 1))),))
+    gather_then_transpose(graph)
+    nodes = [node for node in graph.nodes if node.op == "call_function"]
+    return [(node.target, node.args[1] if node.target is collective.gather_parts else None) for node in nodes]
+
+
+def test_a_variable_is_gathered_before_it_is_transposed() -> None:
+    assert gathered(is_variable=True) == [(collective.gather_parts, 0), (aten.t.default, None)]
+
+
+def test_what_is_gathered_for_a_gradient_stays_as_it_was() -> None:
+    assert gathered(is_variable=False) == [(aten.relu.default, None), (aten.t.default, None), (collective.gather_parts, 1)]

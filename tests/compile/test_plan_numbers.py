@@ -196,7 +196,8 @@ def test_an_earlier_stage_holds_more_micro_batches():
 def test_scopes_stay_when_devices_are_asked_for_and_the_plan_says_so():
     plan = flow.plan(pipeline(2), devices=8)
     assert (plan.devices, [rank.ranks for rank in plan.ranks]) == (8, ["0-1", "2-3"])
-    *scopes, idle = plan.notes
+    *scopes, bubble, idle = plan.notes
+    assert "2 stages: each works m/(m+p-1) = " in bubble
     assert idle == "4 of 8 devices have no part in the job"
     assert [note.split(" on are placed on ")[1] for note in scopes] == [
         f"cpu[0:{which}] by flow.scope.placement and stay there; take the scope out to plan them for cpu[0:0-7]" for which in ("0-1", "2-3")

@@ -133,7 +133,7 @@ def test_decoders_want_records():
 
 BAD_ARGUMENTS = [
     ({"batch_size": 0}, "batch_size is an int of at least 1"),
-    ({"order": "random"}, "order is one of 'sequential', 'shuffle', 'oneflow'"),
+    ({"order": "random"}, "order is one of 'sequential', 'shuffle', 'buffer', 'oneflow'"),
     ({"on_error": "ignore"}, "on_error"),
     ({"shard": "files"}, "shard"),
     ({"rank": 2, "world": 2}, "rank 2 of 2"),

@@ -329,7 +329,7 @@ def test_a_split_takes_its_share_of_the_documents(tmp_path):
         (lambda: nn.CropMirrorNormalize(mean=[1.0, 2.0]), ArgumentError, r"CropMirrorNormalize: mean is a list of 1 or 3 numbers, got \[1.0, 2.0\]"),
         (lambda: nn.CropMirrorNormalize(crop_pos_x=2.0), ArgumentError, "crop_pos_y and crop_pos_x are from 0 to 1, got 0.5 and 2.0"),
         (lambda: nn.image.Resize(4), ArgumentError, r"flow.nn.image.Resize: target_size is \(width, height\), got 4"),
-        (lambda: nn.image.Resize((4, 4), interpolation_type="cubic"), UnsupportedError, "flow.nn.image.Resize interpolates by one of .*; got 'cubic'"),
+        (lambda: nn.image.Resize((4, 4), interpolation_type="lanczos"), UnsupportedError, "flow.nn.image.Resize interpolates by one of .*; got 'lanczos'"),
         (lambda: nn.image.Resize(4, keep_aspect_ratio=True, resize_side="left"), ArgumentError, "resize_side is 'shorter' or 'longer', got 'left'"),
         (lambda: nn.image.Resize(resize_shorter=3, resize_x=3), ArgumentError, "takes resize_shorter, or resize_x and resize_y, not all of them"),
         (lambda: nn.image.decode(torch.float32), UnsupportedError, "flow.nn.image.decode gives uint8, got dtype float32"),

@@ -10,7 +10,7 @@ import pytest
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import libstdcxx
-from oneflow.data.order import Draws, OneFlow, Sequential, Shuffled, part_names, permutation
+from oneflow.data.order import Draws, OneFlow, Sequential, Shuffled, buffered_permutation, part_names, permutation
 
 
 def test_part_names():
@@ -96,6 +96,32 @@ def test_all_orders_of_three_are_equally_likely():
     found = Counter(tuple(permutation(3, 0, epoch).tolist()) for epoch in range(6000))
     assert len(found) == 6
     assert all(abs(n - 1000) < 150 for n in found.values())
+
+
+def emptied(count, size, slots, last):
+    """A buffer written out: each draw replaces what it takes by the next, and what is left comes in the order ``last``."""
+    held, following, left = list(range(size)), size, []
+    for slot in slots:
+        left.append(held[slot])
+        held[slot] = following
+        following += 1
+    return left + [held[i] for i in last]
+
+
+@pytest.mark.parametrize(("count", "size"), [(50, 7), (50, 1), (50, 49), (8, 3)])
+def test_a_buffer_is_mixed_and_emptied_in_every_epoch(count, size):
+    bits = np.random.Philox(key=np.array([5, 2], np.uint64)).random_raw(count)
+    slots = [int(b) % size for b in bits[: count - size]]
+    last = np.argsort(bits[count - size :], kind="stable")
+    found = buffered_permutation(count, size, 5, 2)
+    assert found.tolist() == emptied(count, size, slots, last)
+    assert sorted(found) == list(range(count))
+    assert all(record - place < size for place, record in enumerate(found))
+
+
+def test_a_buffer_of_all_records_is_a_shuffle_of_them():
+    assert Shuffled(20, 3, buffer=20).records(0, 60) == Shuffled(20, 3).records(0, 60)
+    assert Shuffled(20, 3, buffer=1).records(0, 40) == [*range(20), *range(20)]
 
 
 def test_oneflow_without_shuffle_is_sequential():

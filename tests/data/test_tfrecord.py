@@ -5,6 +5,7 @@ import io
 import os
 import random
 import tracemalloc
+import zlib
 
 import pytest
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
@@ -12,8 +13,9 @@ from tensorboard.summary.writer.record_writer import RecordWriter as TensorBoard
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.core.record.messages import FeatureValue
+from oneflow.data.formats import open_records
 from oneflow.data.records import read_records, write_records
-from oneflow.data.tfrecord import masked_crc
+from oneflow.data.tfrecord import TFRECORD, masked_crc
 
 VECTORS = [
     (b"hello", "0500000000000000 eab2043e 68656c6c6f bb1f1c19"),
@@ -138,3 +140,10 @@ def test_memory_does_not_grow_with_the_file(tmp_path, compression):
         assert tracemalloc.get_traced_memory()[1] < 4 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_zlib_is_refused_by_its_name(tmp_path):
+    path = tmp_path / "records"
+    path.write_bytes(zlib.compress(b"".join(TFRECORD.frame(b"some record")) * 50))
+    with pytest.raises(DataError, match="records is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or without"):
+        open_records(path)

@@ -371,3 +371,28 @@ def law_models_of_transformers_run_as_they_are() -> None:
             assert (one.grad is None) == (other.grad is None), name
             if other.grad is not None:
                 near(one.grad, other.grad, 1e-4)
+
+
+def law_recurrent_networks_begin_with_the_zeros_that_torch_makes() -> None:
+    place = placement("cpu", list(range(SIZE)))
+    x = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(2))
+    for make in (lambda: nn.LSTM(4, 5), lambda: nn.GRU(4, 5, bidirectional=True)):
+        torch.manual_seed(0)
+        reference = make()
+        expected = reference(x)[0]
+        (expected * expected).sum().backward()
+        for sbp in (S(0), S(1)):
+            torch.manual_seed(0)
+            net = make().to_global(place, B)
+            found = net(spread(x, place, sbp))[0]
+            near(found, expected, 1e-5)
+            (found * found).sum().backward()
+            for one, other in zip(net.parameters(), reference.parameters()):
+                near(one.grad, other.grad, 1e-4)
+
+
+def law_one_hot_compares_with_numbers_that_torch_makes() -> None:
+    place = placement("cpu", list(range(SIZE)))
+    ids = torch.arange(6) % 4
+    for sbp in (B, S(0)):
+        near(F.one_hot(spread(ids, place, sbp), 4), F.one_hot(ids, 4))

@@ -245,6 +245,9 @@ def law_a_module_becomes_global_in_place() -> None:
     twin = copy.deepcopy(net)
     near(twin[0].weight, _from_first(weights[0]))
     assert twin[0].weight.requires_grad and twin.extra is twin[0].weight
+    twin.to_global(sbp=S(0))
+    assert twin[1].running_mean.sbp == twin[0].weight.sbp == (S(0),) and twin[1].num_batches_tracked.sbp == (B,)  # which has no dim to split
+    near(twin[0].weight, _from_first(weights[0]))
     net.to_local()
     assert not isinstance(net[0].weight, GlobalTensor)
     assert torch.equal(net[0].weight, _from_first(weights[0]))

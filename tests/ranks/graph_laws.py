@@ -6,6 +6,7 @@ that with plain torch.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -197,6 +198,33 @@ def law_a_data_parallel_conv_net_with_batch_norm_trains_as_one_process_does() ->
     data_parallel("conv net", momentum)
 
 
+def law_pictures_and_filters_stay_in_channels_last_memory() -> None:
+    alone, losses = trained_alone("conv net", momentum)
+    model = model_of("conv net").to(memory_format=torch.channels_last)
+    copies(model)
+    graph = Train(model, momentum(model))
+    given = [(x.contiguous(memory_format=torch.channels_last), y) for x, y in batches("conv net")]
+    close([whole(graph(spread(x, ALL, S(0)), spread(y, ALL, S(0)))) for x, y in given], losses)
+    same(model, alone)
+    filters = [p.to_local() for p in model.parameters() if p.dim() == 4]
+    assert filters and all(part.is_contiguous(memory_format=torch.channels_last) for part in filters)
+
+
+def law_fused_updates_of_channels_last_filters_are_those_of_one_process() -> None:
+    torch.manual_seed(0)
+    expected = nn.Conv2d(4, 8, 3).to(memory_format=torch.channels_last)
+    conv = copy.deepcopy(expected)
+    conv.to_global(ALL, B)
+    x = torch.arange(4 * 4 * 5 * 5.0).view(4, 4, 5, 5).cos().contiguous(memory_format=torch.channels_last)
+    for module, given in ((expected, x), (conv, spread(x, ALL, S(0)))):
+        optimizer = torch.optim.SGD(module.parameters(), lr=0.1, momentum=0.9, fused=True)
+        for _ in range(3):
+            optimizer.zero_grad()
+            module(given).square().mean().backward()
+            optimizer.step()
+    same(conv, expected)
+
+
 def law_a_data_parallel_gpt_trains_as_one_process_does() -> None:
     data_parallel("GPT")
 
@@ -217,6 +245,38 @@ def law_a_graph_on_ranks_trains_as_a_loop_of_plain_torch_does() -> None:
     torch.manual_seed(3)
     alone, model = MLP(0.0), MLP(0.0)
     model.load_state_dict(alone.state_dict())
+    expected = plain_losses(alone, batches("MLP"))
+    copies(model)
+    graph = Train(model, flow.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))
+    close([whole(graph(spread(x, ALL, S(0)), spread(y, ALL, S(0)))) for x, y in batches("MLP")], expected)
+    same(model, alone)
+
+
+class Writes(nn.Module):
+    """Writes into views of what it has made, and of its buffers, and reads what these are views of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.head = nn.Linear(8, 8), nn.Linear(12, 6)
+        self.register_buffer("seen", torch.zeros(2, 8))
+
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.no_grad():
+            self.seen.mul_(0.5).add_(0.25)
+            self.seen[1].add_(x.sum(0))
+            self.seen.view(-1)[:3].copy_(x[0, :3])
+        made = torch.cat([x, x[:, :4]], 1) * self.scale.bias.sum()
+        rows, right = made.t(), made[:, 8:]
+        made[:, :8] = self.scale(x)
+        right.copy_(x[:, :4])
+        right[:, 1:3].add_(made[:, :2] * self.seen[1, :2])
+        return self.head(rows.t() + made.relu())
+
+
+def law_what_is_written_into_a_view_is_seen_by_all_that_lie_in_its_memory() -> None:
+    torch.manual_seed(3)
+    alone = Writes()
+    model = copy.deepcopy(alone)
     expected = plain_losses(alone, batches("MLP"))
     copies(model)
     graph = Train(model, flow.optim.SGD(model.parameters(), lr=0.05, momentum=0.9))

@@ -10,7 +10,6 @@ from torch import nn
 
 import oneflow as flow
 from oneflow.core.errors import ArgumentError, GraphError
-from oneflow.data.source import read
 from oneflow.nn.graph import GraphModule
 
 ALL, FIRST = flow.placement("cpu", [0, 1]), flow.placement("cpu", [0])
@@ -105,6 +104,20 @@ def law_settings_of_optimizers_are_part_of_a_graph() -> None:
     refused(lambda: Net(model, step, lambda graph: graph.add_optimizer(optimizer))(given()), "is not the same graph on every rank", "0.5", "0.6")
 
 
+def law_ranks_that_set_other_buckets_are_told_so() -> None:
+    model = linear()
+    flow.boxing.nccl.set_fusion_threshold_mbytes(16 + rank())
+    optimizer = flow.optim.SGD(model.parameters(), lr=0.1)
+
+    def step(model: Any, x: Any) -> None:
+        model(x).mean().backward()
+
+    try:
+        refused(lambda: Net(model, step, lambda graph: graph.add_optimizer(optimizer))(given()), "is not the same graph", f"bytes={16 * 2**20}", f"bytes={17 * 2**20}")
+    finally:
+        flow.boxing.nccl.set_fusion_threshold_mbytes(16)
+
+
 def law_a_rank_that_raises_in_build_is_named_on_the_others() -> None:
     def step(model: Any, x: Any) -> Any:
         if rank() == 1:
@@ -140,16 +153,3 @@ def law_states_of_global_parameters_are_global() -> None:
         return loss
 
     refused(lambda: Net(model, step, lambda graph: graph.add_optimizer(optimizer))(given()), "the local state", "of a global parameter of shape (4, 4)")
-
-
-
-class Numbers(nn.Module):
-    """A data module."""
-
-    def forward(self) -> Any:
-        return read(self, lambda: torch.ones(4, 4))
-
-
-def law_data_modules_stay_outside_of_graphs_of_global_tensors() -> None:
-    numbers = Numbers()
-    refused(lambda: Net(linear(), lambda model, x: model(x + numbers()))(given()), "data modules in build() of a graph of global tensors", "read outside of it")

@@ -14,6 +14,7 @@ from graph_laws import split_layers, trained, trained_alone, whole
 from torch import Tensor, nn
 
 import oneflow as flow
+from oneflow.collective import bucket_start
 
 
 def zero(stage: int, least: int = 1) -> Any:
@@ -195,3 +196,23 @@ def law_a_state_goes_through_a_file() -> None:
     close([whole(resumed(spread(x, ALL, S(0)), spread(y, ALL, S(0)))) for x, y in data], expected)
     if flow.env.get_rank() == 0:
         shutil.rmtree(place[0])
+
+
+def buckets_in(graph: Any) -> list[Any]:
+    """What one call of a rank's program begins to sum over the ranks, for each such call."""
+    ((_, step),) = graph._compiled.items()
+    sections = step.executor._program.sections.values()
+    return [node.args[1] for section in sections for node in section.graph.nodes if node.target is bucket_start]
+
+
+def law_buckets_hold_what_flow_boxing_says_and_change_no_number() -> None:
+    _, losses = trained_alone("MLP")
+    for setting, most in ((lambda: flow.boxing.nccl.set_fusion_max_ops_num(3), 3), (lambda: flow.boxing.enable_fusion(False), 1)):
+        try:
+            setting()
+            graph, _, found = trained("MLP", copies)
+        finally:
+            flow.boxing.nccl.set_fusion_max_ops_num(64)
+            flow.boxing.enable_fusion(True)
+        close(found, losses)
+        assert sum(map(len, buckets_in(graph))) == 4 and max(map(len, buckets_in(graph))) == most

@@ -177,3 +177,111 @@ def law_stages_evaluate_after_training() -> None:
     close([whole(Scores(model, gpt_stages)(spread(x, FIRST, S(0))))], [reference(x)], 1e-4)
     state = graph.state_dict()
     assert {str(value.placement) for value in state["model"].values()} == {str(FIRST), str(LAST)}
+
+
+# ------------------------------------------------------------------ local modules
+
+
+def local_pipeline(name: str, stages: Callable[[Any], None], settings: Any = nothing) -> nn.Module:
+    """A module and batches of plain torch; other ranks have other values, of which none counts."""
+    alone, losses = trained_alone(name, settings=settings)
+    model = model_of(name)
+    if flow.env.get_rank():
+        for p in model.parameters():
+            p.data.normal_()
+
+    def both(graph: Any) -> None:
+        settings(graph)
+        stages(graph)
+
+    graph = Train(model, adam(model), both)
+    noise = 0.0 if flow.env.get_rank() == 0 else 1.0
+    found = [graph(x + noise if x.is_floating_point() else x, y) for x, y in batches(name)]
+    close(list(map(whole, found)), losses)
+    same(model, alone)
+    return model
+
+
+def law_modules_and_inputs_of_plain_torch_become_a_pipeline_by_their_stages_alone() -> None:
+    def numbered(graph: Any) -> None:
+        graph.model.layers[0].to(GraphModule).set_stage(0)
+        graph.model.layers[3].to(GraphModule).set_stage(1)
+
+    for settings in (nothing, accumulate(2)):
+        for stages in (numbered, mlp_stages):
+            model = local_pipeline("MLP", stages, settings)
+            assert [model.layers[i].weight.placement for i in (0, 3)] == [FIRST, LAST]
+
+
+def law_a_local_gpt_becomes_a_pipeline() -> None:
+    """Its tied weight lies where it is first used."""
+
+    def stages(graph: Any) -> None:
+        graph.model.to(GraphModule).set_stage(0)
+        for module in (graph.model.blocks[1], graph.model.norm, graph.model.head):
+            module.to(GraphModule).set_stage(1)
+
+    model = local_pipeline("GPT", stages, accumulate(4))
+    assert model.head.weight is model.tokens.weight and model.head.weight.placement == FIRST
+
+
+def law_local_inputs_go_to_the_first_stage_of_global_modules() -> None:
+    alone, losses = trained_alone("MLP")
+    model = model_of("MLP")
+    lay(model, lambda path: path.endswith("3"))
+    graph = Train(model, adam(model), mlp_stages)
+    close([whole(graph(x, y)) for x, y in batches("MLP")], losses)
+    same(model, alone)
+
+
+def law_batch_norm_of_a_local_module_goes_to_its_stage() -> None:
+    def stages(graph: Any) -> None:
+        graph.model.norm.to(GraphModule).set_stage(1)
+        graph.model.head.to(GraphModule).set_stage(1)
+        graph.model.conv.to(GraphModule).set_stage(0)
+
+    model = local_pipeline("conv net", stages)
+    assert model.norm.running_mean.placement == LAST and model.conv.weight.placement == FIRST
+
+
+def law_optimizers_keep_what_they_had_of_local_parameters() -> None:
+    """Two eager steps, then a pipeline: the momentum goes on."""
+    alone = model_of("MLP").eval()
+    model = copy.deepcopy(alone)
+
+    def momentum_of(net: nn.Module) -> Any:
+        return flow.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+
+    def eager(net: nn.Module, optimizer: Any, data: Any) -> list[Tensor]:
+        found = []
+        for x, y in data:
+            loss = nn.functional.cross_entropy(net(x), y)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            found.append(loss.detach())
+        return found
+
+    data = batches("MLP", 4)
+    expected = eager(alone, momentum_of(alone), data)
+    optimizer = momentum_of(model)
+    found = eager(model, optimizer, data[:2])
+    graph = Train(model, optimizer, mlp_stages)
+    found += [whole(graph(x, y)) for x, y in data[2:]]
+    close(found, expected)
+
+
+def law_stages_that_do_not_share_out_the_ranks_say_so() -> None:
+    model = model_of("MLP")
+
+    def three(graph: Any) -> None:
+        for number, layer in enumerate((0, 2, 3)):
+            graph.model.layers[layer].to(GraphModule).set_stage(number)
+
+    x, y = batches("MLP", 1)[0]
+    try:
+        Train(model, adam(model), three)(x, y)
+    except RuntimeError as error:
+        assert f"{SIZE} ranks are not shared out evenly among stages 0 to 2" in str(error) and "set_stage(id, placement)" in str(error)
+    else:
+        assert SIZE % 3 == 0

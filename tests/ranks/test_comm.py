@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from peers import run
+from peers import ended, run, start
 
 import oneflow as flow
 from oneflow.nn.parallel import DistributedDataParallel
@@ -261,3 +261,33 @@ def test_a_world_of_one_gives_the_module_back_as_it_is():
     module = torch.nn.Linear(2, 2)
     assert DistributedDataParallel(module) is module and not module._forward_pre_hooks
     assert np.isfinite(module.weight.detach().numpy()).all()
+
+
+APART = """
+import torch
+import torch.distributed as dist
+import oneflow as flow
+from oneflow.collective import rooms
+from oneflow.core.errors import OrderError
+from oneflow.world import join, order
+
+rank = join().rank
+rooms._sharing(dist.group.WORLD).is_on = False
+order.are_apart = lambda ranks: True  # as ranks of several hosts see it
+for _ in range(3):
+    flow.comm.all_reduce(torch.ones(4))
+for sizes in ((5, 6), (4, 8)):  # two kinds that are new, and one that one rank knows
+    try:
+        flow.comm.all_reduce(torch.ones(sizes[rank]))
+    except OrderError as error:
+        print(error)
+"""
+
+
+def test_ranks_of_several_hosts_are_told_of_shapes_that_differ():
+    """Gloo would end the process of the one that expects less."""
+    for code, text, said in ended(start(2, APART, ONEFLOW_STEP_TIMEOUT="3")):
+        assert code == 0, said
+        new, known = text.splitlines()
+        assert "the ranks call different operations" in new and "float32(5,)" in new and "float32(6,)" in new
+        assert "the ranks call different operations" in known and "float32(4,)" in known and "float32(8,)" in known

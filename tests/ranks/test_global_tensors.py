@@ -1,6 +1,6 @@
 """Global tensors on real ranks are what their logical tensors are in one process: values, gradients, writes, random numbers, training.
 
-The laws stand in ``global_values``, ``global_ops`` and ``global_programs``; each module is run once by two ranks and once by four.
+The laws stand in ``global_values``, ``global_ops``, ``global_programs`` and ``random_programs``; each module is run once by two ranks and once by four.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ import global_ops
 import global_programs
 import global_values
 import pytest
+import random_programs
 from warm_python import WARM
 
 PROGRAM = Path(__file__).with_name("global_rank.py")
-MODULES = {"global_values": global_values, "global_ops": global_ops, "global_programs": global_programs}
+MODULES = {"global_values": global_values, "global_ops": global_ops, "global_programs": global_programs, "random_programs": random_programs}
 LAWS = [(module, law) for module, found in MODULES.items() for law in vars(found) if law.startswith("law_")]
 
 
@@ -74,7 +75,7 @@ def kept(size: int, module: str) -> list[dict[str, Any]]:
 def said(processes: list[subprocess.Popen[str]]) -> list[str]:
     """What each rank has printed; all must end well."""
     try:
-        ended = [process.communicate(timeout=240) for process in processes]
+        ended = [process.communicate(timeout=480) for process in processes]
         assert [process.returncode for process in processes] == [0] * len(processes), ended
     finally:
         for process in processes:

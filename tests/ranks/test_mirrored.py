@@ -41,6 +41,31 @@ def test_each_device_runs_a_copy_on_inputs_of_its_own(view):
     assert [piece.shape for piece in job(tuple(fed)).get()["rows"].numpy_list()] == [(3,), (4,)]
 
 
+def test_one_array_is_shared_out_along_its_batch():
+    shapes = []
+
+    @flow.global_function(function_config=mirrored())
+    def job(x: tp.Numpy.Placeholder((4, 3)), turned: tp.Numpy.Placeholder((3, 4), batch_axis=1), same: tp.Numpy.Placeholder((3,), batch_axis=None)) -> Tuple[tp.ListNumpy, tp.ListNumpy]:
+        shapes.extend([x.shape, turned.shape, same.shape])
+        return x + same, turned
+
+    x, same = np.arange(12, dtype=np.float32).reshape(4, 3), np.float32([1, 2, 3])
+    rows, columns = job(x, np.ascontiguousarray(x.T), same)
+    assert shapes == [(2, 3), (3, 2), (3,)]
+    for i in range(2):
+        close(rows[i], x[2 * i : 2 * i + 2] + same)
+        close(columns[i], x.T[:, 2 * i : 2 * i + 2])
+
+
+def test_a_device_may_have_nothing():
+    @flow.global_function(function_config=mirrored())
+    def job(x: tp.ListNumpy.Placeholder((4, 3))) -> tp.ListNumpy:
+        return x * 2
+
+    got = job([np.ones((0, 3), np.float32), np.ones((4, 3), np.float32)])
+    assert [piece.shape for piece in got] == [(0, 3), (4, 3)] and (got[1] == 2).all()
+
+
 def test_results_as_their_annotations_say():
     @flow.global_function(function_config=mirrored())
     def listed(x: tp.ListNumpy.Placeholder((4, 3))) -> tp.ListNumpy:

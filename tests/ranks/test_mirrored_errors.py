@@ -68,19 +68,6 @@ def refused(body, config, kind, message, value=None):
         job() if value is None else job(value)
 
 
-def test_one_array_is_no_input_of_a_mirrored_job():
-    def body(x: tp.Numpy.Placeholder((2, 3))):
-        return x
-
-    refused(
-        body,
-        mirrored(),
-        JobError,
-        r"mirrored view on 2 devices, .* FixedTensorDef\(\(2, 3\), .*\) is one array; declare it with flow.Mirrored",
-        X,
-    )
-
-
 @pytest.mark.parametrize("annotation", [tp.Numpy, Tuple[tp.ListNumpy, tp.Numpy], tp.Callback[tp.Numpy]])
 def test_one_array_is_no_result_of_a_mirrored_job(annotation):
     def body(x=flow.MirroredTensorDef((2, 3))):

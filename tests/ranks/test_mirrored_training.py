@@ -59,7 +59,7 @@ def linear(x, optimizer):
 @pytest.mark.parametrize("in_one_bucket", [True, False])
 def test_gradients_are_summed_over_devices_and_divided_by_the_batch_of_each(in_one_bucket, monkeypatch):
     if not in_one_bucket:
-        monkeypatch.setattr(bucket, "BYTES", 1)
+        monkeypatch.setattr(bucket, "FIRST_BYTES", 1)  # then the first holds one gradient, a second the others
 
     @flow.global_function(type="train", function_config=mirrored())
     def train(x: tp.ListNumpy.Placeholder((4, 3))) -> tp.ListNumpy:
@@ -151,6 +151,7 @@ def test_each_device_keeps_its_own_batch_statistics_and_the_first_ones_are_saved
 def test_random_numbers_differ_between_devices_and_follow_from_the_seed():
     def masks():
         flow.clear_default_session()
+        flow.config.cpu_device_num(2)
 
         @flow.global_function(function_config=mirrored())
         def job(x: tp.ListNumpy.Placeholder((64,))) -> tp.ListNumpy:

@@ -34,7 +34,7 @@ SHAPES: list[Case] = [
     (lambda x: array.reshape(x, (4, -1)), (F,), ArgumentError, r"6 elements cannot take"),
     (lambda x: array.reshape(x, (-1, -1)), (F,), ArgumentError, "at most one -1"),
     (lambda x: array.reshape(x, (0, -1)), (F,), ArgumentError, "ints > 0 or one -1"),
-    (lambda x: array.reshape(x, ()), (F,), ArgumentError, "ints > 0 or one -1"),
+    (lambda x: array.reshape(x, ()), (F,), ArgumentError, r"6 elements cannot take the shape \(\)"),
     (lambda x: array.reshape(x, (2.0, 3)), (F,), ArgumentError, "ints > 0 or one -1"),
     (lambda x: array.reshape(x, 6), (F,), ArgumentError, "reshape's shape is a list or tuple, got 6"),
     (lambda x: array.reshape(3.0, (1,)), (F,), DTypeError, "reshape takes blobs, got float 3.0"),
@@ -80,7 +80,7 @@ JOINS: list[Case] = [
     (array.where, (F, F, F), DTypeError, "a condition is an integer blob .*got float32"),
     (array.where, (FLAGS, F, I), DTypeError, "float32 and int32"),
     (lambda c: array.where(c, 1, 2), (FLAGS,), ArgumentError, "at least one operand must be a blob"),
-    (lambda x, m: array.masked_fill(x, m, 1), (ROW, FLAGS), ArgumentError, r"\(2, 3\) cannot be broadcast to \(3,\)"),
+    (lambda x, m: array.masked_fill(x, m, 1), (rand(4), FLAGS), ArgumentError, r"x of shape \(4,\) and the mask of shape \(2, 3\) cannot be broadcast"),
     (lambda x, m: array.masked_fill(x, m, "0"), (F, FLAGS), DTypeError, "got str '0'"),
 ]
 
@@ -132,12 +132,12 @@ NUMBERS: list[Case] = [
     (lambda x: array.range(0), (F,), ArgumentError, "there is nothing"),
     (lambda x: array.range(0, 3, 0), (F,), ArgumentError, "there is nothing"),
     (lambda x: array.range(0, 2.5, dtype=dtypes.int32), (F,), DTypeError, "2.5 does not fit"),
-    (lambda x: array.elem_cnt(x, 2), (F,), ArgumentError, "axis is an int from -2 to 1, got 2"),
+    (lambda x: array.elem_cnt(x, axis=2), (F,), ArgumentError, "axis is an int from -2 to 1, got 2"),
     (array.assign, (F, F), ArgumentError, "assign writes into a variable.*flow.get_variable"),
     (lambda x: array.assign(_variable(), x), (ROW,), ArgumentError, "the variable's shape"),
     (lambda x: array.assign(_variable(), x), (I,), DTypeError, "float32, int32"),
-    (lambda x: array.parallel_cast(x, "S(0)"), (F,), DTypeError, r"flow.distribute.split.*got 'S\(0\)'"),
-    (lambda x: array.parallel_cast(x, None, 0), (F,), DTypeError, "gradient_distribute"),
+    (lambda x: array.parallel_cast(x, distribute="S(0)"), (F,), DTypeError, r"flow.distribute.split.*got 'S\(0\)'"),
+    (lambda x: array.parallel_cast(x, gradient_distribute=0), (F,), DTypeError, "gradient_distribute"),
     (lambda x: array.hierarchical_parallel_cast(x, ["S0"]), (F,), ArgumentError, r"'S\(0\)', 'S\(1\)' ..., 'B' or 'P', got 'S0'"),
     (lambda x: array.hierarchical_parallel_cast(x, ["B"], "never"), (F,), ArgumentError, "grad_mode .*got 'never'"),
     (random.bernoulli, (I,), DTypeError, "expected a float blob, got int32"),
@@ -193,7 +193,6 @@ def test_layouts_are_noted() -> None:
 
 
 def test_assign_gives_what_it_writes() -> None:
-    assert system.assign is array.assign
 
     def call(x):
         return system.assign(_variable(), x)

@@ -1,5 +1,6 @@
 """Checkpoints: the bytes on disk, saving and loading, a folder of snapshots."""
 
+import fcntl
 import os
 import re
 
@@ -278,3 +279,21 @@ def test_flow_save_and_load_need_no_job(tmp_path):
     flow.save({"a": np.arange(6, dtype=np.float32).reshape(2, 3)}, str(tmp_path / "x"))
     found = flow.load(str(tmp_path / "x"))
     np.testing.assert_array_equal(found["a"].numpy(), np.arange(6, dtype=np.float32).reshape(2, 3))
+
+
+def test_what_killed_saves_left_is_removed_by_the_next_of_that_name(tmp_path):
+    left, other, held = (tmp_path / name for name in (".model.x1.tmp", ".model.2.x1.tmp", ".model.y2.tmp"))
+    for folder in (left, other, held):
+        folder.mkdir()
+        (folder / "out").write_bytes(b"half")
+    handle = os.open(held, os.O_RDONLY)
+    fcntl.flock(handle, fcntl.LOCK_EX)
+    flow.checkpoint.save(str(tmp_path / "model"), {"w": np.ones(2, np.float32)})
+    os.close(handle)
+    assert not left.exists() and other.exists() and held.exists()  # another target's, and one that is being written
+    assert flow.checkpoint.get(str(tmp_path / "model"))["w"].numpy().tolist() == [1, 1]
+
+
+def test_init_before_any_job_of_eager_execution():
+    flow.enable_eager_execution(True)
+    flow.train.CheckPoint().init()

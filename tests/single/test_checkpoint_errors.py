@@ -4,10 +4,11 @@ import os
 
 import numpy as np
 import pytest
+import torch
 from checkpoint_jobs import files, two_variables, variables
 
 import oneflow as flow
-from oneflow.core.errors import OneFlowError
+from oneflow.core.errors import ArgumentError, CheckpointError, OneFlowError
 
 
 def assert_nothing_loaded() -> None:
@@ -187,3 +188,33 @@ def test_what_is_loaded_is_what_the_next_step_uses(saved):
     job()
     flow.load_variables({"b": np.full(4, 5, np.float32)})
     assert job().get()[1].tolist() == [5, 5, 5, 5]
+
+
+@pytest.mark.parametrize(
+    "value, message", [(torch.ones(2).to_sparse(), r"the tensor is sparse; call .to_dense\(\)"), (torch.ones(2, device="meta"), "the tensor has no values, it lies on the device 'meta'")]
+)
+def test_tensors_that_are_no_weights(value, message):
+    @flow.global_function()
+    def job(x: flow.typing.Numpy.Placeholder((2,))) -> flow.typing.Numpy:
+        return x * flow.get_variable("w", (2,), initializer=flow.ones_initializer())
+
+    job(np.ones(2, np.float32))
+    with pytest.raises(CheckpointError, match=message):
+        flow.checkpoint.from_torch({"w": value})
+
+
+def test_a_step_counter_is_not_negative():
+    @flow.global_function(type="train")
+    def job(x: flow.typing.Numpy.Placeholder((2,))) -> flow.typing.Numpy:
+        loss = x * flow.get_variable("w", (2,), initializer=flow.ones_initializer())
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
+        return loss
+
+    job(np.ones(2, np.float32))
+    with pytest.raises(ArgumentError, match="variable 'System-Train-TrainStep-job' counts steps and cannot be -5; it is 0 or more"):
+        flow.load_variables({"System-Train-TrainStep-job": np.array([-5])})
+
+
+def test_a_zero_byte_is_in_no_name(tmp_path):
+    with pytest.raises(CheckpointError, match=r"a variable called 'a\\x00b' cannot be saved"):
+        flow.checkpoint.save(str(tmp_path / "model"), {"a\0b": np.ones(2, np.float32)})

@@ -222,3 +222,15 @@ def test_a_model_output_is_given_back_as_one():
     for _ in range(2):
         made = graph(ones(2))
         assert isinstance(made, Out) and made.logits.tolist() == [2, 2] and made.loss is None
+
+
+def test_a_tensor_that_build_makes_and_writes_into_is_new_at_every_step():
+    class Steps(flow.nn.Graph):
+        def build(self, x):
+            made = torch.tensor([1.0, 2.0, 3.0])
+            made[1:].add_(1)
+            return x + made
+
+    graph = Steps()
+    for _ in range(3):
+        assert graph(torch.zeros(3)).tolist() == [1.0, 3.0, 4.0]

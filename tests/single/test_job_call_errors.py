@@ -139,7 +139,7 @@ def test_not_an_array(error, value):
         ([], "is a list with one entry a device"),
         ([np.zeros(5, np.float32)], r"has shape \(4,\) or less of it, got \(5,\)"),
         ([np.zeros((2, 2), np.float32)], r"or less of it, got \(2, 2\)"),
-        ([np.zeros(0, np.float32)], r"or less of it, got \(0,\)"),
+        ([np.zeros((0, 2), np.float32)], r"or less of it, got \(0, 2\)"),
     ],
 )
 def test_mirrored_inputs(error, value, pattern):

@@ -174,3 +174,37 @@ def test_a_scalar_blob_has_one_element(events):
 
     with pytest.raises(ArgumentError, match="a blob of one element"):
         many(np.ones(3, np.float32))
+
+
+def test_hyperparameters_with_ranges_and_metrics(events, tmp_path):
+    rate, units, accuracy = flow.summary.Hparam("rate", flow.summary.RealRange(0.01, 0.1)), flow.summary.HParam("units"), flow.summary.Metric("accuracy")
+    flow.summary.hparams({rate: 0.05, units: flow.summary.ValueSet([32, 64]).values[0], accuracy: 0.9, "seed": 3})
+    assert points(events(), "accuracy") == [(0, pytest.approx(0.9))]
+    flow.summary.create_summary_writer(str(tmp_path / "unused"))
+    with pytest.raises(ArgumentError, match=r"hparams: rate is of RealRange\(min_value=0.01, max_value=0.1\), got 1.0"):
+        flow.summary.hparams({rate: 1.0})
+    with pytest.raises(ArgumentError, match="units is of IntegerRange.*got 2.5"):
+        flow.summary.hparams({flow.summary.Hparam("units", flow.summary.IntegerRange(1, 4)): 2.5})
+    with pytest.raises(ArgumentError, match="ValueSet: all values are of int"):
+        flow.summary.ValueSet([1, "b"], int)
+
+
+def test_the_graphs_of_jobs_are_written(tmp_path):
+    @flow.global_function()
+    def net(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
+        return flow.math.relu(flow.matmul(x, flow.get_variable("w", (2, 2), initializer=flow.ones_initializer()), name="product"), name="act")
+
+    flow.summary.Graph(tmp_path).write_structure_graph()
+    nodes = {node.name: node for node in EventAccumulator(str(tmp_path)).Reload().Graph().node}
+    assert nodes["net/act"].op == "math.relu" and list(nodes["net/act"].input) == ["net/product"]
+    assert nodes["net/w"].op == "Variable" and nodes["net/product"].attr["shape"].s == b"float32(4, 2)"
+    with pytest.raises(ArgumentError, match=r"Graph\(logdir\) takes the folder"):
+        flow.summary.Graph()
+
+
+def test_embeddings_are_written_for_the_projector(tmp_path):
+    flow.summary.Projector(tmp_path).embedding_projector(np.eye(3), label=[5, 6, 7], tag="digits", step=2)
+    assert (tmp_path / "00002" / "digits" / "tensors.tsv").read_text().splitlines()[0].split("\t") == ["1.0", "0.0", "0.0"]
+    assert (tmp_path / "00002" / "digits" / "metadata.tsv").read_text().split() == ["5", "6", "7"]
+    with pytest.raises(ArgumentError, match=r"shape \(rows, features\) and a label a row, got \(3,\) and no labels"):
+        flow.summary.Projector(tmp_path).embedding_projector(np.ones(3))

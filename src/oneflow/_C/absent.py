@@ -63,7 +63,7 @@ ABSENT = {
         "flow.arange, full and empty take placement= and sbp=",
     ),
     "decode_onerec": _ROOT["decode_onerec"],
-    "dispatch_distributed_partial_fc_sample": _ROOT["distributed_partial_fc_sample"],
+    "dispatch_distributed_partial_fc_sample": "classes are sampled in jobs alone, by flow.distributed_partial_fc_sample",
     "dispatch_tensor_buffer_to_list_of_tensors_v2": _ROOT["tensor_buffer_to_list_of_tensors"],
     "distributed_sparse_cross_entropy": "use sparse_cross_entropy; in a job the classes may be split over devices",
     "gen_tensor_buffer": _ROOT["gen_tensor_buffer"],

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, dtype_of, places_of, sequence_of, shape_of, slices_of
+from oneflow.array._shape import assign, cast
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import whole
-from oneflow.ir.blob import Blob, emit
-from oneflow.nn._arguments import axis_in
+from oneflow.core.spellings import spelled
+from oneflow.ir.blob import Blob, emit, emit_many
 from oneflow.ops import array as array_rows
+from oneflow.ops import dynamic as dynamic_rows
 from oneflow.ops import index as rows
 from oneflow.ops import scatter as scatter_rows
 
@@ -43,12 +45,18 @@ def gather(
     """The slices of ``params`` along ``axis`` (``batch_dims`` if not given) that ``indices`` name.
 
     With ``batch_dims`` the first axes of both count the same things, each of which has its own indices; ``axis`` is then
-    ``batch_dims``. An index outside the axis ends the run with an error.
+    ``batch_dims``. Where all axes of ``indices`` but the last are the first ones of ``params`` they are the ones that count, whatever
+    number ``batch_dims`` gives. An index outside the axis ends the run with an error.
     """
     if validate_indices:
         raise UnsupportedError("gather has no validate_indices: an index outside the axis is an error always")
     outer = whole("gather's batch_dims", batch_dims, 0)
-    return apply(rows.gather, params, indices, axis=outer if axis is None else axis, batch_dims=outer, name=name)
+    along = outer if axis is None else axis
+    if outer and along == outer:
+        shared = len(blob_of("gather", indices).shape) - 1
+        if shared and blob_of("gather", params).shape[:shared] == indices.shape[:shared]:
+            along = outer = shared
+    return apply(rows.gather, params, indices, axis=along, batch_dims=outer, name=name)
 
 
 def gather_nd(params: Blob, indices: Blob, name: str | None = None) -> Blob:
@@ -56,6 +64,7 @@ def gather_nd(params: Blob, indices: Blob, name: str | None = None) -> Blob:
     return apply(rows.gather_nd, params, indices, name=name)
 
 
+@spelled("dim_gather")
 def dim_gather(x: Blob, dim: int, index: Blob, name: str | None = None) -> Blob:
     """For each element of ``index`` the element of x at that position along ``dim``, on the other axes at its own place."""
     return apply(rows.dim_gather, x, index, dim=dim, name=name)
@@ -86,7 +95,7 @@ def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None
 
 
 def masked_fill(x: Blob, mask: Blob, value: float, name: str | None = None) -> Blob:
-    """``value`` where ``mask``, an integer blob that broadcasts to x, is not 0; x elsewhere."""
+    """``value`` where ``mask``, an integer blob, is not 0, x elsewhere; x and the mask are broadcast to one shape."""
     return apply(array_rows.masked_fill, x, mask, value=value, name=name)
 
 
@@ -105,23 +114,13 @@ def tensor_scatter_nd_add(params: Blob, indices: Blob, updates: Blob, name: str 
     return apply(scatter_rows.tensor_scatter_nd_add, params, indices, updates, name=name)
 
 
-def unsorted_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, axis: int = 0, name: str | None = None) -> Blob:
-    """Sums of the slices of ``data`` that have the same id. The shape of ``segment_ids`` is that of ``data`` from ``axis`` on."""
-    count = whole("num_segments", num_segments, above=0)
-    return apply(scatter_rows.unsorted_segment_sum, data, segment_ids, num_segments=count, axis=axis, name=name)
+def categorical_ordinal_encode(table: Blob, size: Blob, input_tensor: Blob, hash_precomputed: bool = True, name: str | None = None) -> Blob:
+    """Each value of ``input_tensor`` as a number: 0 stays 0, the others get 1, 2 ... in the order in which they first appear.
 
-
-def unsorted_segment_sum_like(data: Blob, segment_ids: Blob, like: Blob, axis: int = 0, name: str | None = None) -> Blob:
-    """``unsorted_segment_sum`` into as many segments as ``like`` has elements on ``axis``."""
-    return unsorted_segment_sum(data, segment_ids, _extent(like, axis), axis, name)
-
-
-def unsorted_batch_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, name: str | None = None) -> Blob:
-    """Sums of equal ids along the last axis of ``segment_ids``, for each position of the axes before it on its own."""
-    count = whole("num_segments", num_segments, above=0)
-    return apply(scatter_rows.unsorted_batch_segment_sum, data, segment_ids, num_segments=count, name=name)
-
-
-def _extent(like: Blob, axis: int) -> int:
-    shape = blob_of("unsorted_segment_sum_like", like).shape
-    return shape[axis_in("unsorted_segment_sum_like's axis", axis, len(shape))]
+    ``table``, a variable of shape (2 x capacity,) in the dtype of the input, and ``size``, one of shape (1,), keep what was seen; more
+    values than the capacity end the run. Values are keys as they are, so ``hash_precomputed`` changes nothing.
+    """
+    encoded, known, count = emit_many(dynamic_rows.categorical_ordinal_encode, table, input_tensor, name=name)
+    assign(table, known)
+    assign(size, cast(count, size.dtype))
+    return encoded

@@ -11,6 +11,7 @@ from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import real
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob
 from oneflow.nn._arguments import axis_in
 from oneflow.ops import create as rows
@@ -29,9 +30,9 @@ def _filled(value: float, dtype: DType, shape: Sequence[int], name: str | None) 
     return apply(rows.constant, value=value, shape=shape_of("a constant's shape", shape), dtype=dtype.torch, name=name)
 
 
-def constant_scalar(value: float, dtype: Any, name: str | None = None) -> Blob:
-    """``value`` in a blob of shape (1,)."""
-    return constant(value, dtype, (1,), name)
+def constant_scalar(value: float, dtype: Any = None, name: str | None = None) -> Blob:
+    """``value`` in a blob of shape (1,), in the job's default data type if no ``dtype`` is given."""
+    return constant(value, dtype_of(dtype, "constant_scalar"), (1,), name)
 
 
 def zeros(shape: Sequence[int], dtype: Any = None, name: str | None = None) -> Blob:
@@ -72,7 +73,8 @@ def range(start: float, limit: float | None = None, delta: float = 1, dtype: Any
     return apply(rows.range_, start=start, limit=limit, delta=delta, dtype=out.torch, name=name)
 
 
-def elem_cnt(x: Blob, axis: int | Sequence[int] | None = None, dtype: Any = None, name: str | None = None) -> Blob:
+@spelled("elem_cnt")
+def elem_cnt(x: Blob, dtype: Any = None, name: str | None = None, axis: int | Sequence[int] | None = None) -> Blob:
     """How many elements x has, on the named axes or on all: shape (1,), int32 if no ``dtype`` is given."""
     rank = len(blob_of("elem_cnt", x).shape)
     axes = tuple(builtins.range(rank)) if axis is None else tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)

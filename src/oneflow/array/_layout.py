@@ -8,6 +8,7 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of
 from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.sbp import AUTO, Sbp
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob
 from oneflow.ir.notes import change_op_note
 from oneflow.ir.trace import require_trace
@@ -16,7 +17,8 @@ from oneflow.ops import array as rows
 from oneflow.ops.structure import layout
 
 
-def parallel_cast(x: Blob, distribute: Sbp | None = None, gradient_distribute: Sbp | None = None, name: str | None = None) -> Blob:
+@spelled("parallel_cast")
+def parallel_cast(x: Blob, name: str | None = None, distribute: Sbp | None = None, gradient_distribute: Sbp | None = None) -> Blob:
     """The same value, laid out as ``distribute`` says, its gradient as ``gradient_distribute`` says; None leaves it open."""
     forward, backward = _text("distribute", distribute), _text("gradient_distribute", gradient_distribute)
     blob = apply(layout, x, forward=forward, backward=backward, name=name)
@@ -32,6 +34,7 @@ def _text(what: str, value: Any) -> str:
     return str(value)
 
 
+@spelled("hierarchical_parallel_cast")
 def hierarchical_parallel_cast(
     x: Blob,
     parallel_distribution: Sequence[str] | None = None,

@@ -8,11 +8,12 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of, blobs_of, ints_of, sequence_of
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import as_whole
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
 from oneflow.nn import _arguments as arguments
 from oneflow.ops import array as rows
+from oneflow.ops import elementwise as elementwise_rows
 from oneflow.ops import padding as padding_rows
 from oneflow.ops import sort as sort_rows
 from oneflow.ops.row import Op
@@ -21,6 +22,11 @@ from oneflow.ops.row import Op
 def identity(x: Blob, name: str | None = None) -> Blob:
     """The same value under another name."""
     return apply(rows.identity, x, name=name)
+
+
+def identity_n(inputs: Sequence[Blob], name: str | None = None) -> list[Blob]:
+    """``identity`` of every blob of a list."""
+    return [identity(x, None if name is None else f"{name}_{i}") for i, x in enumerate(blobs_of("identity_n", inputs))]
 
 
 def amp_white_identity(x: Blob, name: str | None = None) -> Blob:
@@ -52,29 +58,34 @@ def reshape_like(x: Blob, like: Blob, name: str | None = None) -> Blob:
     return apply(rows.reshape_like, x, like, name=name)
 
 
+@spelled("flatten")
 def flatten(x: Blob, start_dim: int = 0, end_dim: int = -1, name: str | None = None) -> Blob:
     """The axes from ``start_dim`` to ``end_dim`` made into one."""
     return apply(rows.flatten, x, start_dim=start_dim, end_dim=end_dim, name=name)
 
 
+@spelled("expand_dims")
 def expand_dims(x: Blob, axis: int, name: str | None = None) -> Blob:
     """x with a new axis of size 1 at position ``axis`` of the result."""
     return apply(rows.expand_dims, x, axis=axis, name=name)
 
 
+@spelled("squeeze")
 def squeeze(x: Blob, axis: int | Sequence[int] | None = None, name: str | None = None) -> Blob:
-    """x without the named axes, which have size 1; without all such axes if none is named. A result has one axis at least."""
+    """x without the named axes, which have size 1; without all such axes if none is named."""
     return apply(rows.squeeze, x, axis=None if axis is None else ints_of(axis), name=name)
 
 
-def transpose(a: Blob, perm: Sequence[int] | None = None, conjugate: bool = False, name: str | None = None) -> Blob:
-    """``a`` with its axes in the order ``perm``; in reverse order if none is given."""
+@spelled("transpose")
+def transpose(a: Blob, perm: Sequence[int] | None = None, conjugate: bool = False, batch_axis_non_change: bool = False, name: str | None = None) -> Blob:
+    """``a`` with its axes in the order ``perm``; in reverse order if none is given. ``batch_axis_non_change`` changes nothing."""
     if conjugate:
         raise UnsupportedError("transpose with conjugate=True: there are no complex blobs")
     order = tuple(reversed(range(len(blob_of("transpose", a).shape)))) if perm is None else sequence_of("transpose's perm", perm)
     return apply(rows.transpose, a, perm=order, name=name)
 
 
+@spelled("reverse")
 def reverse(x: Blob, axis: int | Sequence[int], name: str | None = None) -> Blob:
     """x with the elements along the named axes in reverse order."""
     return apply(rows.reverse, x, axis=ints_of(axis), name=name)
@@ -89,13 +100,16 @@ def concat(
 ) -> Blob:
     """Blobs joined along ``axis``; a single one is given back as it is.
 
-    ``values`` is another name of ``inputs``. ``max_dim_size`` is what the joined axis may have at most.
+    ``values`` is another name of ``inputs``. ``max_dim_size`` is what the joined axis may have at most,
+    as the blobs come at each step.
     """
     if (inputs is None) == (values is None):
         raise ArgumentError("concat takes either inputs or values, which mean the same")
     blobs = blobs_of("concat", inputs if values is None else values)
     if len(blobs) == 1:
         return blobs[0]
+    if max_dim_size is not None and any(blob.is_dynamic for blob in blobs):
+        return emit(rows.concat, blobs, axis=axis, max_dim_size=max_dim_size, name=name)
     out = emit(rows.concat, blobs, axis=axis, name=name)
     if max_dim_size is not None and out.shape[axis] > max_dim_size:
         raise ArgumentError(f"concat gives {out.shape[axis]} elements on axis {axis}, max_dim_size is {max_dim_size}")
@@ -118,14 +132,6 @@ def _pair(entry: Any) -> tuple[int, int]:
     if len(pair) != 2:
         raise ArgumentError(f"an entry of paddings is (before, after), got {entry!r}")
     return pair[0], pair[1]
-
-
-def reflection_pad2d(x: Blob, padding: int | Sequence[int], name: str | None = None) -> Blob:
-    """x of shape (N, C, H, W) continued by its mirror image; ``padding`` is one int or (left, right, top, bottom)."""
-    sides = sequence_of("reflection_pad2d's padding", (padding,) * 4 if as_whole(padding) is not None else padding)
-    if len(sides) != 4:
-        raise ArgumentError(f"reflection_pad2d's padding is (left, right, top, bottom), got {padding!r}")
-    return apply(rows.reflection_pad2d, x, padding=sides, name=name)
 
 
 def same_padding(
@@ -164,17 +170,24 @@ def broadcast_like(x: Blob, like: Blob, broadcast_axes: Sequence[int] | None = N
     return apply(rows.broadcast_like, x, like, broadcast_axes=axes, name=name)
 
 
-def broadcast_to_compatible_with(x: Blob, compatible: Sequence[Blob], name: str | None = None) -> Blob:
-    """x repeated to the shape that broadcasting gives x and all of ``compatible``."""
-    others = blobs_of("broadcast_to_compatible_with", compatible)
-    return emit(rows.broadcast_to_compatible_with, blob_of("broadcast_to_compatible_with", x), others, name=name)
+def expand(x: Blob, expand_size: Sequence[int], name: str | None = None) -> Blob:
+    """x repeated to ``expand_size``, in which -1 keeps what x has; new axes come in front."""
+    return apply(rows.expand, x, size=sequence_of("expand's expand_size", expand_size), name=name)
 
 
+@spelled("diag")
+def diag(x: Blob, diagonal: int = 0, name: str | None = None) -> Blob:
+    """The matrix that has a vector on the given diagonal (0 is the main one, positive ones lie above), or that diagonal of a matrix."""
+    return apply(rows.diag, x, diagonal=diagonal, name=name)
+
+
+@spelled("sort")
 def sort(x: Blob, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Blob:
     """x in order along ``axis``; ``direction`` is "ASCENDING" or "DESCENDING"."""
     return _ordered(sort_rows.sort, x, axis, direction, name)
 
 
+@spelled("argsort")
 def argsort(x: Blob, axis: int = -1, direction: str = "ASCENDING", name: str | None = None) -> Blob:
     """The positions, int32, that would put x in order along ``axis``; equal elements keep their order."""
     return _ordered(sort_rows.argsort, x, axis, direction, name)
@@ -191,9 +204,19 @@ def count_not_finite(x: Blob, name: str | None = None) -> Blob:
     return apply(rows.count_not_finite, x, name=name)
 
 
-def assign(ref: Blob, value: Blob, name: str | None = None) -> Blob:
-    """Writes ``value`` into the variable ``ref`` at the end of the step, and gives it. All of the step reads what was there before."""
+def multi_count_not_finite(x: Sequence[Blob] | None = None, name: str | None = None) -> Blob:
+    """How many elements of all blobs of a list are infinite or not a number: int64, shape (1,)."""
+    counts = [count_not_finite(blob) for blob in blobs_of("multi_count_not_finite", x)]
+    return counts[0] if len(counts) == 1 else emit(elementwise_rows.add_n, counts, name=name)
+
+
+@spelled("assign")
+def assign(ref: Blob, value: Blob, dtype: Any = None, name: str | None = None) -> Blob:
+    """Writes ``value``, as ``dtype`` if one is given, into the variable ``ref`` at the end of the step, and gives it.
+
+    All of the step reads what was there before.
+    """
     trace = require_trace("flow.assign")
     if not any(blob_of("assign", ref).node is node for node in trace.graph.variables.values()):
         raise ArgumentError(f"assign writes into a variable, got {ref!r}; make one with flow.get_variable")
-    return apply(rows.assign, ref, value, name=name)
+    return apply(rows.assign, ref, value if dtype is None else cast(value, dtype), name=name)

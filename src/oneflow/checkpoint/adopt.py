@@ -153,6 +153,9 @@ def _of_shape(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 
 def _typed(value: torch.Tensor, spec: TensorSpec, cast: bool) -> torch.Tensor:
+    if value.is_meta or value.layout is not torch.strided:
+        kind = "has no values, it lies on the device 'meta'; load its weights first" if value.is_meta else "is sparse; call .to_dense() on it"
+        raise _Misfit(f"the tensor {kind}")
     if value.dtype != spec.dtype.torch:
         if not (cast and value.dtype.is_floating_point and spec.dtype.is_floating_point):
             can = value.dtype.is_floating_point and spec.dtype.is_floating_point

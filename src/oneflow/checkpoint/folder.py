@@ -33,7 +33,7 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
     target = Path(path)
     _check_free(target)
     for name in values:
-        if "/" in name or name in ("", ".", "..", DONE):
+        if "/" in name or "\0" in name or name in ("", ".", "..", DONE):
             raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

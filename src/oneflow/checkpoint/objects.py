@@ -29,6 +29,7 @@ from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
 from oneflow.checkpoint.tensor_files import DATA_TYPES, open_regular, read_tensor, write_tensor
 from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
+from oneflow.core.spellings import spelled
 from oneflow.core.errors import ArgumentError, CheckpointError
 from oneflow.global_tensor.tensor import is_global
 from oneflow.world import current_world
@@ -46,6 +47,7 @@ class NotGlobalError(CheckpointError, RuntimeError):
     """A local tensor where every tensor must be global."""
 
 
+@spelled("save")
 def save(obj: Any, path: str | os.PathLike[str], global_dst_rank: int | None = None) -> None:
     """Saves tensors, and plain values and containers with tensors anywhere inside, as a directory.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
 import tempfile
@@ -18,13 +19,43 @@ _EXCHANGE = 2  # RENAME_EXCHANGE
 
 @contextmanager
 def beside(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, on the same file system; gone if it was not renamed."""
+    """A new folder beside the target, on the same file system; gone if it was not renamed. What killed writers of this target left is removed.
+
+    A writer holds a lock on its folder, which ends with the process: a folder that nobody has locked is one that nobody will finish.
+    """
+    _remove_abandoned(target)
     folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
-    folder.chmod(0o755)
+    handle = os.open(folder, os.O_RDONLY)
     try:
+        _locked(handle)
+        folder.chmod(0o755)
         yield folder
     finally:
+        os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove_abandoned(target: Path) -> None:
+    for path in target.parent.iterdir():
+        if not (path.name.startswith(f".{target.name}.") and path.name.endswith(".tmp")) or path.is_symlink() or not path.is_dir():
+            continue
+        if "." in path.name.removeprefix(f".{target.name}.").removesuffix(".tmp"):
+            continue  # of a target whose name begins like this one's
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            if _locked(handle):
+                shutil.rmtree(path, ignore_errors=True)
+        finally:
+            os.close(handle)
+
+
+def _locked(handle: int) -> bool:
+    """Takes the lock of an open folder; False if another process has it, or the file system knows no locks."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 def write_file(path: Path, data: bytes) -> None:

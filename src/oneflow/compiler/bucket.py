@@ -12,15 +12,15 @@ from torch import fx
 
 import oneflow.collective as collective
 from oneflow.compiler.notes import boxing_note, copy_notes, local_note, set_local_note, val
+from oneflow.core.bucket_limits import BucketLimits
 from oneflow.ir.nodes import add_call, argument
 from oneflow.sharding.call import nbytes
 
-BYTES = 16 * 2**20
 FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 
 
-def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
-    """Replaces the sums of gradients over the same ranks by buckets, in the order of the sums. ``early`` ones begin in the midst of
+def put_in_buckets(graph: fx.Graph, limits: BucketLimits, early: bool, in_turn: bool = False) -> None:
+    """Replaces the sums of gradients over the same ranks by buckets within ``limits``, in the order of the sums. ``early`` ones begin in the midst of
     the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
     ranks that run different programs, as the copies of a mirrored job may, begin them in the same order.
 
@@ -37,7 +37,7 @@ def put_in_buckets(graph: fx.Graph, early: bool, in_turn: bool = False) -> None:
         summed = val(boxing_note(node).node)
         key, size = (argument(node, 2), summed.dtype), nbytes(summed)
         if key in open_buckets:
-            is_full = sizes[key] + size > BYTES or (not full and sizes[key] >= FIRST_BYTES)
+            is_full = sizes[key] + size > limits.bytes or len(open_buckets[key]) == limits.tensors or (not full and sizes[key] >= FIRST_BYTES)
             is_late = order[argument(node, 0)] > order[open_buckets[key][0]]  # boxed only behind the first sum
             if is_full or is_late:
                 full.append(open_buckets.pop(key))

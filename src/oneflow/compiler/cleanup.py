@@ -36,9 +36,13 @@ def clean(graph: fx.Graph) -> None:
 
 
 def drop_aliases(graph: fx.Graph) -> None:
-    """``detach`` and reshapes to the shape a value has already become the value itself."""
+    """``detach`` and reshapes to the shape a value has already become the value itself. So does a copy of a constant, if nothing is written into it: else
+    every step would go on from what the one before it has written."""
+    written = {_storage(arg) for node in graph.nodes if node.op == "call_function" for arg in changed_by(node)}
     for node in list(graph.nodes):
-        if node.op == "call_function" and (node.target in _SAME_VALUE or _keeps_shape(node)):
+        if node.target is aten.lift_fresh_copy.default and _storage(node) in written:
+            node.target = aten.clone.default
+        elif node.op == "call_function" and (node.target in _SAME_VALUE or _keeps_shape(node)):
             node.replace_all_uses_with(argument(node, 0))
             graph.erase_node(node)
 
@@ -108,7 +112,7 @@ def _drops_dims(total: fx.Node, view: fx.Node) -> bool:
 
 def share_equal_nodes(graph: fx.Graph) -> None:
     """Two pure nodes of the same op on the same inputs become one."""
-    memory = {_storage(arg) for node in graph.nodes for arg in _changed(node)}
+    memory = {_storage(arg) for node in graph.nodes for arg in changed_by(node)}
     written = {node for node in graph.nodes if _storage(node) in memory and _storage(node) is not None}
     seen: dict[Any, fx.Node] = {}
     for node in list(graph.nodes):
@@ -124,7 +128,7 @@ def share_equal_nodes(graph: fx.Graph) -> None:
             seen[key] = node
 
 
-def _changed(node: fx.Node) -> list[fx.Node]:
+def changed_by(node: fx.Node) -> list[fx.Node]:
     """The inputs of a node that it may change."""
     return [argument(node, 3), argument(node, 4)] if _updates_statistics(node) else node.all_input_nodes if writes(node) else []
 
@@ -160,24 +164,6 @@ def changes(node: fx.Node) -> bool:
 
 def _updates_statistics(node: fx.Node) -> bool:
     return node.target is aten.native_batch_norm.default and bool(node.args[5]) and node.args[3] is not None
-
-
-def without_writes(graph: fx.Graph) -> None:
-    """Ops that change a value made by another op become ops that make a new one; those that write into arguments stay.
-
-    Relies on a clean joint graph. Leaves one in which a value never changes, so that it may be boxed.
-    """
-    for node in list(graph.nodes):
-        if node.op != "call_function" or not writes(node) or argument(node, 0).op == "placeholder":
-            continue
-        changed = argument(node, 0)
-        packet = getattr(aten, node.target._schema.name.removeprefix("aten::").removesuffix("_"))
-        node.target = getattr(packet, node.target._overloadname)
-        later = False
-        for other in graph.nodes:
-            if later:
-                other.replace_input_with(changed, node)
-            later = later or other is node
 
 
 def drop_unused(graph: fx.Graph) -> None:

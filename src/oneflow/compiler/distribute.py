@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,8 @@ import torch
 from torch import fx
 
 from oneflow.compiler.append_update import UpdateGroup, groups_of
-from oneflow.compiler.cleanup import clean, drop_layouts, without_writes
+from oneflow.compiler.cleanup import clean, drop_layouts
+from oneflow.compiler.functionalize import without_writes
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
 from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
@@ -22,14 +23,15 @@ from oneflow.compiler.rewrite import rewritten
 from oneflow.compiler.step_decl import StepDecl, decl_of_job
 from oneflow.compiler.storage import RankOfDevice, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
-from oneflow.core.errors import UnsupportedError
-from oneflow.core.sbp import BROADCAST, split
+from oneflow.core.placement import Placement
+from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
-from oneflow.sharding.mesh import Layout, Mesh, mesh_of
+from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
 if TYPE_CHECKING:
-    from oneflow.compiler.infer import Given, Wanted
+    from oneflow.compiler.auto import AutoParallel, Candidate, Chosen, Tried
+    from oneflow.compiler.infer import Estimate, Given, Search, Wanted
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class CompileTarget:
 @dataclass(frozen=True)
 class Assigned:
     """What all ranks of a step share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A step
-    ``is_alone`` in a world of one rank."""
+    ``is_alone`` in a world of one rank. ``auto`` is what a search for all layouts has chosen, if there was one."""
 
     decl: StepDecl
     graph: fx.Graph
@@ -59,6 +61,7 @@ class Assigned:
     stages: list[Mesh] | None
     device: torch.device
     is_alone: bool
+    auto: Chosen | None = None
 
     @cached_property
     def meshes(self) -> list[Mesh]:
@@ -93,12 +96,14 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
 @dataclass(frozen=True)
 class Spread:
     """What a step is spread over: the rank of every device, the layouts of its variables, the type of the devices. ``mirrored``: each device
-    of that mesh runs a copy of its own."""
+    of that mesh runs a copy of its own. ``auto``: what of the layouts is to be found; ``uses``: what is being tried for it."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
     device: torch.device
     mirrored: Mesh | None = None
+    auto: AutoParallel | None = None
+    uses: Candidate | None = None
 
 
 def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after) -> Assigned:
@@ -124,17 +129,20 @@ def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] 
     outputs = joint.outputs()
     joint.graph.erase_node(joint.output_node())
     _note_arguments(joint.arguments)
+    auto: Chosen | None = None
     if is_alone:
         whole_on_one_rank(joint.graph, Mesh(tuple(over.ranks.values()), (1,)))
     elif over.mirrored is not None:
         outputs = _mirror(decl, joint, outputs, over.layouts, over.mirrored)
+    elif over.auto is not None:
+        auto = _search(decl, joint, outputs, over, over.auto)
     else:
         _place(decl, joint, over)
         _infer(decl, joint, outputs, over)
     layouts = {**over.layouts, **{name: layout_of(joint.arguments["variable", name]) for name in decl.decls}}
     groups = groups_of(decl, decl.training.optimizer, list(joint.trained)) if decl.training is not None else []
     of_blobs = dict(zip(rates, outputs.rates))
-    assigned = Assigned(decl, joint.graph, joint.arguments, outputs, layouts, groups, of_blobs, stages_of(joint.graph), over.device, is_alone)
+    assigned = Assigned(decl, joint.graph, joint.arguments, outputs, layouts, groups, of_blobs, stages_of(joint.graph), over.device, is_alone, auto)
     after("assigned", assigned)
     return assigned
 
@@ -202,15 +210,58 @@ def _mirror(decl: StepDecl, joint: Joint, outputs: Outputs, layouts: Mapping[str
     return mirror(joint.graph, joint.arguments.get(("step",)), outputs, mesh)
 
 
-def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread) -> None:
-    from oneflow.compiler.infer import infer
+def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search: Search | None = None) -> Estimate:
+    from oneflow.compiler.infer import USUAL, infer
 
     count = decl.training.micro_batches if decl.training is not None else 1
-    infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count)
+    return infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count, search or USUAL)
+
+
+def _search(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, auto: AutoParallel) -> Chosen:
+    """Leaves the graph as the best of all candidates has it."""
+    from oneflow.compiler.auto import Tried, search
+    from oneflow.compiler.infer import Search
+    from oneflow.compiler.memory import copies_of, peak_memory
+
+    copies = {node: float(copies_of(decl, key[1])) for key, node in joint.arguments.items() if key[0] == "variable"}
+
+    def attempt(candidate: Candidate) -> Tried:
+        own_decl, own = _as_tried(decl, over, auto, candidate)
+        _place(own_decl, joint, own)
+        free = frozenset(axis for axis, use in enumerate(candidate.uses) if use == "free")
+        estimate = _infer(own_decl, joint, outputs, own, Search(replace(auto.prices, held=candidate.held), free, auto.ignores_hints, copies))
+        return Tried(candidate, estimate, peak_memory(decl, joint.graph, joint.arguments, outputs))
+
+    found = search(decl.job, auto, attempt)
+    attempt(found.best.candidate)
+    return found
+
+
+def _as_tried(decl: StepDecl, over: Spread, auto: AutoParallel, candidate: Candidate) -> tuple[StepDecl, Spread]:
+    """A step as a candidate would have it: on its mesh, with its variables open, split or whole as the uses of the axes say."""
+    layouts = dict(over.layouts)
+    if candidate.mesh is not None:
+        assert decl.placement is not None
+        devices = {rank: device for device, rank in over.ranks.items()}
+        decl = replace(decl, placement=Placement(decl.placement.device_type, tuple(devices[rank] for rank in candidate.mesh.ranks), candidate.mesh.axes))
+        layouts = dict.fromkeys(layouts, whole_on(candidate.mesh))
+    for name in auto.free:
+        mesh = layouts[name].mesh
+        layouts[name] = Layout(mesh, tuple(_used(decl, name, mesh, candidate.use(axis)) for axis in range(len(mesh.axes))))
+    return decl, replace(over, layouts=layouts, uses=candidate)
+
+
+def _used(decl: StepDecl, name: str, mesh: Mesh, use: str) -> Sbp:
+    """How a variable lies along an axis of some use."""
+    if use in ("tensor", "free"):
+        return AUTO
+    shape, splits = decl.decls[name].spec.shape, splits_of(decl, name)
+    may_split = bool(shape) and shape[0] >= mesh.size and (splits is None or 0 in splits)
+    return split(0) if use == "storage" and may_split else BROADCAST
 
 
 def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> dict[fx.Node, Given]:
-    """The layouts of arguments: variables as they are kept, inputs as they come or else batches split, the rest whole."""
+    """The layouts of arguments: variables as they are kept, inputs as they come or else as ``_batch`` says, the rest whole."""
     from oneflow.compiler.infer import Given
 
     given: dict[fx.Node, Given] = {}
@@ -224,9 +275,17 @@ def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> di
             batch, layout = decl.feeds[key[1]].batch_axis, decl.feeds[key[1]].layout
             if layout is not None:
                 given[node] = Given(layout.sbp)
-            elif batch is not None and val(node).shape[batch] >= mesh.size:
-                given[node] = Given((split(batch),) * len(axes))
+            else:
+                whole = batch is None or val(node).shape[batch] < mesh.size
+                given[node] = Given(tuple(_batch(None if whole else batch, "data" if over.uses is None else over.uses.use(axis)) for axis in range(len(axes))))
     return given
+
+
+def _batch(batch: int | None, use: str) -> Sbp:
+    """How an input lies along an axis where nobody says: its batch is split, unless the axis is for something else."""
+    if use == "free":
+        return AUTO
+    return BROADCAST if batch is None or use == "tensor" else split(batch)
 
 
 def _wanted(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs, over: Spread) -> list[Wanted]:
@@ -236,7 +295,5 @@ def _wanted(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs, 
     wanted = []
     for name, node in outputs.gradients.items():
         layout = update_layout(decl.require_training(), decl.decls[name].spec, over.layouts[name])
-        if name in decl.require_training().row_wise and any(sbp.kind == "S" and sbp.dim != 0 for sbp in layout.sbp):
-            raise UnsupportedError(f"variable {name!r} is updated by rows and cannot lie as {layout}; split it along dim 0")
         wanted.append(Wanted(node, layout, arguments["variable", name]))
     return wanted

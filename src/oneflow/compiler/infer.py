@@ -2,11 +2,11 @@
 
 One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial assignments so
 far. Two assignments that agree on every value still in use differ in nothing that follows, so only the cheaper is kept; of the
-rest the cheapest ``_WIDTH``. A choice whose price comes later (a partial sum that must be reduced one day) so stays in
-the race with one that pays now.
+rest the cheapest ``_WIDTH``, and the cheapest for every layout of what was made last. A choice whose price comes later (a partial sum
+that must be reduced one day) so stays in the race with one that pays now.
 
 What came whole is never split for its own sake: splits come from inputs, data, variables and hints, and from where a single device hands
-over to several: there whole was no choice.
+over to several: there whole was no choice. Where all is free (``compiler/auto.py``), anything may be split.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from oneflow.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp
 from oneflow.sharding import cost
 from oneflow.sharding.call import Call, nbytes
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
-from oneflow.sharding.rules.rule import Signature, whole
+from oneflow.sharding.rules.rule import Rule, Signature, whole
 from oneflow.sharding.rules.table import rule_of
-from oneflow.sharding.writes import any_layout, copies, written
+from oneflow.sharding.writes import any_layout, copies, shares_memory, written
 
 _WIDTH = 24
 _LAYOUT = torch.ops.oneflow.layout.default
@@ -54,17 +54,47 @@ class Wanted:
     follows: fx.Node
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1) -> None:
+@dataclass(frozen=True)
+class Search:
+    """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether hints of layouts count, and how many
+    bytes a byte of an argument stands for where that is not one (a variable has states)."""
+
+    prices: cost.Prices = cost.USUAL
+    free: frozenset[int] = frozenset()
+    ignores_hints: bool = False
+    copies: Mapping[fx.Node, float] = field(default_factory=dict)
+
+
+USUAL = Search()
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What an assignment costs each rank, in bytes sent or as much as they: ``work`` done and bytes ``moved``."""
+
+    work: float
+    moved: float
+
+    @property
+    def total(self) -> float:
+        return self.work + self.moved
+
+
+def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1, search: Search = USUAL) -> Estimate:
     """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
 
     Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that
     values must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
     """
     calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
+    whole_work = {node: cost.whole_work(call) for node, call in calls.items()}
     for node in calls:
         change_joint_note(node, signatures=(), share=1.0)
+    moved = 0.0
     for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
-        _Axis(axis, calls, given, wanted, micro_batches).choose()
+        moved += _Axis(axis, calls, whole_work, given, wanted, micro_batches, search).choose()
+    work = sum(joint_note(node).share * whole_work[node] for node in calls) * micro_batches * search.prices.work
+    return Estimate(work, moved)
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
@@ -85,6 +115,7 @@ class _State:
 
     cost: float
     key: int
+    moved: float = 0.0  # what of the cost is for bytes that ranks exchange
     changed: dict[Value, Held] = field(default_factory=dict)
     before: _State | None = None
     signature: Signature | None = None
@@ -114,7 +145,7 @@ class _Visit:
     node: fx.Node
     mesh: Mesh
     parts: int
-    options: list[tuple[Signature, float]]
+    options: list[tuple[Signature, float, float]]  # with the prices of its work and of its own collectives
     inputs: list[Value]
     counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
     written: list[int]
@@ -129,19 +160,25 @@ class _Axis:
         self,
         axis: int,
         calls: Mapping[fx.Node, Call],
+        whole_work: Mapping[fx.Node, float],
         given: Mapping[fx.Node, Given],
         wanted: Sequence[Wanted],
         repeats: int,
+        search: Search,
     ) -> None:
         self.axis = axis
         self.repeats = repeats
         self.given = given
+        self.search = search
+        self.prices = search.prices
+        self.whole_work = whole_work
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
         self.visits = [self._visit(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
 
-    def choose(self) -> None:
+    def choose(self) -> float:
+        """Notes the cheapest assignment; gives the price of what it moves."""
         states = [_State(0.0, 0)]
         for step in self.visits:
             best: dict[int, _State] = {}
@@ -151,10 +188,11 @@ class _Axis:
                         best[after.key] = after
             if not best:
                 raise ArgumentError(_no_way(step.node))
-            states = sorted(best.values(), key=lambda s: s.cost)[:_WIDTH]
+            states = _kept(sorted(best.values(), key=lambda s: s.cost))
             for state in states:
                 state.settle(step.dies)
         self._keep(states[0])
+        return states[0].moved
 
     def _keep(self, state: _State) -> None:
         for step in reversed(self.visits):
@@ -172,17 +210,17 @@ class _Axis:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
-        may_split = is_free or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
-        for signature, price in step.options:
+        may_split = self.axis in self.search.free or is_free or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
+        for signature, work, inside in step.options:
             if not may_split and any(sbp.kind != "B" for sbp in signature.outputs):
                 continue
             if any(held[i][0] != (step.mesh, signature.inputs[i]) for i in step.written):
                 continue
-            yield self._after(state, step, signature, price)
+            yield self._after(state, step, signature, work, inside)
 
-    def _after(self, state: _State, step: _Visit, signature: Signature, price: float) -> _State:
+    def _after(self, state: _State, step: _Visit, signature: Signature, work: float, inside: float) -> _State:
         changed: dict[Value, Held] = {}
-        key, total = state.key, state.cost + price
+        key, moved, held = state.key, inside, 0.0
         wishes = [
             (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
         ]
@@ -191,16 +229,25 @@ class _Axis:
             made = (step.node, index)
             changed[made] = ((step.mesh, sbp),)
             key ^= hash((made, changed[made]))
+            held += self._held(made, step.parts, sbp)
         for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = changed.get(value) or state.held[value]
             if (mesh, sbp) not in have:
                 once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
-                total += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
+                moved += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
+                held += self._held(value, self._parts(mesh), sbp)
                 changed[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
                 key ^= hash((value, have)) ^ hash((value, changed[value]))
         for value in step.dies:
             key ^= hash((value, changed.get(value) or state.held[value]))
-        return _State(total, key, changed, state, signature)
+        return _State(state.cost + work + moved + held, key, state.moved + moved, changed, state, signature)
+
+    def _held(self, value: Value, parts: int, sbp: Sbp) -> float:
+        """The price of the memory that a value takes in one layout."""
+        if not self.prices.held or _shares_memory(value[0]):
+            return 0.0
+        size = nbytes(_tensor(value)) * joint_note(value[0]).share * self.search.copies.get(value[0], 1.0)
+        return self.prices.held * (size / parts if sbp.kind == "S" else size)
 
     def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp, is_last: bool) -> float:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
@@ -209,7 +256,7 @@ class _Axis:
             size = nbytes(_tensor(value)) * joint_note(value[0]).share
             parts = self._parts(mesh)
             found = min(
-                cost.boxing(source, sbp, size, parts, is_last) if m == mesh else cost.transfer(source, sbp, size, parts)
+                cost.boxing(source, sbp, size, parts, is_last, self.prices) if m == mesh else cost.transfer(source, sbp, size, parts, self.prices)
                 for m, source in have
             )
             self.boxing[value, have, mesh, sbp, is_last] = found
@@ -226,8 +273,10 @@ class _Axis:
         counted = [i for i, n in enumerate(tensors) if not joint_note(n).everywhere]
         whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
         signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        prices = [price * self.repeats for price in cost.work(call, signatures, parts, note.share)]
-        return _Visit(node, mesh, parts, list(zip(signatures, prices)), inputs, counted, written(call))
+        each = note.share * self.repeats * self.prices.work
+        work = [(self.whole_work[node] + cost.extra_work(s)) * (each / parts if cost.is_split(s) else each) for s in signatures]
+        options = [(s, price, cost.inside(s, self.prices) * self.repeats) for s, price in zip(signatures, work)]
+        return _Visit(node, mesh, parts, options, inputs, counted, written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -243,10 +292,19 @@ class _Axis:
             return copies(call, parts)
         rule = rule_of(node.target)
         change_joint_note(node, has_rule=rule is not None)
-        found = [whole(call), *(rule.signatures(call) if rule is not None else ())]
+        found = [whole(call), *(self._split(node, call, parts, rule) if rule is not None else ())]
         before = {s.lower for s in joint_note(node).signatures if s.lower is not None}
         # Two axes may split one call, but not by two lowerings of different kinds.
         return [s for s in found if s.lower is None or not before or s.lower in before]
+
+    def _split(self, node: fx.Node, call: Call, parts: int, rule: Rule) -> Iterable[Signature]:
+        """The ways to split a call along this axis. A dim that an axis before has split may be split again only where all ranks of the mesh could share it."""
+        if parts == call.parts:
+            return rule.signatures(call)
+        earlier = joint_note(node).signatures
+        every: dict[Any, Signature] = {(s.inputs, s.outputs): s for s in rule.signatures(call)} if earlier else {}
+        own = rule.signatures(Call(call.op, call.args, call.kwargs, call.result, parts))
+        return [s for s in own if (s.inputs, s.outputs) in every or not any(_splits_again(s, other) for other in earlier)]
 
     def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
         if joint_note(node).everywhere or parts == 1:
@@ -260,7 +318,7 @@ class _Axis:
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
         texts = [text for text in str(node.args[1]).split(",") if text]
-        if not texts:
+        if not texts or self.search.ignores_hints:
             return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
         sbp = parse_sbp(texts[min(self.axis, len(texts) - 1)])
         if sbp is AUTO:
@@ -288,6 +346,15 @@ class _Axis:
             step.dies.append(value)
 
 
+def _kept(states: list[_State]) -> list[_State]:
+    """Those to go on from, of all in the order of their costs."""
+    others: dict[tuple[Sbp, ...], _State] = {}
+    for state in states[_WIDTH:]:
+        assert state.signature is not None
+        others.setdefault(state.signature.outputs, state)
+    return [*states[:_WIDTH], *others.values()]
+
+
 def _wish(sink: _Sink, state: _State) -> Sbp:
     return state.held[sink.follows][0][1] if sink.sbp is AUTO else sink.sbp
 
@@ -300,6 +367,17 @@ def _order(held: tuple[Mesh, Sbp]) -> tuple[Any, ...]:
 def _tensor(value: Value) -> Any:
     made = val(value[0])
     return made[value[1]] if isinstance(made, (tuple, list)) else made
+
+
+def _shares_memory(node: fx.Node) -> bool:
+    """Whether a node's value lies in memory that is counted elsewhere."""
+    return joint_note(node).everywhere or (node.op == "call_function" and shares_memory(node.target))
+
+
+def _splits_again(one: Signature, other: Signature) -> bool:
+    """Whether two axes would split one dim of a value."""
+    pairs = (*zip(one.inputs, other.inputs), *zip(one.outputs, other.outputs))
+    return any(a is b and a.kind == "S" for a, b in pairs)
 
 
 def _where(node: fx.Node) -> str:

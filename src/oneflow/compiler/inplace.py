@@ -25,11 +25,12 @@ Memory = tuple[Any, ...]
 @dataclass(frozen=True)
 class _Over:
     """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of the result if it is
-    given."""
+    given. Kernels ``on_cpu`` alone are known to read a row before they write it."""
 
     target: Any
     takes: tuple[int, ...]
     out: str | None = None
+    on_cpu: bool = False
 
 
 def _onednn() -> dict[Any, _Over]:
@@ -54,6 +55,8 @@ _OVER: dict[Any, _Over] = {
     torch.ops.oneflow.cross_entropy_backward.default: _Over(torch.ops.oneflow.cross_entropy_backward_.default, (0,)),
     aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
     aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
+    aten._log_softmax.default: _Over(aten._log_softmax.out, (0,), "out", on_cpu=True),
+    aten._softmax.default: _Over(aten._softmax.out, (0,), "out", on_cpu=True),
     **_onednn(),
 }
 
@@ -66,7 +69,8 @@ def write_over(graph: fx.Graph) -> None:
     uses = _Uses(graph)
     for node in list(graph.nodes):
         over = _OVER.get(node.target)
-        if over is None or tensor(node) is None:
+        made = tensor(node)
+        if over is None or made is None or (over.on_cpu and made.device.type != "cpu"):
             continue
         places = [i for i in over.takes if i < len(node.args) and (i == 0 or not node.kwargs)]
         taken = next((i for i in places if uses.can_take(node, node.args[i])), None)

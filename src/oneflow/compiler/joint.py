@@ -130,7 +130,7 @@ class _TracedStep:
         self.placeholders = placeholders
         self.counts = (0, 0, 0)
         self.trained: list[str] = []
-        self.origins: list[tuple[int, Origin | None, str]] = []
+        self.origins: list[tuple[int, Origin | None, str, int | None]] = []
 
     def run(self, *tensors: torch.Tensor) -> list[torch.Tensor]:
         graph = self.options.graph
@@ -161,34 +161,41 @@ class _TracedStep:
     def _differentiated(self) -> list[fx.Node]:
         graph = self.options.graph
         nodes = [graph.variables[name] for name in self.options.trained]
-        return nodes + [w.node for w in graph.watches if w.diff]
+        return nodes + [w.node for w in graph.watches if w.diff and op_note(w.node).spec.dtype.is_floating_point]
 
     def _backward(self, env: dict[fx.Node, Any], seed: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         graph, options = self.options.graph, self.options
         if not graph.losses:
             return [], []
         losses = [env[node] for node in graph.losses if env[node].requires_grad]
+        watched = [w.node for w in graph.watches if w.diff]
         if not losses:
-            line, names = op_note(graph.losses[0]).line, [op_note(node).name for node in graph.losses]
-            raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
-        elements = _elements(graph, losses[0]) * options.micro_batches
+            if any(op_note(node).spec.dtype.is_floating_point for node in graph.losses):
+                line, names = op_note(graph.losses[0]).line, [op_note(node).name for node in graph.losses]
+                raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
+            return [torch.zeros_like(env[node]) for node in watched], []
+        elements = max(_elements(graph, losses[0]), 1) * options.micro_batches  # a batch of nothing has no gradient either
+        # A watched gradient is that of the sum: where one is watched the backward pass begins with it, and what updates is divided at the end.
+        divisor = 1 if any(watch.diff for watch in graph.watches) else elements
         if seed:
-            seeds = [(seed[0] / elements).to(loss.dtype).expand(loss.shape) for loss in losses]
+            seeds = [(seed[0] / divisor).to(loss.dtype).expand(loss.shape) for loss in losses]
         else:
             assert options.loss_scale is not None
-            seeds = [torch.full_like(loss, options.loss_scale / elements) for loss in losses]
-        nodes = self._differentiated()
+            seeds = [torch.full_like(loss, options.loss_scale / divisor) for loss in losses]
+        nodes = [node for node in self._differentiated() if env[node].requires_grad]
         grads = torch.autograd.grad(losses, [env[node] for node in nodes], seeds, allow_unused=True)
         count = len(options.trained)
         self.trained = [name for name, grad in zip(options.trained, grads) if grad is not None]
-        gradients = [grad for grad in grads[:count] if grad is not None]
-        diffs = [torch.zeros_like(env[n]) if g is None else g * elements for n, g in zip(nodes[count:], grads[count:])]
-        return diffs, gradients
+        gradients = [grad if divisor == elements else grad / elements for grad in grads[:count] if grad is not None]
+        of_node = dict(zip(nodes[count:], grads[count:]))
+        found = [(node, of_node.get(node)) for node in watched]
+        return [torch.zeros_like(env[node]) if grad is None else grad for node, grad in found], gradients
 
     def _enter(self, node: fx.Node | None, part: str = "forward") -> None:
         mode = get_proxy_mode()
         assert mode is not None
-        self.origins.append((len(mode.tracer.graph.nodes), None if node is None else _origin(node), part))
+        region = op_note(node).region if node is not None and part == "forward" else None
+        self.origins.append((len(mode.tracer.graph.nodes), None if node is None else _origin(node), part, region))
 
     def _follow_backward(self, env: dict[fx.Node, Any]) -> None:
         """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the backward pass."""
@@ -214,10 +221,10 @@ class _TracedStep:
         nodes = list(graph.nodes)
         for node in nodes:
             set_joint_note(node, JointNote())
-        bounds = [*self.origins, (len(nodes), None, "backward")]
-        for (start, origin, part), (end, _, _) in zip(bounds, bounds[1:]):
+        bounds = [*self.origins, (len(nodes), None, "backward", None)]
+        for (start, origin, part, region), (end, *_) in zip(bounds, bounds[1:]):
             for node in nodes[start:end]:
-                set_joint_note(node, JointNote(origin, part))
+                set_joint_note(node, JointNote(origin, part, region=region))
 
 
 def _origin(node: fx.Node) -> Origin:

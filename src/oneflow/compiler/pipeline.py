@@ -3,6 +3,7 @@
     rewrite                     logical graph    cheaper ops of the same values                                rewrite.py
     joint graph                 aten graph       forward and backward, each node with the op it came from      joint.py
     clean up                                     dead code elimination, common subexpressions                  cleanup.py, strides.py
+    functionalize                                on several ranks: no writes but into arguments                functionalize.py, dense_views.py
     recompute                                    activation checkpointing                                      recompute.py
     place, infer                                 a mesh and an SBP signature for every node                    place.py, infer.py, mirror.py
     ---------------------------------------------------------------------------------------- what all ranks share: distribute.py
@@ -11,8 +12,11 @@
     sections                    Program          micro-batches, pipeline (1F1B), reduction, update             rank_program.py
     ---------------------------------------------------------------------------------------- what a plan shows
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
+    gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
+    fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
+    products                                     by the faster library                                         products.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
 
 Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it leaves.
@@ -28,8 +32,11 @@ from oneflow.compiler.bucket import multiply_in_place
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.fused_loss import fuse_cross_entropy
+from oneflow.compiler.fused_norm import fuse_batch_norms
+from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.prepare import prepare
+from oneflow.compiler.products import multiply_by_onednn
 from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 
@@ -48,6 +55,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     if folds:
         sections = prepare(sections)
         after("prepare", replace(program, sections=sections))
+    for section in sections.values():
+        gather_then_transpose(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph)
         gather_early(sections["step"].graph, program.is_common)
@@ -55,6 +64,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     for name, section in sections.items():
         multiply_in_place(section.graph)
         fuse_cross_entropy(section.graph)
+        fuse_batch_norms(section.graph)
+        multiply_by_onednn(section.graph)
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)
     after("in place", replace(program, sections=sections))

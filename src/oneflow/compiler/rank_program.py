@@ -41,7 +41,7 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     lowering = Lowering(rank, assigned.device, assigned.is_alone)
     builder = _Builder(assigned, lowering)
     builder.build()
-    put_in_buckets(lowering.graph, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored)
+    put_in_buckets(lowering.graph, assigned.decl.buckets, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored)
     return builder.program()
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from oneflow.core.bucket_limits import BucketLimits
 from oneflow.core.placement import Placement
 from oneflow.core.variable import VariableDecl
 from oneflow.ir.graph import Graph
@@ -40,6 +41,7 @@ class StepDecl:
     is_mirrored: bool = False
     loss_line: str = ""
     keeps_parts: bool = False
+    buckets: BucketLimits = BucketLimits()
 
     def require_training(self) -> Training:
         """How the variables of a step that trains are updated; no other has such a thing."""

@@ -19,9 +19,11 @@ from types import FrameType
 
 import torch
 
-# Code that stands between the user's line and ours: this package, and what it calls that calls it back.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+# Code that stands between the user's line and ours: this package and those that are built on it, and what they call that calls them back.
 _NOT_THE_USERS = (
-    os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep,
+    _PACKAGE + os.sep,
+    *(os.path.join(os.path.dirname(_PACKAGE), name) + os.sep for name in ("flowvision", "libai", "fastnn")),
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
     os.path.dirname(os.path.abspath(futures.__file__)) + os.sep,
     contextlib.__file__,
@@ -56,6 +58,10 @@ class ArgumentError(OneFlowError, AssertionError, ValueError):
 
 class DTypeError(OneFlowError, AssertionError, TypeError):
     """A dtype that does not fit; nothing is cast silently."""
+
+
+class KeywordError(OneFlowError, TypeError):
+    """A keyword that the called function does not take, or an argument that it was given twice."""
 
 
 class NameError_(OneFlowError, AssertionError, AttributeError):

@@ -1,5 +1,7 @@
 """``flow.data``: records and pictures as batches, inside a job and as plain Python; random batches; MNIST."""
 
+from oneflow.core.absent import absent
+from oneflow.core.refused import REFUSED_DATA
 from oneflow.core.record.messages import FeatureValue
 from oneflow.data.blob_conf import (
     BlobConf,
@@ -20,6 +22,9 @@ from oneflow.data.mnist_files import load_mnist
 from oneflow.data.order import Draws
 from oneflow.data.random_batch import decode_random
 from oneflow.data.reader_ops import (
+    ImageDecoderRandomCropResize,
+    image_decoder_random_crop_resize,
+    ofrecord_image_classification_reader,
     OFRecordBytesDecoder,
     OFRecordImageDecoder,
     OFRecordImageDecoderRandomCrop,
@@ -31,9 +36,15 @@ from oneflow.data.reader_ops import (
     ofrecord_raw_decoder,
     ofrecord_reader,
 )
+from oneflow.data.token_source import MegatronGPTMMapDataLoader, megatron_gpt_mmap_data_loader
 from oneflow.data.records import RecordWriter, read_records, write_records
 
 __all__ = [
+    "ImageDecoderRandomCropResize",
+    "image_decoder_random_crop_resize",
+    "MegatronGPTMMapDataLoader",
+    "megatron_gpt_mmap_data_loader",
+    "ofrecord_image_classification_reader",
     "BlobConf",
     "BytesDecoder",
     "BytesListCodec",
@@ -71,3 +82,5 @@ __all__ = [
     "read_records",
     "write_records",
 ]
+
+__getattr__ = absent("oneflow.data", REFUSED_DATA, lambda: globals())

@@ -1,4 +1,4 @@
-"""Fetching files over HTTP: quick to see that there is no network, checked by SHA-256, complete or not there at all."""
+"""Fetching files over HTTP: quick to see that there is no network, checked by SHA-256 or MD5, complete or not there at all."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
@@ -21,6 +22,7 @@ from oneflow.core.errors import DataError
 _PROBE_SECONDS = 2.0
 _READ_SECONDS = 10.0
 _CHUNK = 1 << 16
+_MD5_DIGITS = 32
 _FAILURES = (OSError, http.client.HTTPException, DataError)
 
 
@@ -58,41 +60,44 @@ def _opens(url: str, seconds: float) -> bool:
 
 
 def fetch_all(folder: Path, mirrors: Sequence[str], sums: Mapping[str, str]) -> str | None:
-    """Brings every file of ``sums`` (name to SHA-256) that ``folder`` lacks; None if all are there, else what failed."""
-    for file, sha256 in sums.items():
+    """Brings every file of ``sums`` (name to checksum) that ``folder`` lacks; None if all are there, else what failed."""
+    for file, checksum in sums.items():
         if not (folder / file).exists():
-            reason = _fetch(folder / file, mirrors, sha256)
+            reason = _fetch(folder / file, mirrors, checksum)
             if reason is not None:
                 return reason
     return None
 
 
-def _fetch(target: Path, mirrors: Sequence[str], sha256: str) -> str | None:
+def _fetch(target: Path, mirrors: Sequence[str], checksum: str) -> str | None:
     reason = None
     for mirror in mirrors:
         try:
-            fetch(mirror + target.name, target, sha256)
+            fetch(mirror + target.name, target, checksum)
             return None
         except _FAILURES as error:
             reason = str(error)
     return reason
 
 
-def fetch(url: str, target: Path, sha256: str) -> None:
-    """Downloads to a name beside ``target`` and renames it when its checksum is right; otherwise a ``DataError``, and no file."""
+def fetch(url: str, target: Path, checksum: str | None) -> None:
+    """Downloads to a name beside ``target`` and renames it when its checksum is right; otherwise a ``DataError``, and no file.
+
+    ``checksum`` is a SHA-256, an MD5, by which many data sets were published, or None to take what comes.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_name(f"{target.name}.{os.getpid()}.tmp")
     try:
-        found = _save(url, beside)
-        if found != sha256:
-            raise DataError(f"{url}: SHA-256 {found}, expected {sha256}; the file was not kept")
+        kind = "MD5" if checksum is not None and len(checksum) == _MD5_DIGITS else "SHA-256"
+        found = _save(url, beside, hashlib.md5(usedforsecurity=False) if kind == "MD5" else hashlib.sha256())
+        if checksum is not None and found != checksum:
+            raise DataError(f"{url}: {kind} {found}, expected {checksum}; the file was not kept")
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
 
 
-def _save(url: str, path: Path) -> str:
-    digest = hashlib.sha256()
+def _save(url: str, path: Path, digest: Any) -> str:
     with urllib.request.urlopen(url, timeout=_READ_SECONDS) as reply, open(path, "wb") as file:
         size = int(reply.headers.get("Content-Length") or 0) or None
         with _progress(url.rsplit("/", 1)[-1], size) as received:

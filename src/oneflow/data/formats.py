@@ -54,6 +54,8 @@ def open_records(path: Address, format: str | None = None) -> tuple[Source, Form
         known = named(format) if format is not None else FORMATS[_guess(source.path, start)]
         if known.name == "tfrecord" and start.startswith(GZIP_MAGIC):
             return GzipSource(source), known
+        if known.name == "tfrecord" and _is_tfrecord(_inflated(start, zlib.MAX_WBITS)):
+            raise DataError(f"{source.path} is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or without")
         return source, known
     except BaseException:
         source.close()
@@ -61,7 +63,7 @@ def open_records(path: Address, format: str | None = None) -> tuple[Source, Form
 
 
 def _guess(path: str, start: bytes) -> str:
-    if _is_tfrecord(start) or (start.startswith(GZIP_MAGIC) and _is_tfrecord(_inflated(start))):
+    if _is_tfrecord(start) or (start.startswith(GZIP_MAGIC) and _is_tfrecord(_inflated(start))) or _is_tfrecord(_inflated(start, zlib.MAX_WBITS)):
         return "tfrecord"
     lower = path.lower()
     return "tfrecord" if ".tfrecord" in lower or lower.endswith(".gz") else "ofrecord"
@@ -75,8 +77,8 @@ def _is_tfrecord(start: bytes) -> bool:
     return len(start) >= TFRECORD.head
 
 
-def _inflated(start: bytes) -> bytes:
+def _inflated(start: bytes, wbits: int = zlib.MAX_WBITS | 16) -> bytes:
     try:
-        return zlib.decompressobj(wbits=zlib.MAX_WBITS | 16).decompress(start, TFRECORD.head)
+        return zlib.decompressobj(wbits=wbits).decompress(start, TFRECORD.head)
     except zlib.error:
         return b""

@@ -94,6 +94,15 @@ class TokenSamples:
             raise DataError(f"{source.prefix}: documents {documents.start} to {documents.stop} have no tokens")
         self._epoch = functools.lru_cache(maxsize=4)(self._order)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The maps are opened anew where it is unpickled."""
+        return {key: value for key, value in vars(self).items() if key not in ("_epoch", "_source")} | {"prefix": self._source.prefix}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._source = open_indexed(state.pop("prefix"))
+        vars(self).update(state)
+        self._epoch = functools.lru_cache(maxsize=4)(self._order)
+
     def __len__(self) -> int:
         return self._count
 

@@ -29,7 +29,7 @@ from oneflow.data.dataset import Parts, expand
 from oneflow.data.workers import Workers
 
 _VERSION = 1
-_ORDERS = ("sequential", "shuffle", "oneflow")
+_ORDERS = ("sequential", "shuffle", "buffer", "oneflow")
 _MOVING = ("epoch", "sample", "errors", "bad_records")  # what changes in the state while a loader runs
 _LOG = logging.getLogger("oneflow.data")
 
@@ -55,8 +55,9 @@ class Loader:
     list gives tuples, one decoder gives a tensor; a function of ``(sample, draws)`` is called for each sample, and the arrays,
     or structures of arrays, that it returns are stacked. ``draws.stream()`` is its source of random numbers.
 
-    ``order`` is "sequential"; "shuffle", every epoch in a random order of its own; or "oneflow", OneFlow's shuffle of parts after
-    each epoch (``shuffle_after_epoch``) and of records in a buffer (``shuffle_buffer_size``, 0 for none). All are functions of
+    ``order`` is "sequential"; "shuffle", every epoch in a random order of its own; "buffer", the same mixed in a buffer of
+    ``shuffle_buffer_size`` records only, as TensorFlow does; or "oneflow", OneFlow's shuffle of parts after each epoch
+    (``shuffle_after_epoch``) and of records in a buffer that goes on over epochs (``shuffle_buffer_size``, 0 for none). All are functions of
     ``seed`` and the files alone: ``world`` ranks of ``batch_size`` read in each step what one rank of ``world * batch_size`` would.
     ``shard="parts"`` gives each rank its own part files instead, as OneFlow did; then the state belongs to one rank.
 
@@ -117,8 +118,10 @@ class Loader:
             raise ArgumentError(f"an epoch of {self._count} samples has no full batch of {self._share} x {batch_size}; drop_last leaves nothing")
         self._order = self._make_order(order, shuffle_buffer_size, shuffle_after_epoch)
         self._kind: dict[str, Any] = {"order": order, "shard": f"parts {rank}/{world}" if self._by_parts else "samples"}
+        if order in ("buffer", "oneflow"):
+            self._kind["shuffle_buffer_size"] = shuffle_buffer_size
         if order == "oneflow":
-            self._kind |= {"shuffle_buffer_size": shuffle_buffer_size, "shuffle_after_epoch": shuffle_after_epoch}
+            self._kind["shuffle_after_epoch"] = shuffle_after_epoch
         self._layout = Collation(decoders, _pinned(pin_memory), prefetch + 1)
         self._threads, self._prefetch = threads, prefetch
         self._chunk = max(1, batch_size // (4 * threads))
@@ -138,6 +141,8 @@ class Loader:
             raise ArgumentError("shard='parts' goes with epochs=None: ranks of unequal parts end their epochs at different times")
         if name == "shuffle":
             return orders.Shuffled(self._count, self._seed)
+        if name == "buffer":
+            return orders.Shuffled(self._count, self._seed, buffer)
         if name == "sequential":
             return orders.Sequential(self._count)
         counts = getattr(self._source, "counts", None) or [self._count]

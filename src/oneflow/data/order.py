@@ -47,11 +47,12 @@ class Sequential:
 
 
 class Shuffled:
-    """Every epoch all records once, in an order of its own."""
+    """Every epoch all records once, in an order of its own; with a ``buffer``, mixed in that many places only."""
 
-    def __init__(self, count: int, seed: int) -> None:
+    def __init__(self, count: int, seed: int, buffer: int | None = None) -> None:
         self._count = count
         self._seed = seed
+        self._buffer = count if buffer is None else max(1, min(buffer, count))
         self._epochs: dict[int, np.ndarray] = {}
 
     def records(self, start: int, stop: int) -> list[int]:
@@ -67,7 +68,7 @@ class Shuffled:
         """Kept for the epochs at hand: a batch may straddle two."""
         if epoch not in self._epochs:
             self._epochs = {e: p for e, p in self._epochs.items() if e == epoch - 1}
-            self._epochs[epoch] = permutation(self._count, self._seed, epoch)
+            self._epochs[epoch] = buffered_permutation(self._count, self._buffer, self._seed, epoch)
         return self._epochs[epoch]
 
 
@@ -79,6 +80,23 @@ def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
     """
     bits = np.random.Philox(key=np.array([seed & _MASK, epoch], np.uint64)).random_raw(count)
     return np.argsort(bits, kind="stable")
+
+
+def buffered_permutation(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
+    """The numbers below ``count`` as they leave a buffer of ``size``: each is replaced by the next, and the buffer is emptied at the end. So
+    none comes ``size`` places early; with ``size`` at ``count`` it is ``permutation``, with 1 no change."""
+    if size >= count:
+        return permutation(count, seed, epoch)
+    bits = np.random.Philox(key=np.array([seed & _MASK, epoch], np.uint64)).random_raw(count)
+    slots = (bits[: count - size] % np.uint64(size)).astype(np.int64)
+    # What leaves a slot is what came to it before: the number of its last use, or at first the slot's own.
+    uses = np.argsort(slots, kind="stable")
+    again = slots[uses[1:]] == slots[uses[:-1]]
+    leaving = slots.copy()
+    leaving[uses[1:][again]] = size + uses[:-1][again]
+    held = np.arange(size)
+    held[slots] = size + np.arange(count - size)
+    return np.concatenate([leaving, held[np.argsort(bits[count - size :], kind="stable")]])
 
 
 class OneFlow:

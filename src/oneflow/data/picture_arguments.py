@@ -20,6 +20,8 @@ _METHODS = {
     "nearest": "nearest",
     "nn": "nearest",
     "area": "area",
+    "bicubic": "cubic",
+    "cubic": "cubic",
 }
 
 

@@ -11,7 +11,7 @@ import torch
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError, user_line
 from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import at_least, feature_name, positive, row_spec
-from oneflow.data.decode import RandomCrop, RawDecoder
+from oneflow.data.decode import PixelDecoder, RandomCrop, RawDecoder
 from oneflow.data.order import part_names
 from oneflow.data.picture_arguments import color
 from oneflow.data.pipeline import Buffers, Images, Reading, RecordPipeline, Records, decoded, take
@@ -160,7 +160,61 @@ def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | N
     return arguments.random_crop(what, attempts, salt, area, ratio)
 
 
+def image_decoder_random_crop_resize(
+    input_blob: Buffers,
+    target_width: int,
+    target_height: int,
+    num_attempts: int | None = None,
+    seed: int | None = None,
+    random_area: Sequence[float] | None = None,
+    random_aspect_ratio: Sequence[float] | None = None,
+    num_workers: int | None = None,
+    warmup_size: int | None = None,
+    max_num_pixels: int | None = None,
+    name: str | None = None,
+) -> Blob:
+    """A random part of each encoded picture of ``OFRecordBytesDecoder`` in one size: uint8 RGB (batch, height, width, 3).
+
+    The threads of the reader do it, so the numbers for workers of a GPU change nothing.
+    """
+    what = "ImageDecoderRandomCropResize"
+    trace = take(what, input_blob, Buffers, "what flow.data.OFRecordBytesDecoder gave")
+    full = trace.claim(name, what)
+    area, ratio = random_area or (0.08, 1.0), random_aspect_ratio or (0.75, 1.333333)
+    crop = random_crop(trace, what, full, 10 if num_attempts is None else num_attempts, seed, area, ratio)
+    size = arguments.fixed_size(what, (target_width, target_height))
+    return decoded(trace, input_blob.pipeline, PixelDecoder(input_blob.key, size, crop, "RGB", "auto"), full)
+
+
+def ofrecord_image_classification_reader(
+    ofrecord_dir: str | os.PathLike[str],
+    image_feature_name: str,
+    label_feature_name: str,
+    batch_size: int = 1,
+    data_part_num: int = 1,
+    part_name_prefix: str = "part-",
+    part_name_suffix_length: int = -1,
+    random_shuffle: bool = False,
+    shuffle_buffer_size: int = 1024,
+    shuffle_after_epoch: bool = False,
+    color_space: str = "BGR",
+    decode_buffer_size_per_thread: int = 32,
+    num_decode_threads_per_machine: int | None = None,
+    name: str | None = None,
+) -> tuple[Images, Blob]:
+    """``ofrecord_reader``, ``OFRecordImageDecoder`` and a decoder of labels in one: pictures of their own sizes, and int32 labels (batch, 1).
+
+    Threads and buffers are chosen for the machine, so the two numbers for them change nothing.
+    """
+    records = ofrecord_reader(
+        ofrecord_dir, batch_size, data_part_num, part_name_prefix, part_name_suffix_length, random_shuffle, shuffle_buffer_size,
+        shuffle_after_epoch, name=name,
+    )  # fmt: skip
+    return ofrecord_image_decoder(records, image_feature_name, color_space), ofrecord_raw_decoder(records, label_feature_name, (1,), torch.int32)
+
+
 OFRecordRawDecoder = ofrecord_raw_decoder
 OFRecordImageDecoder = ofrecord_image_decoder
 OFRecordImageDecoderRandomCrop = ofrecord_image_decoder_random_crop
 OFRecordBytesDecoder = ofrecord_bytes_decoder
+ImageDecoderRandomCropResize = image_decoder_random_crop_resize

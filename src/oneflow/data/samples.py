@@ -80,11 +80,25 @@ class RecordReader:
 
     def __init__(self, parts: Any, reading: Reading) -> None:
         self.batch_size = reading.batch_size
+        self._parts, self._reading, self._share = parts, reading, (0, 1)
         self._ahead = _Ahead()
-        self._loader = Loader(
-            parts, reading.batch_size, Listed(self._ahead), order="oneflow", seed=reading.seed,
-            shuffle_buffer_size=reading.buffer_size, shuffle_after_epoch=reading.shuffle_parts,
+        self._loader = self._opened()
+
+    def _opened(self) -> Loader:
+        number, shares = self._share
+        how = self._reading
+        return Loader(
+            self._parts, how.batch_size // shares, Listed(self._ahead), order="oneflow", seed=how.seed, rank=number, world=shares,
+            shuffle_buffer_size=how.buffer_size, shuffle_after_epoch=how.shuffle_parts,
         )  # fmt: skip
+
+    def share(self, number: int, shares: int) -> None:
+        """From the next batch on reads the rows of one of so many equal shares of each."""
+        if self._share != (number, shares):
+            before, self._share = self._loader, (number, shares)
+            self._loader = self._opened()
+            self._loader.load_state(before.state())
+            before.close()
 
     def next(self) -> Records:
         return Records(next(iter(self._loader)), self._ahead.learn)

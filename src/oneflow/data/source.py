@@ -21,6 +21,21 @@ class Source:
     """A data module that stands somewhere in its data. ``state`` is fit for JSON; ``load_state`` of one that does not fit is a ``DataError``
     and changes nothing."""
 
+    _share = (0, 1)
+
+    def share(self, number: int, shares: int) -> None:
+        """From the next batch on has a call give the rows of one of so many equal shares of each; 0 of 1 is all of them. Where it stands stays."""
+        self._share = number, shares
+
+    def own_rows(self, rows: torch.Tensor) -> torch.Tensor:
+        """Those of the share."""
+        number, shares = self._share
+        each = len(rows) // shares
+        return rows if shares == 1 else rows[number * each : (number + 1) * each]
+
+    def draw_from(self, seed: int) -> None:
+        """Has what would be drawn by this process's own generator drawn by one of this seed: ranks that read one batch draw the same."""
+
     def state(self) -> dict[str, Any]:
         raise NotImplementedError
 

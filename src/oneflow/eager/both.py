@@ -10,22 +10,29 @@ from oneflow import linalg as job_linalg
 from oneflow import math as job_math
 from oneflow.core.eras import either
 from oneflow.eager import create, index, shape
+from oneflow.nn._sequence import ctc_loss as job_ctc_loss
 
 argsort = either(job.argsort, torch.argsort)
+argwhere = either(job.argwhere, torch.argwhere)
 broadcast_like = either(job.broadcast_like, shape.broadcast_like)
 cast = either(job.cast, shape.cast)
 clamp = either(job_math.clamp, torch.clamp)
 clip = either(job_math.clip, torch.clip)
 concat = either(job.concat, torch.concat)
+ctc_loss = either(job_ctc_loss, F.ctc_loss)
+diag = either(job.diag, torch.diag)
+expand = either(job.expand, shape.expand)
 flatten = either(job.flatten, torch.flatten)
 gather = either(job.gather, torch.gather)
 gather_nd = either(job.gather_nd, index.gather_nd)
 in_top_k = either(job_math.in_top_k, index.in_top_k)
 masked_fill = either(job.masked_fill, torch.masked_fill)
 matmul = either(job_linalg.matmul, torch.matmul)
+nonzero = either(job.nonzero, torch.nonzero)
 ones = either(job.ones, create.ones)
 ones_like = either(job.ones_like, create.ones_like)
 pad = either(job.pad, F.pad)
+repeat = either(job.repeat, shape.repeat)
 reshape = either(job.reshape, torch.reshape)
 scatter_nd = either(job.scatter_nd, index.scatter_nd)
 slice = either(job.slice, index.slice)

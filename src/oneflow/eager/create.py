@@ -30,6 +30,17 @@ def _torchs(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
     return made
 
 
+def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+    """``torch.tensor``, which copies; of a tensor as well, and without the warning that says so. With placement= and sbp= a global tensor."""
+    if type(data) is not torch.Tensor or args or kwargs.keys() - {"dtype", "device", "requires_grad"}:
+        return torch.tensor(data, *args, **kwargs)
+    copied = data.detach().to(device=kwargs.get("device"), dtype=kwargs.get("dtype"), copy=True)
+    return copied.requires_grad_() if kwargs.get("requires_grad") else copied
+
+
+_tensor.__name__ = "tensor"
+
+
 arange = _torchs(torch.arange)
 empty = _torchs(torch.empty)
 empty_like = _torchs(torch.empty_like)
@@ -48,7 +59,7 @@ randint_like = _torchs(torch.randint_like)
 randn = _torchs(torch.randn)
 randn_like = _torchs(torch.randn_like)
 randperm = _torchs(torch.randperm)
-tensor = _torchs(torch.tensor)
+tensor = local_or_global(_tensor)
 zeros = _torchs(torch.zeros)
 zeros_like = _torchs(torch.zeros_like)
 

@@ -19,7 +19,7 @@ WRITTEN = {
     ),
     **dict.fromkeys(("contiguous", "div_", "erfinv_", "expand", "index_add_", "masked_fill_", "repeat", "view"), _METHOD),
     **dict.fromkeys(
-        ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "gelu", "mish", "pad", "silu", "softplus", "softshrink", "softsign"), _FUNCTIONAL
+        ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "ctc_loss", "gelu", "mish", "pad", "silu", "softplus", "softshrink", "softsign"), _FUNCTIONAL
     ),
     **dict.fromkeys(("get_autocast_cpu_dtype", "get_autocast_gpu_dtype"), "does not warn; torch's does"),
     **dict.fromkeys(("set_autocast_cpu_dtype", "set_autocast_gpu_dtype"), "does not warn; torch's does"),
@@ -64,7 +64,6 @@ _BUFFERS = "buffers of rows of different lengths are not there; use a list of te
 
 ABSENT = {
     "decode_onerec": "OneRec files are not read; write OFRecord files and use flow.data",
-    "distributed_partial_fc_sample": "classes are not sampled; use the whole weight, which a job can split over devices",
     "gen_tensor_buffer": _BUFFERS,
     "one_embedding": "tables that are larger than memory are not there; use nn.Embedding, whose weight a job can split over devices",
     "oneflow_internal_path": "there is no compiled core; the package lies in oneflow_python_base_dir",

@@ -26,8 +26,8 @@ def told(local: torch.Tensor) -> list[tuple[torch.dtype, Shape]]:
     if local.dtype not in _DTYPES or local.dim() > _MOST_DIMS:
         raise GlobalTensorError(f"no global tensor is made of {local.dim()} dims of {local.dtype}")
     world = join()
-    if world.size == 1:
-        return [(local.dtype, tuple(local.shape))]
+    if world.size == 1 or world.is_planned:
+        return [(local.dtype, tuple(local.shape))] * world.size
     mine = [_DTYPES.index(local.dtype), local.dim(), *local.shape, *[0] * (_MOST_DIMS - local.dim())]
     with meet("to_global", world.ranks):
         rows = collective.all_gather(torch.tensor(mine), world.ranks).tolist()

@@ -13,7 +13,7 @@ from oneflow.global_tensor.agree import logical, told
 from oneflow.global_tensor.move import moved, on_every_rank, shares_memory
 from oneflow.global_tensor.placement import device_of, placement, require_device
 from oneflow.global_tensor.sbp import layouts_of, public
-from oneflow.global_tensor.spec import Spec, fresh, spec_of, without_sums
+from oneflow.global_tensor.spec import Spec, fresh, in_order_of, spec_of, without_sums
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.world import join
@@ -37,7 +37,7 @@ def layout_on(place: placement, sbp: Any, dims: int | None = None) -> Layout:
 
 def device_here(place: placement) -> torch.device:
     """Where this rank's part of a tensor on a placement lies."""
-    if place.type != "cpu":
+    if place.type != "cpu" and not join().is_planned:
         require_device(place.type)
     return device_of(place.type, join().local_rank)
 
@@ -57,7 +57,11 @@ class _FromLocal(torch.autograd.Function):
         ctx.layout, ctx.device, ctx.local = layout, device, (tuple(local.shape), local.dtype, local.device)
         dtype, shape = logical(told(local), layout)
         part = None
-        if layout.mesh.position(join().rank) is not None:
+        if layout.mesh.position(join().rank) is None:
+            pass
+        elif join().is_planned:
+            part = torch.empty(local.shape, dtype=dtype, device="meta")
+        else:
             part = _agreed(local.detach().to(device), layout)
             part = part.clone() if shares_memory(part, local) else part
         return GlobalTensor(part, fresh(shape, dtype, layout, device))
@@ -84,7 +88,7 @@ def _agreed(local: torch.Tensor, layout: Layout) -> torch.Tensor:
     as_bytes = local.dtype == torch.bool
     with meet("to_global", tuple(sorted(ranks)), local.dtype, local.shape):
         found = collective.broadcast(local.view(torch.uint8) if as_bytes else local, ranks)
-    return found.view(torch.bool) if as_bytes else found
+    return in_order_of(local, found.view(torch.bool) if as_bytes else found)
 
 
 # ------------------------------------------------------------------ global to global
@@ -125,7 +129,7 @@ def converted(tensor: GlobalTensor, layout: Layout, device: torch.device) -> Glo
     """The logical tensor in another layout, in memory of its own."""
     spec = tensor._spec
     part = moved(tensor._part, spec, layout)
-    if part is not None:
+    if part is not None and not join().is_planned:
         part = part.to(device)
         if tensor._part is not None and shares_memory(part, tensor._part):
             part = part.clone()

@@ -33,6 +33,8 @@ def _made(spec: Spec, part: Callable[[Sequence[int], Slices], torch.Tensor], req
     local = None
     if position is not None:
         spans = region(spec.shape, spec.sbp, mesh.axes, position)
+        if join().is_planned:
+            return _leaf(GlobalTensor(torch.empty([stop - start for start, stop in spans], dtype=spec.dtype, device="meta"), spec), requires_grad)
         local = part([stop - start for start, stop in spans], tuple(slice(*span) for span in spans))
         if any(sbp.kind == "P" for sbp in spec.sbp) and not _holds_sum(spec.layout):
             local.zero_()

@@ -86,7 +86,11 @@ class Decisions:
     def _require_number(self, func: Any, value: torch.Tensor) -> None:
         """A local tensor goes with global ones only where torch has made it from a number."""
         inside = self.decomposing or torch._C._current_graph_task_id() != -1
-        if inside or (not value.dim() and (func in _TAKE_NUMBERS or _is_called_by_torch())):
+        if inside or (not value.dim() and (func in _TAKE_NUMBERS or _caller().startswith("torch."))):
+            return
+        if _caller() == "torch.nn.modules.rnn" and not value.any():  # the first state of a recurrent network that was given none
+            return
+        if func is aten.eq.Tensor and value.dim() == 1 and torch.equal(value, torch.arange(len(value))):  # what one_hot compares with
             return
         raise errors.mixed(func, value)
 
@@ -97,12 +101,12 @@ def _is_pointwise(func: Any) -> bool:
     return (functional_of(func) or func) in pointwise.RULES.by_op
 
 
-def _is_called_by_torch() -> bool:
-    """Whether the op is called by Python code of torch, such as a scaler of gradients, and not by the user's."""
+def _caller() -> str:
+    """The Python module that calls the op: one of torch's own, such as that of a scaler of gradients, or the user's."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_globals.get("__name__", "").startswith("oneflow.global_tensor."):
         frame = frame.f_back
-    return frame is not None and frame.f_globals.get("__name__", "").startswith("torch.")
+    return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
 @cache

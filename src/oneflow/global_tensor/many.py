@@ -122,6 +122,12 @@ def fused(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
         )
     places = [i for i, value in enumerate(lists[0]) if value._part is not None]
 
+    for own in lists[1:]:
+        for i in places:  # the kernels go through memory, not through indices
+            like = lists[0][i]._part
+            if own[i]._part.stride() != like.stride():
+                own[i]._part = torch.empty_like(like, dtype=own[i]._part.dtype).copy_(own[i]._part)
+
     def parts(value: Any) -> Any:
         if isinstance(value, (list, tuple)) and len(value) == len(lists[0]):
             return [value[i]._part if isinstance(value[i], GlobalTensor) else value[i] for i in places]

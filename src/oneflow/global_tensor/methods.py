@@ -8,6 +8,8 @@ import torch
 
 from oneflow.core.errors import GlobalTensorError, GraphError
 from oneflow.global_tensor.building import current_building
+from oneflow.global_tensor.sbp import broadcast, partial_sum
+from oneflow.global_tensor.sbp import sbp as Sbp
 
 
 def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
@@ -53,9 +55,19 @@ def _of_global_tensors(name: str) -> Any:
 
 def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = None) -> torch.nn.Module:
     """Makes the parameters and buffers global, in place, and returns the module: local ones with placement and sbp together; of those that
-    are global already the layout is changed."""
+    are global already the layout is changed. What has no dims, such as the count of a batch norm, is broadcast where others are split."""
     made: dict[int, Any] = {}
-    return _replaced(self, lambda tensor: _once(made, tensor, lambda: tensor.to_global(placement=placement, sbp=sbp)))
+
+    def laid(tensor: Any) -> Any:
+        return tensor.to_global(placement=placement, sbp=sbp if tensor.dim() else _not_split(sbp))
+
+    return _replaced(self, lambda tensor: _once(made, tensor, lambda: laid(tensor)))
+
+
+def _not_split(sbp: Any) -> Any:
+    if isinstance(sbp, (list, tuple)):
+        return [_not_split(one) for one in sbp]
+    return broadcast if isinstance(sbp, Sbp) and sbp not in (broadcast, partial_sum) else sbp
 
 
 def module_to_local(self: torch.nn.Module) -> torch.nn.Module:

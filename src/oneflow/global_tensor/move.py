@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import oneflow.collective as collective
+from oneflow.core.errors import GlobalTensorError
 from oneflow.core.region import local_shape
 from oneflow.global_tensor.spec import Spec
 from oneflow.sharding.boxing import Crossing, box
@@ -49,8 +50,9 @@ def moved(part: torch.Tensor | None, spec: Spec, target: Layout, name: str = "to
     """This rank's part of a tensor in another layout; every rank of both placements comes here. It may share memory with ``part``."""
     if spec.layout == target:
         return part
-    rank = join().rank
-    if prod(spec.shape) == 0:
+    world = join()
+    rank = world.rank
+    if prod(spec.shape) == 0 or world.is_planned:
         return _empty(spec, target, rank)
     if spec.dtype == torch.bool:  # collectives do not know truth values; they travel as bytes
         found = _moved(None if part is None else part.view(torch.uint8), spec, torch.uint8, target, rank, name)
@@ -77,11 +79,14 @@ def _empty(spec: Spec, target: Layout, rank: int) -> torch.Tensor | None:
     position = target.mesh.position(rank)
     if position is None:
         return None
-    return torch.empty(local_shape(spec.shape, target.sbp, target.mesh.axes, position), dtype=spec.dtype, device=spec.device)
+    device = "meta" if join().is_planned else spec.device
+    return torch.empty(local_shape(spec.shape, target.sbp, target.mesh.axes, position), dtype=spec.dtype, device=device)
 
 
 def on_every_rank(part: torch.Tensor | None, spec: Spec, name: str) -> torch.Tensor:
     """The logical tensor, whole, on every rank of the world; all of them come here."""
+    if join().is_planned:
+        raise GlobalTensorError(f"{name} of a tensor of a planned world, where tensors have no data; flow.plan tells what a graph of them would cost")
     whole = whole_on(spec.layout.mesh)
     found = moved(part, spec, whole, name)
     world = world_mesh(join().size)

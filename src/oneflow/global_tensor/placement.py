@@ -40,8 +40,10 @@ class placement:
     @staticmethod
     def all(type: str) -> placement:
         """All ranks of the world, on one axis."""
-        made = placement(type, range(current_world().size))
-        require_device(made.type)
+        world = current_world()
+        made = placement(type, range(world.size))
+        if not world.is_planned:
+            require_device(made.type)
         return made
 
     @property

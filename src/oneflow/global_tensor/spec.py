@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import torch
 
@@ -29,6 +29,12 @@ class Spec:
     @property
     def sbp(self) -> NdSbp:
         return self.layout.sbp
+
+    @cached_property
+    def shown(self) -> torch.device:
+        """The device that torch is told: autograd ends the process at one that this machine has not, such as those of a planned world."""
+        type = self.device.type
+        return self.device if type == "cpu" or getattr(torch, type).is_available() else torch.device("meta")
 
     def laid(self, layout: Layout) -> Spec:
         """The same tensor in another layout."""
@@ -62,6 +68,12 @@ def contiguous(shape: Sequence[int]) -> Shape:
 def fresh(shape: Sequence[int], dtype: torch.dtype, layout: Layout, device: torch.device) -> Spec:
     """The spec of a tensor made anew."""
     return spec_of(tuple(shape), contiguous(shape), dtype, layout, device)
+
+
+def in_order_of(like: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
+    """A part in channels-last memory if another one lies so, else contiguous: copied if it lies otherwise."""
+    is_last = like.dim() == value.dim() == 4 and like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous()
+    return value.contiguous(memory_format=torch.channels_last if is_last else torch.contiguous_format)
 
 
 def without_sums(sbp: NdSbp) -> NdSbp:

@@ -38,7 +38,7 @@ class GlobalTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, part: torch.Tensor | None, spec: Spec) -> GlobalTensor:
-        made = torch.Tensor._make_wrapper_subclass(cls, spec.shape, strides=spec.stride, dtype=spec.dtype, device=spec.device)
+        made = torch.Tensor._make_wrapper_subclass(cls, spec.shape, strides=spec.stride, dtype=spec.dtype, device=spec.shown)
         made._part = part
         made._spec = spec
         made._source = None

@@ -91,7 +91,7 @@ def _settings(assigned: Assigned) -> Iterator[str]:
         yield f"{feed.name} as {feed.layout}"
     if decl.training is not None:
         training = decl.training
-        yield f"{training.micro_batches} micro-batches, {training.loss_scale}, states split from {training.split_states_from}"
+        yield f"{training.micro_batches} micro-batches, {training.loss_scale}, states split from {training.split_states_from}, {decl.buckets}"
     for group in assigned.groups:
         row, numbers = group.optimizer.update(group.weight_decay)
         yield f"{group.optimizer.title}: {row.name} of {', '.join(group.names)} with {sorted(numbers.items())}, clipping {group.optimizer.grad_clipping}"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 import oneflow.collective as collective
+from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
@@ -26,8 +29,10 @@ from oneflow.global_tensor.building import Building, building
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.agreement import agreed, common_seed, told_plan
+from oneflow.graph.auto import auto_parallel, spread_modules, told_inputs
 from oneflow.graph.definition import Definition
-from oneflow.graph.on_ranks import OnRanks, Parts, devices_of, lay_out, layout_given, like, parts_of, ranks_of, stages_of
+from oneflow.graph.fusion import FUSION
+from oneflow.graph.on_ranks import OnRanks, Parts, ReadParts, devices_of, lay_out, layout_given, like, parts_of, ranks_of, stages_of, traced_on
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.stand_in import forget_traced, standing_in, variables_of
@@ -38,11 +43,11 @@ from oneflow.ops.counter_random import stable_seed
 from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
-from oneflow.runtime.memory import keep_freed_memory, spare_memory
+from oneflow.runtime.memory import give_back, keep_freed_memory, spare_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
-from oneflow.world import join
+from oneflow.world import current_world, join
 
 _ALONE = whole_on(Mesh((0,), (1,)))
 
@@ -58,12 +63,14 @@ class Captured:
     tensors: dict[str, Tensor]
     device: torch.device
     on: OnRanks | None = None
+    search: Callable[[Mapping[str, Layout]], AutoParallel | None] = lambda layouts: None
 
     def assigned(self) -> Assigned:
         """The step on one device, or on the ranks of its global tensors."""
         if self.on is None:
             return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, dict.fromkeys(self.decl.decls, _ALONE), self.device))
-        return distribute(self.decl, self.traced.joint, self.on.spread(self.layouts()))
+        layouts = self.layouts()
+        return distribute(self.decl, self.traced.joint, self.on.spread(layouts, self.search(layouts)))
 
     def layouts(self) -> dict[str, Layout]:
         """How the variables of a graph of global tensors lie; those that are local each rank has whole."""
@@ -81,13 +88,15 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
     modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
-    on = ranks_of(graph.name, variables, call.tensors, stages_of(modules, graph.settings))
+    on = ranks_of(graph.name, variables, call.tensors, stages_of(modules, graph.settings), takes_local=graph.config.auto_parallel)
     whereabouts = Whereabouts(modules, graph.name, graph.settings, {} if on is None else {key: devices_of(place) for key, place in on.stages.items()})
     stand_ins = None if on is None else Building(on.places, lambda: _place_of(on, whereabouts.here()))
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
     if optimizer is not None:
         _require_dense(modules)
+    if graph.config.amp_dtype is None:
+        refuse_autocast(graph.name, device.type)
     trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
     found: list[Returned] = []
 
@@ -122,11 +131,6 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
     found[-1].require_plain()
     if optimizer is not None and not traced.joint.trained:
         raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
-    if on is not None and sources:
-        raise GraphError(
-            f"{graph.name}: data modules in build() of a graph of global tensors; read outside of it, and give it what was read as "
-            "to_global(placement, sbp)"
-        )
     tensors = {**variables, **traced.constants}
     decl = StepDecl(
         graph.name,
@@ -136,8 +140,9 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         placement=None if on is None else devices_of(on.places[0]),
         loss_line=traced.loss_line,
         keeps_parts=on is not None,
+        buckets=FUSION.limits(),
     )
-    return Captured(traced, decl, found[-1], tensors, device, on)
+    return Captured(traced, decl, found[-1], tensors, device, on, lambda layouts: auto_parallel(graph, layouts, variables, call.tensors))
 
 
 def own_seed(graph: Definition) -> int:
@@ -160,8 +165,8 @@ def _training(graph: Definition, optimizer: Optimizer) -> Training:
 def _note_layouts(stand_ins: Building, traced: Sequence[Tensor], given: Sequence[Tensor]) -> None:
     for tensor, real in zip(traced, given):
         layout = layout_given(real)
-        assert layout is not None
-        stand_ins.note(tensor, real.placement, layout.sbp)  # type: ignore[attr-defined]
+        if layout is not None:
+            stand_ins.note(tensor, real.placement, layout.sbp)  # type: ignore[attr-defined]
 
 
 def _here(stand_ins: Building, where: Where) -> Where:
@@ -182,11 +187,12 @@ def _count(graph: Definition) -> int:
 def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
     """Where a graph runs: where its variables and inputs lie, which is one device."""
     found = dict.fromkeys(tensor.device for tensor in (*variables.values(), *call.tensors))
-    if len(found) > 1:
+    known = [device for device in found if device.type != "meta"]
+    if len(known if current_world().is_planned else found) > 1:
         raise GraphError(
             f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move the module and the inputs with .to(device)"
         )
-    return next(iter(found), torch.device("cpu"))
+    return traced_on(known[0] if known else torch.device("cpu"))
 
 
 def _require_dense(modules: Mapping[str, nn.Module]) -> None:
@@ -194,6 +200,15 @@ def _require_dense(modules: Mapping[str, nn.Module]) -> None:
         for path, module in whole.named_modules(prefix=prefix):
             if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
                 raise UnsupportedError(f"module {path!r} has sparse gradients, and a graph has none; build it with sparse=False")
+
+
+def refuse_autocast(name: str, kind: str) -> None:
+    """A step is compiled once: whether the caller is in ``autocast`` cannot be a part of it."""
+    if torch.is_autocast_enabled(kind):
+        raise GraphError(
+            f"{name} is called inside autocast({kind!r}), of which a graph, compiled once, knows nothing; say config.enable_amp(True, dtype=...) in its "
+            f"__init__() for mixed precision, or call it under flow.amp.autocast({kind!r}, enabled=False)"
+        )
 
 
 def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | None:
@@ -217,9 +232,7 @@ def _first_micro_batch(tensors: Sequence[Tensor], count: int) -> list[Tensor | L
             raise GraphError(
                 f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of shape {tuple(tensor.shape)}"
             )
-    if any(layout_given(tensor) is not None for tensor in tensors):
-        return [like(tensor, count) for tensor in tensors]
-    return list(_micro_batches(tensors, count)[0])
+    return [like(tensor, count) for tensor in tensors]
 
 
 def _micro_batches(tensors: Sequence[Tensor], count: int) -> list[list[Tensor]]:
@@ -265,17 +278,23 @@ class CompiledStep:
     """A step that can run."""
 
     def __init__(self, graph: Definition, call: Call) -> None:
-        spares = any(settings.activation_checkpointing for settings in graph.settings.values())
-        (spare_memory if spares else keep_freed_memory)()
+        if any(settings.activation_checkpointing for settings in graph.settings.values()):
+            spare_memory(self)
+        else:
+            keep_freed_memory()
         self.sources = Sources()
         try:
             self._compile(graph, call)
         except BaseException:
             self.sources.close()
             raise
+        give_back()  # what tracing has freed
 
     def _compile(self, graph: Definition, call: Call) -> None:
-        self._count = _count(graph)
+        if current_world().is_planned:
+            raise GraphError(f"{graph.name} is called in a planned world, where nothing runs; flow.plan({graph.name}, ...) tells what it would cost")
+        self._count, self._name = _count(graph), graph.name
+        spread_modules(graph)
         is_global = any(layout_given(tensor) is not None for tensor in (*variables_of(graph.modules).values(), *call.tensors))
         made = self._on_ranks(graph, call) if is_global else _made(graph, call, self.sources, 0)
         captured, assigned, program = made.captured, made.assigned, made.program
@@ -284,6 +303,9 @@ class CompiledStep:
         variables.tensors = parts_of(tensors)
         self._bound = [(tensor, tensor._part) for tensor in tensors.values() if isinstance(tensor, GlobalTensor)]
         self._parts = None if captured.on is None else Parts(captured.on, assigned, program, self._count)
+        self._read = None if captured.on is None or not self.sources else ReadParts(assigned, program.rank, len(call.tensors), self.sources)
+        self._updating: AbstractContextManager[Any] = Lock() if graph.added else nullcontext()
+        self._leaves_to_autocast = None if graph.config.amp_dtype is not None else captured.device.type
         self.captured = captured
         self.executor = Executor(program, variables, for_autograd=True)
         self._optimizers = [added.optimizer for added in graph.added]
@@ -296,16 +318,20 @@ class CompiledStep:
     def _on_ranks(self, graph: Definition, call: Call) -> _Made:
         """The step of this rank. All ranks of the world come here, and either all go on or all raise."""
         world, seed = join(), common_seed(own_seed(graph))
+        self.sources.seed = seed
 
         def make() -> tuple[_Made, Callable[[], str]]:
             made = _made(graph, call, self.sources, world.rank, seed)
-            return made, lambda: told_plan(made.assigned, made.captured.traced.constants)
+            constants = {**made.captured.traced.constants, **self.sources.first()}
+            return made, lambda: "\n".join([*told_inputs(call.tensors), told_plan(made.assigned, constants)])
 
         made = agreed(graph.name, make)
         if world.size > 1:
             collective.make_groups(process_groups(made.assigned, lambda rank: compile_rank(made.assigned, rank, keeps_values=False)))
         if not made.assigned.is_alone:
             lay_out(variables_of(graph.modules), made.assigned.layouts)
+        if made.assigned.auto is not None:
+            graph.has_laid, graph.auto = True, str(made.assigned.auto)
         return made
 
     @property
@@ -316,13 +342,20 @@ class CompiledStep:
         )
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
-        """One step on the tensors of a call. Data modules read one batch per micro-batch."""
+        """One step on the tensors of a call. Data modules read one batch per micro-batch. Threads that train one graph take turns."""
+        if self._leaves_to_autocast is not None:
+            refuse_autocast(self._name, self._leaves_to_autocast)
+        with self._updating:
+            return self._run(tensors)
+
+    def _run(self, tensors: Sequence[Tensor]) -> Any:
         if self._parts is not None:
             micro: Sequence[Sequence[Tensor]] = self._parts.fed(tensors)
         else:
             micro = _micro_batches(tensors, self._count) if self._count > 1 else [tensors]
         if self.sources:
-            micro = [[*own, *self.sources.next()] for own in micro]
+            read = self.sources.next if self._read is None else self._read.next
+            micro = [[*own, *read()] for own in micro]
         if self._feeds is not None:
             micro = [[own[i] for i in self._feeds] for own in micro]
         results, _, is_finite = self.executor.run(self._clock.step(), micro)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import torch
 
 from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import flag, whole
+from oneflow.core.number import flag, number, whole
+
+USUAL_RATIO, USUAL_WAIT = 0.05, 1.65e4  # OneFlow's; with them the cost model is as it stands
+
 
 class GraphConfig:
     """The settings of one graph. Those of OneFlow that are about its own runtime are taken and change nothing (``docs/graphs.md`` names them)."""
@@ -15,6 +18,11 @@ class GraphConfig:
         self.micro_batches = 1
         self.zero_stage = 0
         self.shard_min_size = 1024
+        self.auto_parallel = False
+        self.ignores_user_sbp = False
+        self.auto_parallel_memory_limit: int | None = None
+        self.computation_cost_ratio = USUAL_RATIO
+        self.wait_time = USUAL_WAIT
         self.has_dynamic_shapes = False
         self.shapes_kept = 1
         self.is_fixed = False
@@ -55,7 +63,43 @@ class GraphConfig:
         self.shard_min_size = whole("shard_min_size", shard_min_size, above=0)
         self.zero_stage = stage if flag("mode", mode) else 0
 
-    # -------------------------------------------------------------- what one device has no use for
+    # -------------------------------------------------------------- auto parallel
+
+    def enable_auto_parallel(self, mode: bool = True) -> None:
+        """Has the layouts of parameters, inputs and all between them found by the cost of the step. Parameters may be plain local ones, the same on all
+        ranks, and inputs too: they become global tensors on all ranks at the first call. Parameters that are global and split stay as they are, and so
+        does what ``to_global`` says in ``build``."""
+        self._require_open()
+        self.auto_parallel = flag("mode", mode)
+
+    def set_auto_parallel_memory_limit(self, value: int | None) -> None:
+        """The bytes that a step may hold on each device, by the estimate of the search; None for no limit. Where no layout fits, the first call is an
+        error."""
+        self._require_open()
+        self.auto_parallel_memory_limit = None if value is None else whole("the memory limit", value, above=0)
+
+    def enable_auto_parallel_ignore_user_sbp_config(self, mode: bool = True) -> None:
+        """Has the search choose anew for global parameters that are split, and for what ``to_global`` in ``build`` gives an SBP."""
+        self._require_open()
+        self.ignores_user_sbp = flag("mode", mode)
+
+    def set_auto_parallel_computation_cost_ratio(self, ratio: float) -> None:
+        """What work weighs against bytes that are sent: 0.05 is the cost model as it stands, 0.1 has work weigh twice as much."""
+        self._require_open()
+        self.computation_cost_ratio = number("ratio", ratio, above=0)
+
+    def set_auto_parallel_wait_time(self, cost: float) -> None:
+        """What it costs to begin a collective: 1.65e4 is the cost model as it stands, 3.3e4 has ranks meet less often for larger pieces."""
+        self._require_open()
+        self.wait_time = number("cost", cost, 0)
+
+    def enable_auto_parallel_trunk_algo(self, mode: bool = True) -> None:
+        """Taken, changes nothing: the search weighs the whole step."""
+        flag("mode", mode)
+
+    def enable_auto_parallel_sbp_collector(self, mode: bool = True) -> None:
+        """Taken, changes nothing: a value that is there in a layout is taken from it by all who want that."""
+        flag("mode", mode)
 
     # -------------------------------------------------------------- tuning of OneFlow's own runtime
 
@@ -112,6 +156,8 @@ class GraphConfig:
 
     def __repr__(self) -> str:
         told = [f"amp={self.amp_dtype}", f"gradient_accumulation_steps={self.micro_batches}", f"dynamic_shapes={self.has_dynamic_shapes}"]
+        if self.auto_parallel:
+            told.append(f"auto_parallel=True, auto_parallel_memory_limit={self.auto_parallel_memory_limit}")
         return f"(CONFIG:config:GraphConfig({', '.join(told)}))"
 
 

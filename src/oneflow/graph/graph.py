@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing
+from copy import deepcopy
 from functools import update_wrapper
 from threading import RLock
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,12 @@ _NUMBERS: Counter[str] = Counter()
 """How many graphs of each class there are: names are unique in a process, as OneFlow's are."""
 
 
+def _next_name(kind: type) -> str:
+    name = f"{kind.__name__}_{_NUMBERS[kind.__name__]}"
+    _NUMBERS[kind.__name__] += 1
+    return name
+
+
 class Graph:
     """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
     ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
@@ -44,14 +50,27 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        kind = type(self).__name__
+        self._begin(Definition(_next_name(type(self)), ref(self)))
+        self.__dict__["_debug"] = -1
+
+    def _begin(self, definition: Definition) -> None:
         own = self.__dict__
-        own["_graph"] = Definition(f"{kind}_{_NUMBERS[kind]}", ref(self))
-        own["config"] = self._graph.config
+        own["_graph"] = definition
+        own["config"] = definition.config
         own["_compiled"] = OrderedDict()
         own["_making"] = RLock()
-        own["_debug"] = -1
-        _NUMBERS[kind] += 1
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Graph:
+        """A graph of the same step with modules and optimizers of its own, which is compiled at its first call."""
+        made = type(self).__new__(type(self))
+        memo[id(self)] = made
+        made._begin(self._graph.copied(_next_name(type(self)), made, memo))
+        others = {name: value for name, value in vars(self).items() if name not in vars(made)}
+        vars(made).update({name: deepcopy(value, memo) for name, value in others.items()})
+        return made
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise GraphError(f"{self.name}: a graph is no plain value to copy by reference or to pickle; use copy.deepcopy(graph), or save graph.state_dict()")
 
     # -------------------------------------------------------------- attributes
 
@@ -142,8 +161,16 @@ class Graph:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step."""
-        call = call_of(args, kwargs)
+        call = self._call_of(args, kwargs)
         return self._step_of(call).run(call.tensors if call.nesting is not None else call.leaves)
+
+    def _call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
+        call, definition = call_of(args, kwargs), self.__dict__.get("_graph")
+        if definition is not None and definition.settings and definition.has_stages:
+            from oneflow.graph.local_stages import on_stages
+
+            return on_stages(definition, call)
+        return call
 
     def _step_of(self, call: Call) -> CompiledStep:
         compiled = self.__dict__.get("_compiled")
@@ -177,7 +204,7 @@ class Graph:
 
     def _compile(self, *args: Any, **kwargs: Any) -> Graph:
         """Compiles the graph for these arguments without running a step."""
-        self._step_of(call_of(args, kwargs))
+        self._step_of(self._call_of(args, kwargs))
         return self
 
     build_graph = _compile
@@ -208,15 +235,12 @@ class Graph:
             raise GraphError(f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example inputs")
         return inputs_like(next(reversed(self._compiled)))
 
-    def plan_step(self, inputs: tuple[Any, ...], placement: Placement) -> Plan:
-        """What ``flow.plan(graph, *inputs)`` gives. The graph is traced for it, and stays as it was."""
-        from oneflow.graph.compiled import capture
-        from oneflow.graph.sources import Sources
-        from oneflow.plan.make import make_step_plan
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement | None) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives, on a placement or on the ranks of its global tensors. The graph is traced for it, and stays as it was."""
+        from oneflow.graph.planning import planned
 
-        with self._making, paused(), closing(Sources()) as sources:
-            captured = capture(self._graph, call_of(inputs, {}), sources)
-            return make_step_plan(captured.decl, captured.traced.joint, placement)
+        with self._making, paused():
+            return planned(self._graph, call_of(inputs, {}), placement)
 
     # -------------------------------------------------------------- text
 
@@ -226,6 +250,8 @@ class Graph:
 
     def _tell(self, step: CompiledStep) -> None:
         self._say(0, f"{self.name}: compiled")
+        if self._graph.auto:
+            self._say(0, f"{self.name}: auto parallel chose {self._graph.auto}")
         self._say(1, repr(self))
         if self._debug >= 2:
             print(told_ops(step.captured.traced.joint.graph))
@@ -275,6 +301,10 @@ class Graph:
         from oneflow.graph.loading import laid_as
 
         self._require_open("load_state_dict is called")
+        if self._graph.config.auto_parallel:
+            from oneflow.graph.auto import spread_modules
+
+            spread_modules(self._graph)
         missing = [name for name in self._graph.modules if name not in state_dict]
         strange = [name for name, value in state_dict.items() if name not in self._graph.modules and isinstance(value, Mapping)]
         if strict and (missing or strange):

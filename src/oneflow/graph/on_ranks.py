@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread
 from oneflow.compiler.joint import Like
 from oneflow.compiler.notes import layout_of, val
@@ -17,10 +18,12 @@ from oneflow.core.errors import GraphError
 from oneflow.core.placement import Placement
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public
-from oneflow.global_tensor.spec import Spec, contiguous, fresh
+from oneflow.global_tensor.spec import Spec, contiguous, fresh, in_order_of
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.proxy import GraphModule
+from oneflow.graph.sources import Sources
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
+from oneflow.world import current_world
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,9 @@ class OnRanks:
         """The first of the meshes."""
         return self.places[0]._mesh
 
-    def spread(self, layouts: Mapping[str, Layout]) -> Spread:
-        """What a step is spread over whose variables have these layouts."""
-        return Spread({(0, rank): rank for place in self.places for rank in place._mesh.ranks}, layouts, self.device)
+    def spread(self, layouts: Mapping[str, Layout], auto: AutoParallel | None = None) -> Spread:
+        """What a step is spread over whose variables have these layouts, those apart that a search may choose."""
+        return Spread({(0, rank): rank for place in self.places for rank in place._mesh.ranks}, layouts, self.device, auto=auto)
 
 
 def devices_of(place: placement) -> Placement:
@@ -70,16 +73,21 @@ def _place_modules(module: nn.Module, settings: Mapping[int, GraphModule], withi
 
 def _first_place(parameters: Iterator[nn.Parameter]) -> placement | None:
     tensor: Any = next(parameters, None)
-    return _place(tensor) if isinstance(tensor, GlobalTensor) else None
+    return place_of(tensor) if isinstance(tensor, GlobalTensor) else None
 
 
-def _place(tensor: GlobalTensor) -> placement:
+def place_of(tensor: Any) -> placement:
+    """Where a global tensor lies."""
     return placement.of(tensor._spec.device.type, tensor._spec.layout.mesh)
 
 
-def ranks_of(name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor], stages: Mapping[int, placement]) -> OnRanks | None:
-    """Where a graph of these tensors runs; None if they are local. Refuses some of each kind, and several placements without stages."""
-    every = {**variables, **{f"input {number}": tensor for number, tensor in enumerate(inputs)}}
+def ranks_of(
+    name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor], stages: Mapping[int, placement], takes_local: bool = False
+) -> OnRanks | None:
+    """Where a graph of these tensors runs; None if they are local. Refuses some of each kind, unless it ``takes_local`` inputs, and several placements without
+    stages."""
+    given = [tensor for tensor in inputs if isinstance(tensor, GlobalTensor) or not takes_local]
+    every = {**variables, **{f"input {number}": tensor for number, tensor in enumerate(given)}}
     found = {key: tensor for key, tensor in every.items() if isinstance(tensor, GlobalTensor)}
     if not found:
         return None
@@ -89,7 +97,7 @@ def ranks_of(name: str, variables: Mapping[str, Tensor], inputs: Sequence[Tensor
             f"{name}: the parameters, buffers and inputs of a graph are all global tensors or all local ones; {next(iter(found))!r} is global and {local!r} "
             "is local: bring the module or the input there with to_global(placement, sbp)"
         )
-    places = {key: _place(tensor) for key, tensor in found.items()}
+    places = {key: place_of(tensor) for key, tensor in found.items()}
     first = next(iter(found))
     other = next((key for key, place in places.items() if place != places[first]), None)
     if other is not None and not stages:
@@ -108,12 +116,19 @@ def layout_given(tensor: Tensor) -> Layout | None:
 def like(tensor: Tensor, count: int = 1) -> Tensor | Like:
     """What is traced in place of a tensor: itself, or of a global one its logical shape; of ``count`` micro-batches one."""
     if not isinstance(tensor, GlobalTensor):
-        return tensor
+        found = tensor if count == 1 or not tensor.dim() else tensor.chunk(count)[0]
+        return Like(tuple(found.shape), found.dtype, torch.device("cpu"), strides=found.stride()) if found.is_meta else found
     spec = tensor._spec
+    device = traced_on(spec.device)
     if count == 1:
-        return Like(spec.shape, spec.dtype, spec.device, strides=spec.stride)
+        return Like(spec.shape, spec.dtype, device, strides=spec.stride)
     shape = (spec.shape[0] // count, *spec.shape[1:]) if spec.shape else spec.shape
-    return Like(shape, spec.dtype, spec.device, strides=contiguous(shape))
+    return Like(shape, spec.dtype, device, strides=contiguous(shape))
+
+
+def traced_on(device: torch.device) -> torch.device:
+    """Where what stands for tensors of a device is traced: shapes are the same on any, and in a planned world there may be none."""
+    return torch.device("cpu") if current_world().is_planned else device
 
 
 def parts_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -125,9 +140,10 @@ def parts_of(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def lay_out(tensors: Mapping[str, Tensor], layouts: Mapping[str, Layout]) -> None:
     """Brings parameters into the layouts that their graph keeps them in, in place. All ranks do so together."""
     for name, tensor in tensors.items():
-        if isinstance(tensor, GlobalTensor) and tensor._spec.layout != layouts[name] and layouts[name].mesh == tensor._spec.layout.mesh:
+        if isinstance(tensor, GlobalTensor) and tensor._spec.layout != layouts[name] and set(layouts[name].mesh.ranks) == set(tensor._spec.layout.mesh.ranks):
+            place = placement.of(tensor._spec.device.type, layouts[name].mesh)
             with torch.no_grad():
-                tensor.data = tensor.detach().to_global(sbp=list(map(public, layouts[name].sbp)))  # type: ignore[attr-defined]
+                tensor.data = tensor.detach().to_global(place, list(map(public, layouts[name].sbp)))  # type: ignore[attr-defined]
 
 
 class Parts:
@@ -137,6 +153,8 @@ class Parts:
         self._count = count
         self._here = [key is not None for key in program.results]
         self._specs = [self._spec(on, assigned, node) for node in assigned.outputs.results]
+        nodes = [assigned.arguments[key] for key in assigned.arguments if key[0] == "feed"]
+        self._blocks = [(slice(None),) * val(node).dim() if assigned.is_alone else layout_of(node).block(tuple(val(node).shape), program.rank) for node in nodes]
 
     @staticmethod
     def _spec(on: OnRanks, assigned: Assigned, node: fx.Node) -> Spec:
@@ -147,10 +165,17 @@ class Parts:
     def fed(self, tensors: Sequence[Tensor]) -> list[list[Any]]:
         """This rank's parts of the inputs of each micro-batch. The batch is cut as one process cuts it, so that parts may have to be exchanged."""
         if self._count == 1:
-            return [[_part(tensor) for tensor in tensors]]
+            return [list(map(self._part, tensors, self._blocks))]
         with torch.no_grad():
             cut = [list(_cut(tensor, self._count)) for tensor in tensors]
-        return [[_part(one[number]) for one in cut] for number in range(self._count)]
+        return [[self._part(one[number], block) for one, block in zip(cut, self._blocks)] for number in range(self._count)]
+
+    @staticmethod
+    def _part(tensor: Tensor, block: tuple[slice, ...] | None) -> Tensor | None:
+        """What this rank has of an input; of a local one, which it has whole, what the program wants of it."""
+        if isinstance(tensor, GlobalTensor):
+            return _part(tensor)
+        return None if block is None else tensor.detach()[block].contiguous()
 
     def results(self, results: Sequence[Sequence[Tensor]]) -> list[Tensor]:
         """The results as global tensors; those of micro-batches put together, numbers as a vector, others along dim 0."""
@@ -166,6 +191,38 @@ class Parts:
             yield GlobalTensor(next(parts).contiguous() if is_here else None, spec)
 
 
+class ReadParts:
+    """What of the batches that data modules read goes to this rank: of the first, which all ranks read whole, its parts; from then on it reads no more than
+    its rows, if these are one of several equal shares of all feeds."""
+
+    def __init__(self, assigned: Assigned, rank: int, given: int, sources: Sources) -> None:
+        self._sources = sources
+        nodes = [assigned.arguments["feed", given + number] for number in range(len(sources.metas))]
+        self._shapes = [meta.shape for meta in sources.metas]
+        layouts = [None if assigned.is_alone else layout_of(node) for node in nodes]
+        blocks = [None if layout is None else layout.block(shape, rank) for layout, shape in zip(layouts, self._shapes)]
+        self._blocks = [() if layout is None else block for layout, block in zip(layouts, blocks)]
+        sources.share_out(*_share(self._shapes, blocks))
+
+    def next(self) -> list[Any]:
+        """This rank's parts of the next batch; None where it has none."""
+        return [
+            None if block is None else tensor if tuple(tensor.shape) != shape else tensor[block].contiguous()
+            for tensor, shape, block in zip(self._sources.next(), self._shapes, self._blocks)
+        ]
+
+
+def _share(shapes: Sequence[tuple[int, ...]], blocks: Sequence[tuple[slice, ...] | None]) -> tuple[int, int]:
+    """Which of how many equal shares of the rows these blocks are; the whole, if they are not the same rows or not only rows."""
+    held = [(block, shape) for block, shape in zip(blocks, shapes) if block is not None]
+    if not held or any(not shape or shape[0] != shapes[0][0] for shape in shapes):
+        return 0, 1
+    rows, count = held[0][0][0], shapes[0][0]
+    size = rows.stop - rows.start
+    is_rows = all(block[0] == rows and all(part == slice(0, extent) for part, extent in zip(block[1:], shape[1:])) for block, shape in held)
+    return (rows.start // size, count // size) if is_rows and size and count % size == 0 and rows.start % size == 0 else (0, 1)
+
+
 def _own(tensor: GlobalTensor) -> Tensor | None:
     if tensor._source is None:
         return tensor._part
@@ -176,12 +233,15 @@ def _own(tensor: GlobalTensor) -> Tensor | None:
 
 def _part(tensor: Any) -> Tensor | None:
     part = _own(tensor)
-    return None if part is None else part.detach().contiguous()
+    return None if part is None else in_order_of(part, part.detach())
 
 
 def _cut(tensor: Any, count: int) -> Iterator[Tensor]:
     if not tensor.dim():
         yield from [tensor] * count
+        return
+    if layout_given(tensor) is None:
+        yield from tensor.chunk(count)
         return
     size = tensor.shape[0] // count
     for number in range(count):

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from oneflow.core.errors import GraphError
 from oneflow.global_tensor.sbp import public
+from oneflow.global_tensor.spec import in_order_of
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optim.optimizer import Optimizer, first_state
@@ -130,7 +131,9 @@ def _global_state(kept: dict[str, Tensor], p: Any, state: State, numbers: Mappin
             f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load states that are global tensors"
         )
     else:
-        found = found.to_global(sbp=sbp)  # type: ignore[attr-defined]
+        found = found.to_global(placement=p.placement, sbp=sbp)  # type: ignore[attr-defined]
+    if state.shape is None and found._part is not None:
+        found._part = in_order_of(p._part, found._part)  # by which the fused kernels read it
     kept[state.suffix] = found
     return found
 

@@ -26,6 +26,11 @@ class GraphModule:
         self.stage_placement: Any = None
 
     @property
+    def module(self) -> nn.Module:
+        """The module itself."""
+        return self._module
+
+    @property
     def activation_checkpointing(self) -> bool:
         """Whether what the module makes in the forward pass is made again in the backward pass, in place of being kept."""
         return self._recomputes
@@ -35,8 +40,9 @@ class GraphModule:
         self._recomputes = flag("activation_checkpointing", mode)
 
     def set_stage(self, stage_id: int | None = None, placement: Any = None) -> None:
-        """Has the module run on ``placement``, as stage ``stage_id`` of a pipeline; without one on the placement of its parameters. What comes to it from
-        elsewhere is moved there. Where a graph accumulates gradients, its stages run several micro-batches at a time."""
+        """Has the module run on ``placement``, as stage ``stage_id`` of a pipeline; without one on the placement of its parameters, and if these are local,
+        on an equal part of the ranks by the numbers of the stages. What comes to it from elsewhere is moved there. Where a graph accumulates gradients,
+        its stages run several micro-batches at a time."""
         if stage_id is not None:
             self.stage_id = whole("stage_id", stage_id, 0)
         if placement is not None and not isinstance(placement, Place):

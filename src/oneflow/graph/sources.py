@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 from typing import Any, NoReturn
 
@@ -19,6 +19,7 @@ from oneflow.core.errors import GraphError
 from oneflow.data.samples import Listing, Records
 from oneflow.data.source import Source, listening
 from oneflow.graph.structure import Meta, meta_of
+from oneflow.ops.counter_random import stable_seed
 
 
 @dataclass(frozen=True)
@@ -82,10 +83,13 @@ def refuse_held(results: Sequence[Any]) -> None:
 class Recording:
     """Listens to data modules while a graph is built: their calls read the batch of the first step."""
 
-    def __init__(self, add_feed: AddFeed) -> None:
+    def __init__(self, add_feed: AddFeed, seed: int | None = None) -> None:
+        self._seed = seed
         self.calls: list[SourceCall] = []
         self.feeds: list[Tensor] = []
         self.before: dict[Source, dict[str, Any]] = {}
+        self.is_by_sources = True
+        """Whether all that is read is read by modules that can read a share of the rows."""
         self._add_feed = add_feed
         self._made: list[list[Any]] = []
         self._tensors: dict[int, tuple[Tensor, int, Place]] = {}  # by the id of what stands for one in build, with its version then
@@ -98,14 +102,22 @@ class Recording:
 
     def call(self, module: object, function: Callable[..., Any], inputs: tuple[Any, ...]) -> Any:
         call = SourceCall(function, tuple(self._input(module, value) for value in inputs))
+        self.is_by_sources &= isinstance(module, Source) or any(isinstance(value, Place) for value in call.inputs)
         with untraced():
             if isinstance(module, Source) and module not in self.before:
-                self.before[module] = module.state()
+                self._begin(module)
             leaves, nesting = call.results(self._made)
         number = len(self.calls)
         self.calls.append(call)
         self._made.append(leaves)
         return pytree.tree_unflatten([self._shown(leaf, Place(number, i)) for i, leaf in enumerate(leaves)], nesting)
+
+    def _begin(self, source: Source) -> None:
+        """The first batch is read whole, wherever it is used."""
+        source.share(0, 1)
+        if self._seed is not None:
+            source.draw_from(stable_seed(self._seed, f"source {len(self.before)}"))
+        self.before[source] = source.state()
 
     def _input(self, module: object, value: Any) -> Any:
         kind = type(module).__name__
@@ -136,6 +148,11 @@ class Sources:
         self._first: list[Tensor] | None = None
         self._before: dict[Source, dict[str, Any]] = {}
         self._reading = Lock()
+        self._read_by: list[Source] = []
+        self._is_by_sources = True
+        self._share = (0, 1)
+        self.seed: int | None = None
+        """What data modules without a seed of their own draw from, where several ranks read one batch."""
 
     def __bool__(self) -> bool:
         return bool(self._calls)
@@ -153,15 +170,24 @@ class Sources:
     @contextmanager
     def recorded(self, add_feed: AddFeed) -> Iterator[None]:
         """Takes note of the calls of data modules."""
-        recording = Recording(add_feed)
+        recording = Recording(add_feed, self.seed)
         self._before = recording.before  # also for a build that fails on the way
         with listening(recording):
             yield
-        self._calls, self._first = recording.calls, recording.feeds
+        self._calls, self._first, self._read_by = recording.calls, recording.feeds, list(recording.before)
+        self._is_by_sources = recording.is_by_sources
         self._metas = [meta_of(tensor) for tensor in recording.feeds]
 
+    def first(self) -> dict[str, Tensor]:
+        """The batch that was read while the graph was built, by the names of its feeds."""
+        return {f"source_{number}": tensor for number, tensor in enumerate(self._first or ())}
+
+    def share_out(self, number: int, shares: int) -> None:
+        """From the second batch on this process reads one of so many equal shares of the rows of every feed."""
+        self._share = (number, shares) if self._is_by_sources else (0, 1)
+
     def next(self) -> list[Tensor]:
-        """The feeds of the next batch."""
+        """The feeds of the next batch; from the second on, of the share of its rows that this process reads."""
         with self._reading:
             feeds, self._first = self._first, None
             self._before = {}
@@ -169,17 +195,22 @@ class Sources:
 
     def close(self) -> None:
         """Gives a batch back that no step has used: its readers will read it again."""
+        for source in self._read_by:
+            source.share(0, 1)
         for source, state in self._before.items():
             source.load_state(state)
         self._first, self._before = None, {}
 
     def _read(self) -> list[Tensor]:
+        for source in self._read_by:
+            source.share(*self._share)
         made: list[list[Any]] = []
         for call in self._calls:
             made.append(call.results(made)[0])
         feeds = [leaf for leaves in made for leaf in leaves if isinstance(leaf, Tensor)]
         metas = [meta_of(tensor) for tensor in feeds]
-        if metas != self._metas:
+        shares = self._share[1]
+        if metas != [meta if shares == 1 else replace(meta, shape=(meta.shape[0] // shares, *meta.shape[1:])) for meta in self._metas]:
             raise GraphError(
                 f"data modules gave the graph {_told(self._metas)} at its first step and now give {_told(metas)}; a graph has the same shapes at every step: "
                 "make another graph of the changed modules"

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from oneflow.global_tensor.tensor import GlobalTensor
+
 if TYPE_CHECKING:
     from torch import fx
 
@@ -16,6 +18,8 @@ if TYPE_CHECKING:
 def told(graph: Definition) -> str:
     """The tree of a graph's modules, parameters and buffers."""
     lines = [f"(GRAPH:{graph.name}:{graph.kind}): (", f"  {graph.config!r}"]
+    if graph.auto:
+        lines.append(f"  (AUTO PARALLEL:{graph.auto})")
     for name, module in graph.modules.items():
         lines += [f"  {line}" for line in _module(name, name, module)]
     for added in graph.added:
@@ -34,7 +38,8 @@ def _module(path: str, name: str, module: nn.Module) -> Iterator[str]:
 
 
 def _tensor(tensor: Tensor) -> str:
-    return f"tensor(..., size={tuple(tensor.shape)}, dtype={str(tensor.dtype).replace('torch', 'oneflow')}, requires_grad={tensor.requires_grad})"
+    lies = f"placement={tensor.placement}, sbp={tensor.sbp}, " if isinstance(tensor, GlobalTensor) else ""  # type: ignore[attr-defined]
+    return f"tensor(..., {lies}size={tuple(tensor.shape)}, dtype={str(tensor.dtype).replace('torch', 'oneflow')}, requires_grad={tensor.requires_grad})"
 
 
 def told_ops(graph: fx.Graph) -> str:

@@ -11,21 +11,30 @@ from typing import Any
 
 import torch
 
-from oneflow.array import cast
+from oneflow.core.absent import absent
+from oneflow.core.refused import REFUSED_IMAGE
+from oneflow import math
+from oneflow.array import cast, concat, constant
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
+from oneflow.core.spellings import spelled
 from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
 from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.picture_arguments import color
+from oneflow.data.reader_ops import random_crop as checked_crop
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.ops import image as rows
+from oneflow.random import coin_flip
 
-__all__ = ["CropMirrorNormalize", "Resize", "crop_mirror_normalize", "decode", "resize"]
+__all__ = [
+    "CoinFlip", "CropMirrorNormalize", "Resize", "crop_mirror_normalize", "decode", "flip",
+    "normalize", "random_crop", "resize",
+]  # fmt: skip
 
 _IMAGES = "what flow.data.OFRecordImageDecoder or another image decoder gave"
 
@@ -39,8 +48,9 @@ def decode(images_bytes_buffer: Buffers, dtype: torch.dtype = torch.uint8, color
     return Images(images_bytes_buffer.pipeline, trace.graph, full, images_bytes_buffer.key, color("flow.image.decode", color_space))
 
 
+@spelled("image.resize")
 def resize(
-    image: Images | None = None,
+    image: Images,
     target_size: int | Sequence[int] | None = None,
     min_size: int | None = None,
     max_size: int | None = None,
@@ -55,7 +65,6 @@ def resize(
     resize_shorter: int = 0,
     resize_x: int = 0,
     resize_y: int = 0,
-    input_blob: Images | None = None,
 ) -> Any:
     """Pictures in another size.
 
@@ -66,11 +75,10 @@ def resize(
     The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a blob, ``resize_shorter`` pictures.
 
     ``interpolation_type`` "auto" is bilinear for enlarging and the mean of the covered area for shrinking; others are "bilinear",
-    "nearest_neighbor" and "area".
+    "nearest_neighbor", "area" and "bicubic".
     """
-    images = input_blob if image is None else image
+    images = image
     trace = take("flow.image.Resize", images, Images, _IMAGES)
-    assert images is not None
     if images.size is not None:
         raise UnsupportedError(f"flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
     full = trace.claim(name, "ImageResize")
@@ -196,5 +204,58 @@ def _check_channels(what: str, images: Images, channels: int) -> None:
         raise ArgumentError(f"{what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
 
 
+def flip(image: Blob, flip_code: Blob | int, name: str | None = None) -> Blob:
+    """Pictures (batch, height, width, channels) turned over: code 1 left to right, 16 upside down, 17 both, 0 not at all.
+
+    One int is for all, an int8 blob has a code for each. Pictures of their own sizes are resized first.
+    """
+    x = _sized("flow.image.flip", image)
+    if isinstance(flip_code, int):
+        if flip_code not in (0, 1, 16, 17):
+            raise ArgumentError(f"flow.image.flip: a code is 0, 1 (left to right), 16 (upside down) or 17 (both), got {flip_code!r}")
+        flip_code = constant(flip_code, dtypes.int8, (x.shape[0],))
+    sideways = emit(rows.mirror, x, math.equal(math.mod(flip_code, 16), 1), dim=2)
+    return emit(rows.mirror, sideways, math.greater_equal(flip_code, 16), dim=1, name=name)
+
+
+def normalize(image: Blob, std: Sequence[float], mean: Sequence[float], name: str | None = None) -> Blob:
+    """``(x - mean) / std`` of pictures (batch, height, width, channels) with a number for each channel, float32."""
+    x = cast(_sized("flow.image.normalize", image), dtypes.float32)
+    numbers = [tuple(map(float, values)) for values in (mean, std)]
+    if any(len(values) not in (1, x.shape[3]) for values in numbers) or not all(numbers[1]):
+        raise ArgumentError(f"flow.image.normalize takes a mean and a std other than 0 for each of {x.shape[3]} channels, got {mean!r} and {std!r}")
+    offset, scale = (concat([constant(value, dtypes.float32, (1,)) for value in values]) for values in numbers)
+    return math.divide(x - offset, scale, name=name)
+
+
+def _sized(what: str, image: Any) -> Blob:
+    if isinstance(image, Images):
+        raise UnsupportedError(f"{what}: {image!r} has pictures of their own sizes; give it what flow.image.Resize makes of them")
+    if not isinstance(image, Blob) or len(image.shape) != 4:
+        raise ArgumentError(f"{what} takes a blob of (batch, height, width, channels), got {image!r}")
+    return image
+
+
+def random_crop(
+    input_blob: Images,
+    num_attempts: int = 10,
+    seed: int | None = None,
+    random_area: Sequence[float] | None = None,
+    random_aspect_ratio: Sequence[float] | None = None,
+    name: str | None = None,
+) -> Images:
+    """A random part of each picture that a decoder gave, as ``flow.data.OFRecordImageDecoderRandomCrop`` cuts it."""
+    what = "flow.image.random_crop"
+    trace = take(what, input_blob, Images, _IMAGES)
+    if input_blob.crop is not None or input_blob.size is not None:
+        raise UnsupportedError(f"{what}: {input_blob!r} was cut or resized before; crop the decoder's pictures, once")
+    full = trace.claim(name, "ImageRandomCrop")
+    area, ratio = random_area or (0.08, 1.0), random_aspect_ratio or (0.75, 1.333333)
+    return input_blob.renamed(full, crop=checked_crop(trace, what, full, num_attempts, seed, area, ratio))
+
+
 Resize = resize
 CropMirrorNormalize = crop_mirror_normalize
+CoinFlip = coin_flip
+
+__getattr__ = absent("oneflow.image", REFUSED_IMAGE, lambda: globals())

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from oneflow.core.body import Symbol
-from oneflow.core.errors import DTypeError, JobError
+from oneflow.core.errors import DTypeError, JobError, UnsupportedError
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
@@ -50,6 +50,11 @@ class Blob(Symbol):
     @property
     def is_dynamic(self) -> bool:
         return op_note(self.node).is_dynamic
+
+    @property
+    def split_axis(self) -> int | None:
+        """The axis along which it is asked to be split; None where it is whole, or nothing is asked."""
+        return self.distribute.dim
 
     @property
     def is_tensor_list(self) -> bool:
@@ -212,6 +217,12 @@ def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str
     return record(op, nodes[0], nodes[1], name)
 
 
+def with_count(rows: Blob, count: Blob) -> Blob:
+    """``rows``, of which only so many first ones are meant; what a job returns is cut to them."""
+    change_op_note(rows.node, count=count.node, is_dynamic=True)
+    return rows
+
+
 def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
     if isinstance(value, np.generic):
         return value.item()
@@ -219,4 +230,8 @@ def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
         return value
     if value.node.graph is not graph:
         raise JobError(f"{op.name} was given {value!r}, which belongs to another job or another trace of this one")
+    if op_note(value.node).count is not None:
+        raise UnsupportedError(
+            f"{op.name} was given {value!r}, which has as many rows as the data says; such a blob can be returned or watched, go on with it in numpy"
+        )
     return value.node

@@ -17,7 +17,7 @@ from torch import fx
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.body import Symbol, require_body, running, running_body
-from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OneFlowError, user_line
+from oneflow.core.errors import ArgumentError, JobError, NameError_, OneFlowError, user_line
 from oneflow.core.placement import Placement
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.core.tree import tree_map
@@ -36,6 +36,7 @@ class Trace:
         self.known = known
         self.namespaces: list[str] = []
         self.placements: list[Placement] = [placement]
+        self.regions: list[int | None] = [None]
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
 
@@ -77,7 +78,7 @@ class Trace:
     def _describe(self, node: fx.Node, name: str, spec: Any) -> None:
         is_dynamic = any(op_note(n).is_dynamic for n in node.all_input_nodes)
         batch_axis = 0 if isinstance(spec, TensorSpec) and spec.shape else None
-        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis))
+        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, region=self.regions[-1]))
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
         node = self.placeholder(name, spec)
@@ -117,7 +118,8 @@ class Trace:
         for loss in losses:
             if not isinstance(loss, Symbol):
                 raise ArgumentError(f"minimize takes a blob or a list of blobs, got {loss!r}")
-            self.add_loss(loss.node)
+            if loss.node not in self.graph.losses:  # flow.losses.add_loss may have been called before
+                self.add_loss(loss.node)
         self.settings.optimizer = optimizer
 
     def add_loss(self, node: fx.Node) -> None:
@@ -134,8 +136,6 @@ class Trace:
 
     def _check_loss(self, node: fx.Node) -> None:
         spec: TensorSpec = op_note(node).spec
-        if not spec.dtype.is_floating_point:
-            raise DTypeError(f"a loss is a float blob, {op_note(node).name!r} is {spec}")
         for other in self.graph.losses:
             if op_note(other).spec != spec:
                 raise JobError(

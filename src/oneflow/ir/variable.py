@@ -13,12 +13,14 @@ from oneflow.core.number import flag, seed, wholes
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp, parse_sbp
 from oneflow.core.spec import TensorSpec
+from oneflow.core.spellings import spelled
 from oneflow.core.variable import VariableDecl
 from oneflow.ir.blob import Blob
 from oneflow.ir.trace import Trace, require_trace
 from oneflow.regularizers import Regularizer
 
 
+@spelled("get_variable")
 def get_variable(
     name: str,
     shape: Sequence[int] | None = None,
@@ -28,16 +30,16 @@ def get_variable(
     trainable: bool | None = None,
     model_name: str | None = None,
     random_seed: int | None = None,
+    parallel_distribution: Sequence[str] | None = None,
     distribute: Sbp | None = None,
     reuse: bool = True,
-    parallel_distribution: Sequence[str] | None = None,
 ) -> Blob:
     """The variable ``name`` of the session, made on first use.
 
     The full name is the open namespaces and ``name`` joined by "-". The same full name is the same storage in every job,
     so shape and dtype must agree. ``shape`` may be left out where this job has the variable already. ``dtype`` defaults to
     the job's default data type, ``initializer`` to the job's default initializer. ``model_name="bias"`` selects the secondary
-    learning rate. ``reuse=False`` refuses a name that this job has already. ``distribute`` says how it lies over the devices of its
+    learning rate. Integers are not trained, whatever ``trainable`` says. ``reuse=False`` refuses a name that this job has already. ``distribute`` says how it lies over the devices of its
     placement (whole on each by default); ``parallel_distribution``, such as ("B", "S(0)"), says so for each axis.
     """
     trace = require_trace("flow.get_variable")
@@ -47,28 +49,26 @@ def get_variable(
         raise NameError_(f"variable {full!r} exists in job {trace.graph.job!r} already and reuse=False was given")
     if have is not None and shape is None:
         return Blob(trace.graph.variables[full])
+    kind = as_dtype(dtype) if dtype is not None else trace.settings.default_data_type
     decl = VariableDecl(
         name=full,
-        spec=TensorSpec(_shape(full, shape), as_dtype(dtype) if dtype is not None else trace.settings.default_data_type),
+        spec=TensorSpec(_shape(full, shape), kind),
         initializer=_initializer(trace, full, initializer, have),
         regularizer=_regularizer(full, regularizer),
-        trainable=True if trainable is None else flag("trainable", trainable),
+        trainable=kind.is_floating_point and (trainable is None or flag("trainable", trainable)),
         model_name=model_name or "weight",
         seed=None if random_seed is None else seed(random_seed),
         distribute=_distribute(trace, full, distribute, parallel_distribution, len(_shape(full, shape))),
         line=user_line(),
     )
-    if decl.spec.dtype.numpy is None:
-        kind = decl.spec.dtype.name
-        raise UnsupportedError(f"variable {full!r} cannot be {kind}, a checkpoint does not hold it; cast where it is used")
-    if decl.trainable and not decl.spec.dtype.is_floating_point:
-        raise ArgumentError(f"variable {full!r} is {decl.spec.dtype.name} and cannot be trained; say trainable=False")
+    if kind.numpy is None:
+        raise UnsupportedError(f"variable {full!r} cannot be {kind.name}, a checkpoint does not hold it; cast where it is used")
     return Blob(trace.variable(decl))
 
 
 def _name(name: Any) -> str:
     """A name that can also be a folder of a checkpoint."""
-    if not isinstance(name, str) or not name or "/" in name or name in (".", "..", "snapshot_done"):
+    if not isinstance(name, str) or not name or "/" in name or "\0" in name or name in (".", "..", "snapshot_done"):
         raise ArgumentError(f"a variable's name is a string without '/' that can name a folder, got {name!r}")
     return name
 

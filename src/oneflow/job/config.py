@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,7 @@ _PROCESS_TUNING: dict[str, Kind] = {
         bool,
         """
         grpc_use_no_signal logtostderr enable_debug_mode use_rdma enable_numa_aware_cuda_malloc_host thread_enable_local_message_queue
+        nccl_use_compute_stream disable_group_boxing_by_dst_parallel enable_mem_chain_merge
         save_downloaded_file_to_local_fs collect_act_event enable_tensor_float_32_compute enable_model_io_v2
         collective_boxing.enable_fusion collective_boxing.nccl_fusion_all_reduce collective_boxing.nccl_fusion_all_reduce_use_buffer
         collective_boxing.nccl_fusion_reduce_scatter collective_boxing.nccl_fusion_all_gather collective_boxing.nccl_fusion_reduce
@@ -124,6 +126,16 @@ def _load_library(name: str, value: Any) -> bool:
     raise UnsupportedError(f"load_library({value!r}): ops of the original's C++ plug-ins cannot be loaded")
 
 
+def _load_library_now(name: str, value: Any) -> bool:
+    """Programs call this for libraries that they may never use an op of; an op of one is refused where it is called."""
+    print(f"oneflow: flow.config.{name}({value!r}) loads nothing: there are no ops in C++", file=sys.stderr)
+    return True
+
+
+def _init_bootstrap_confs(name: str, value: Any) -> bool:
+    raise UnsupportedError(f"flow.env.{name}: name the machines with flow.env.machine, or start the program with a launcher")
+
+
 def _set_legacy_model_io(name: str, value: Any) -> bool:
     """Checkpoints are the same either way; programs ask which one they chose."""
     _PROCESS.legacy_model_io = flag(f"flow.config.{name}", value)
@@ -149,13 +161,20 @@ _OWN: dict[str, Callable[[str, Any], Any]] = {
     "machine_num": _set_machine_num,
     "ctrl_port": _set_ctrl_port,
     "load_library": _load_library,
+    "load_library_now": _load_library_now,
+    "init_bootstrap_confs": _init_bootstrap_confs,
     "enable_legacy_model_io": _set_legacy_model_io,
     "legacy_model_io_enabled": lambda name, value: _PROCESS.legacy_model_io,
     "init": _init,
     "current_resource": _current_resource,
 }
-_ENV = frozenset(["machine", "ctrl_port", "data_port", "grpc_use_no_signal", "log_dir", "logtostderr", "logbuflevel", "init", "current_resource"])
-_CONFIG = frozenset([*MEMBERS, *_PROCESS_TUNING, *_OWN]) - {"init", "current_resource"}
+_ENV = frozenset(["machine", "ctrl_port", "data_port", "grpc_use_no_signal", "log_dir", "logtostderr", "logbuflevel", "init", "init_bootstrap_confs", "current_resource"])
+_CONFIG = frozenset([*MEMBERS, *_PROCESS_TUNING, *_OWN]) - {"init", "init_bootstrap_confs", "current_resource"}
+
+
+def current_resource() -> dict[str, int | None]:
+    """The numbers of devices that were set."""
+    return _current_resource("current_resource", True)
 
 
 config = Members("flow.config", "", _CONFIG, _set)

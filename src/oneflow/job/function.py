@@ -31,13 +31,29 @@ def default_session() -> Session:
 
 
 def clear_default_session() -> None:
-    """Closes the session and opens an empty one: jobs and variables are gone, old job functions cannot be called."""
+    """Closes the session and opens an empty one: jobs, variables and the numbers of devices are gone, old job functions cannot be called.
+
+    Machines stay: they are the process's, not the session's.
+    """
     old = _DEFAULT.session
     _DEFAULT.session = Session()
-    _DEFAULT.session.gpu_num, _DEFAULT.session.cpu_num, _DEFAULT.session.machines = old.gpu_num, old.cpu_num, old.machines
+    _DEFAULT.session.machines = old.machines
     _DEFAULT.session.before_start = old.before_start
     old.close()
     give_back()
+
+
+def InitEagerGlobalSession() -> None:
+    """Does nothing: a session is open from the start."""
+
+
+def TryCloseAllSession() -> None:
+    """``clear_default_session()``."""
+    clear_default_session()
+
+
+def inter_job_reuse_mem_strategy(strategy_str: str, job_set: Any = None, **kwargs: Any) -> None:
+    """A tuning knob of the original's memory; taken, without effect."""
 
 
 def sync_default_session() -> None:

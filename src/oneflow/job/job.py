@@ -19,12 +19,12 @@ from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph, Reader, VariableDecl
-from oneflow.ir.notes import change_op_note
+from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.ir.trained import state_decls
 from oneflow.job.backend import OpenJob, Value, Values
-from oneflow.job.result import MirroredResult, ResultArray, check_results, deliver
+from oneflow.job.result import DynamicResultArray, MirroredResult, ResultArray, Rows, check_results, cut_rows, deliver
 from oneflow.job.settings import FunctionConfig, Settings, frozen
 from oneflow.job.signature import Signature, TensorDef, annotations_of
 from oneflow.job.traced import Traced
@@ -95,7 +95,8 @@ class Job:
         placement = settings.placement or session.default_placement()
         trace = Trace(self.name, settings, session.store.decls, placement)
         with tracing(trace):
-            blobs = tree_map(lambda definition: _input(trace, definition), signature.defs)
+            copies = placement.size if settings.mirrored else 1
+            blobs = tree_map(lambda definition: _input(trace, definition, copies, self.line), signature.defs)
             returned = self.function(*blobs)
         graph = trace.graph
         graph.results = None if returned is None else tree_map(lambda value: self._result(value, graph), returned)
@@ -153,12 +154,13 @@ class Job:
         self.has_return = annotation is not empty
         self.returns = annotations_of(self.function, self.line).get("return") if self.has_return else None
 
-    def _result(self, value: Any, graph: Graph) -> fx.Node:
+    def _result(self, value: Any, graph: Graph) -> fx.Node | Rows:
         if isinstance(value, Blob) and value.node.graph is graph.body:
             if value.spec.dtype.numpy is None:
                 kind = value.spec.dtype.name
                 raise UnsupportedError(f"{value.location}: job {self.name!r} returns {value!r}, numpy has no {kind}; cast it to float32")
-            return value.node
+            count = op_note(value.node).count
+            return value.node if count is None else Rows(value.node, count)
         raise _NotABlob(
             f"{self.line}: job {self.name!r} returns {value!r}; a job returns blobs of its own, in tuples, lists and dicts, or None"
         )
@@ -187,7 +189,7 @@ class Job:
         results, watched = self.opened.step(args, kwargs)
         graph = self.traced.graph
         for watch, value in zip(graph.watches, watched):
-            watch.handler(_array(value))
+            watch.handler(_array(value, op_note(watch.node).is_dynamic))
         return deliver(self.name, _structured(graph.results, results), self.returns, self.has_return)
 
     def close(self) -> None:
@@ -205,11 +207,11 @@ class Job:
 def _structured(structure: Any, results: Values) -> Any:
     """Results in the structure that the body returned."""
     if isinstance(structure, fx.Node):
-        return _array(results[0])
+        return _array(results[0], op_note(structure).is_dynamic)
     if structure is None:
         return None
     arrays = iter(results)
-    return tree_map(lambda _: _array(next(arrays)), structure)
+    return cut_rows(tree_map(lambda node: _array(next(arrays), op_note(node).is_dynamic), structure))
 
 
 def _state(job: Traced) -> list[VariableDecl]:
@@ -233,8 +235,17 @@ def _scalar(name: str, dtype: Any, value: float, line: str) -> VariableDecl:
     return state_variable(name, TensorSpec((1,), dtype), initializer, line)
 
 
-def _input(trace: Trace, definition: TensorDef) -> Blob:
-    node = trace.add_input(definition.name or trace.auto_name("Input"), definition.spec)
+def _input(trace: Trace, definition: TensorDef, copies: int, line: str) -> Blob:
+    """The blob of an input. An array that the copies of a mirrored job share out is, in the body, what one of them gets."""
+    spec, axis = definition.spec, definition.batch_axis
+    if copies > 1 and axis is not None and definition.kind == "array":
+        if spec.shape[axis] % copies:
+            raise JobError(
+                f"{line}: job {trace.graph.job!r} is in the mirrored view on {copies} devices, which share out its input {definition!r}; "
+                f"its batch of {spec.shape[axis]} is no multiple of {copies}"
+            )
+        spec = TensorSpec((*spec.shape[:axis], spec.shape[axis] // copies, *spec.shape[axis + 1 :]), spec.dtype)
+    node = trace.add_input(definition.name or trace.auto_name("Input"), spec)
     change_op_note(node, batch_axis=definition.batch_axis, is_dynamic=definition.dynamic)
     return Blob(node)
 
@@ -248,7 +259,7 @@ def _alike(a: Any, b: Any) -> bool:
     return bool(a == b)
 
 
-def _array(value: Value) -> ResultArray | MirroredResult:
+def _array(value: Value, is_dynamic: bool) -> ResultArray | MirroredResult:
     if isinstance(value, list):
-        return MirroredResult(value) if len(value) > 1 else _array(value[0])
-    return (value.cpu().numpy() if isinstance(value, torch.Tensor) else value).view(ResultArray)
+        return MirroredResult(value, is_dynamic) if len(value) > 1 else _array(value[0], is_dynamic)
+    return (value.cpu().numpy() if isinstance(value, torch.Tensor) else value).view(DynamicResultArray if is_dynamic else ResultArray)

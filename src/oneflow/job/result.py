@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, get_args, get_origin
+from typing import Any, NamedTuple, get_args, get_origin
 
 import numpy as np
 
 from oneflow.core.errors import ArgumentError, JobError, NameError_, UnsupportedError
+from oneflow.core.tree import tree_map
 from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
 
 
+_LEAVES = (Numpy, ListNumpy, ListListNumpy)
+
+
 class ResultArray(np.ndarray):
-    """A numpy array that also answers ``.numpy()``, ``.ndarray()`` and the per-device accessors."""
+    """A numpy array that also answers ``.numpy()``, ``.ndarray()`` and the per-device accessors. ``is_dynamic``: its shape may differ from call
+    to call."""
+
+    is_dynamic = False
 
     def numpy(self, parallel_id: int | None = None) -> np.ndarray:
         """The whole value, or the piece of one device (there is one piece)."""
@@ -47,13 +54,43 @@ class ResultArray(np.ndarray):
         return array[()] if return_scalar or array.ndim == 0 else array.view(np.ndarray)
 
 
+class DynamicResultArray(ResultArray):
+    """A result whose shape may differ from call to call."""
+
+    is_dynamic = True
+
+
+class Rows(NamedTuple):
+    """A result of which as many first rows are meant as ``count`` says, once both are there."""
+
+    values: Any
+    count: Any
+
+    def cut(self) -> Any:
+        """Those rows alone; of every device of a mirrored job its own."""
+        if isinstance(self.values, MirroredResult):
+            return MirroredResult([v[: int(c[0])] for v, c in zip(self.values.numpy_list(), self.count.numpy_list())], True)
+        return self.values[: int(self.count.item())]
+
+
+def cut_rows(results: Any) -> Any:
+    """Results in which every ``Rows`` has been cut."""
+    if isinstance(results, Rows):
+        return results.cut()
+    if isinstance(results, dict):
+        return {key: cut_rows(value) for key, value in results.items()}
+    if isinstance(results, tuple) and hasattr(results, "_fields"):
+        return type(results)(*map(cut_rows, results))
+    return type(results)(map(cut_rows, results)) if isinstance(results, (list, tuple)) else results
+
+
 class MirroredResult:
     """A result of a job in the mirrored view on several devices: one array per device, and no whole of them."""
 
-    __slots__ = ("_pieces",)
+    __slots__ = ("_pieces", "is_dynamic")
 
-    def __init__(self, pieces: list[np.ndarray]) -> None:
-        self._pieces = pieces
+    def __init__(self, pieces: list[np.ndarray], is_dynamic: bool = False) -> None:
+        self._pieces, self.is_dynamic = pieces, is_dynamic
 
     def numpy(self, parallel_id: int | None = None) -> np.ndarray:
         """The array of one device."""
@@ -131,7 +168,11 @@ def check_results(results: Any, annotation: Any, job: str, line: str) -> None:
 def _check(results: Any, annotation: Any, job: str, line: str) -> None:
     origin, args = get_origin(annotation), get_args(annotation)
     is_leaf = not isinstance(results, (list, tuple, dict))
-    if annotation in (Numpy, ListNumpy, ListListNumpy) and is_leaf or annotation is Bundle:
+    if (annotation in _LEAVES and is_leaf) or annotation is Bundle or (origin is Bundle and args[0] in _LEAVES):
+        return
+    if origin is list and isinstance(results, (list, tuple)):
+        for result in results:
+            _check(result, args[0], job, line)
         return
     if origin is tuple and isinstance(results, tuple) and (len(args) == len(results)):
         for result, arg in zip(results, args):
@@ -141,7 +182,7 @@ def _check(results: Any, annotation: Any, job: str, line: str) -> None:
         for result in results.values():
             _check(result, args[1], job, line)
         return
-    known = annotation in (Numpy, ListNumpy, ListListNumpy) or origin in (tuple, dict)
+    known = annotation in _LEAVES or origin in (tuple, list, dict)
     if not known:
         raise UnsupportedError(f"{line}: job {job!r}: {_spelled(annotation)} is not a result annotation; use oneflow.typing")
     raise JobError(f"{line}: job {job!r} is annotated '-> {_spelled(annotation)}' but its body returns {_described(results)}")
@@ -178,6 +219,10 @@ def _shaped(results: Any, annotation: Any) -> Any:
     if annotation is ListListNumpy:
         return [[piece] for piece in results.numpy_list()]
     args = get_args(annotation)
+    if get_origin(annotation) is Bundle:
+        return tree_map(lambda leaf: _shaped(leaf, args[0]), results)
+    if get_origin(annotation) is list:
+        return [_shaped(r, args[0]) for r in results]
     if isinstance(results, tuple) and args:
         return tuple(_shaped(r, a) for r, a in zip(results, args))
     if isinstance(results, dict) and args:

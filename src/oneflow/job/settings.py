@@ -167,7 +167,7 @@ _TUNING: dict[str, Kind] = {
         do_parallel_cast_before_widening_type_cast use_xla_jit use_tensorrt tensorrt.use_fp16
         tensorrt.use_int8 qat.per_channel_weight_quantization qat.symmetric use_memory_allocation_algorithm_v2 enable_keep_header_only
         enable_nccl use_nccl_inter_node_communication use_boxing_v2 enable_all_reduce_group all_reduce_fp16 disable_all_reduce_sequence
-        enable_inplace_in_reduce_struct enable_pseudo_chain_merge __is_user_function__
+        enable_cudnn_conv_pseudo_half enable_inplace_in_reduce_struct enable_pseudo_chain_merge __is_user_function__
         """,
     ),
     **knobs(

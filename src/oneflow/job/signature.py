@@ -108,7 +108,7 @@ def _as_tree(declared: Any) -> Any:
     if isinstance(declared, TensorDef):
         return declared
     if get_origin(declared) is tuple:
-        declared = list(get_args(declared))
+        declared = get_args(declared)
     if isinstance(declared, (list, tuple)) and declared:
         trees = [_as_tree(d) for d in declared]
         return None if any(t is None for t in trees) else type(declared)(trees)
@@ -128,7 +128,9 @@ class _Leaf:
 
     def bind(self, value: Any, definition: TensorDef, name: str) -> list[torch.Tensor]:
         if definition.kind == "array":
-            return [_tensor(value, definition, name, self.job, self.scale)] * self.devices
+            whole = _tensor(value, definition, name, self.job, self.scale)
+            axis = definition.batch_axis
+            return [whole] * self.devices if axis is None or self.devices == 1 else [part.contiguous() for part in whole.chunk(self.devices, axis)]
         if not isinstance(value, (list, tuple)) or len(value) != self.devices:
             raise ArgumentError(
                 f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got {_shown(value)}"
@@ -179,7 +181,7 @@ def _scaled(definition: TensorDef, scale: int) -> tuple[int, ...]:
 
 
 def _fits(shape: tuple[int, ...], bound: tuple[int, ...]) -> bool:
-    return len(shape) == len(bound) and int(np.prod(shape)) <= int(np.prod(bound)) and all(shape)
+    return len(shape) == len(bound) and int(np.prod(shape)) <= int(np.prod(bound))
 
 
 def _shown(value: Any) -> str:

@@ -26,9 +26,8 @@ def training_of(graph: Graph, settings: Settings, line: str) -> Training:
     for name in [*named, *sorted(settings.row_wise)]:
         if name not in graph.decls:
             raise ArgumentError(f"{line}: job {graph.job!r} has no variable {name!r} for its optimizer.{nearest(name, graph.decls)}")
-    if not trained_by(graph, optimizer):
+    if not trained_by(graph, optimizer) and all(op_note(loss).spec.dtype.is_floating_point for loss in graph.losses):
         raise JobError(f"{line}: the losses of train job {graph.job!r} depend on no trainable variable, there is nothing to update")
-    _check_watched_gradients(graph)
     scale = optimizer.loss_scale or static_loss_scale(settings.loss_scale_factor)
     threshold = settings.split_states_from if settings.splits_states else None
     return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise, threshold)
@@ -44,13 +43,6 @@ def _optimizer(graph: Graph, settings: Settings, line: str) -> Optimizer:
             "train.model_update_conf, or call flow.optimizer.SGD(...).minimize(loss) in the body"
         )
     return optimizer_from_conf(settings.model_update_conf, settings.primary_lr, settings.secondary_lr)
-
-
-def _check_watched_gradients(graph: Graph) -> None:
-    reached = graph.reached_by(graph.losses)
-    for watch in graph.watches:
-        if watch.diff and watch.node not in reached:
-            raise JobError(f"{watch.line}: flow.watch_diff: no loss of job {graph.job!r} depends on {op_note(watch.node).name!r}, it has no gradient")
 
 
 def _coupled(settings: Settings) -> Callable[[VariableDecl], tuple[float, float]]:

@@ -30,12 +30,6 @@ def check_view(job: Traced) -> None:
 
 def _check_mirrored(job: Traced, devices: int) -> None:
     view = f"{job.line}: job {job.name!r} is in the mirrored view on {devices} devices"
-    for definition in tree_leaves(job.signature.defs):
-        if definition.kind == "array" and definition.batch_axis is not None:
-            raise JobError(
-                f"{view}, each of which has a batch of its own, but its input {definition!r} is one array; declare it with "
-                "flow.MirroredTensorDef or tp.ListNumpy.Placeholder, or with batch_axis=None if every device is to get the same array"
-            )
     if _mentions_numpy(job.returns):
         raise JobError(
             f"{view}, each of which has a result of its own, but it is annotated to give tp.Numpy, one array; annotate tp.ListNumpy"

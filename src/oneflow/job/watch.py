@@ -7,13 +7,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob
+from oneflow.ir.notes import op_note
 from oneflow.ir.trace import require_trace
+from oneflow.job.result import Rows
 from oneflow.typing import ListNumpy, Numpy
 
 Handler = Callable[..., None]
 
 
+@spelled("watch")
 def watch(blob: Blob | Sequence[Blob], handler_or_prompt: Handler | str | None = None) -> None:
     """Calls the handler with the blob's value after every step; a string is printed before the value.
 
@@ -23,22 +27,28 @@ def watch(blob: Blob | Sequence[Blob], handler_or_prompt: Handler | str | None =
     blobs = list(blob) if isinstance(blob, (list, tuple)) else [blob]
     handlers = _gathering(_handler(handler_or_prompt), len(blobs))
     for one, handler in zip(blobs, handlers):
-        trace.watch(_node(one), handler, diff=False)
+        node = _node(one)
+        count = op_note(node).count
+        for part, keep in [(node, handler)] if count is None else zip((node, count), _gathering(_cutting(handler), 2)):
+            trace.watch(part, keep, diff=False)
 
 
+@spelled("watch_diff")
 def watch_diff(blob: Blob, handler_or_prompt: Handler | str | None = None) -> None:
     """Calls the handler with the gradient of the summed losses by ``blob``, after every step of a train job.
 
     The gradient is that of the sum times the loss scale: it is neither divided by the number of loss elements nor unscaled, as the
-    optimizer's is.
+    optimizer's is. Where nothing differentiates, as of integers, it is 0.
     """
     trace = require_trace("flow.watch_diff")
     if not trace.is_train:
         raise JobError(f"flow.watch_diff: job {trace.graph.job!r} is a predict job and has no gradients")
     node = _node(blob, "flow.watch_diff")
-    if not blob.dtype.is_floating_point:
-        raise ArgumentError(f"flow.watch_diff: {blob!r} is not a float blob and has no gradient")
     trace.watch(node, _handler(handler_or_prompt), diff=True)
+
+
+def _cutting(handler: Handler) -> Handler:
+    return lambda rows, count: handler(Rows(rows, count).cut())
 
 
 def _node(blob: Any, what: str = "flow.watch") -> Any:

@@ -1,5 +1,7 @@
 """``flow.layers``: ops that make their own variables, named after the layer."""
 
+from oneflow.core.absent import absent
+from oneflow.layers._categories import categorical_ordinal_encoder
 from oneflow.layers._conv import conv1d, conv2d, conv3d
 from oneflow.layers._dense import dense, prelu, upsample_2d
 from oneflow.layers._norm import batch_normalization, batch_normalization_add_relu, batch_normalization_relu, layer_norm
@@ -8,6 +10,7 @@ __all__ = [
     "batch_normalization",
     "batch_normalization_add_relu",
     "batch_normalization_relu",
+    "categorical_ordinal_encoder",
     "conv1d",
     "conv2d",
     "conv3d",
@@ -16,3 +19,6 @@ __all__ = [
     "prelu",
     "upsample_2d",
 ]
+
+_DERIVED = "gradients are derived, not called; flow.watch_diff shows that of a blob"
+__getattr__ = absent("oneflow.layers", {"layer_norm_grad": _DERIVED, "layer_norm_param_grad": _DERIVED}, lambda: globals())

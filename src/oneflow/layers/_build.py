@@ -9,13 +9,18 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import ArgumentError
+from oneflow.core.operator.op_conf_pb2 import kNone, kRelu, kSigmoid, kTanH
 from oneflow.core.sbp import Sbp
 from oneflow.initializer import zeros_initializer
 from oneflow.ir.blob import Blob
 from oneflow.ir.trace import require_trace
 from oneflow.ir.variable import get_variable
+from oneflow.math import relu, sigmoid, tanh
 
-Activation = Callable[..., Blob]
+Activation = Callable[..., Blob] | int
+
+
+_BY_NUMBER: dict[int, Callable[..., Blob] | None] = {kNone: None, kTanH: tanh, kSigmoid: sigmoid, kRelu: relu}
 
 
 def layer_name(kind: str, name: str | None) -> str:
@@ -56,6 +61,10 @@ def bias(name: str, units: int, dtype: torch.dtype, initializer: Any, regularize
 
 def activate(out: Blob, activation: Activation | None, name: str) -> Blob:
     """``activation`` of a layer's result, given a name of its own if it takes one."""
+    if isinstance(activation, int):
+        if activation not in _BY_NUMBER:
+            raise ArgumentError(f"activation is a function of a blob, or kNone, kTanH, kSigmoid or kRelu of op_conf_pb2; got {activation!r}")
+        activation = _BY_NUMBER[activation]
     if activation is None:
         return out
     if not callable(activation):
@@ -63,7 +72,7 @@ def activate(out: Blob, activation: Activation | None, name: str) -> Blob:
     return activation(out, name=f"{name}_activation") if _takes_name(activation) else activation(out)
 
 
-def _takes_name(function: Activation) -> bool:
+def _takes_name(function: Callable[..., Blob]) -> bool:
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

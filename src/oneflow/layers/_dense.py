@@ -8,6 +8,7 @@ from typing import Any
 from oneflow.core.errors import ArgumentError
 from oneflow.core.number import flag, whole
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.layers import _build as build
 from oneflow.layers._build import Activation
@@ -85,11 +86,25 @@ def prelu(
     return emit(activations.prelu, inputs, alpha, name=name)
 
 
-def upsample_2d(x: Blob, size: Size = (2, 2), data_format: str = "NCHW", interpolation: str = "nearest", name: str | None = None) -> Blob:
-    """Images ``size`` times as high and wide; ``interpolation`` is "nearest" or "bilinear" (pixel centres, corners not aligned)."""
+@spelled("layers.upsample_2d")
+def upsample_2d(
+    x: Blob,
+    size: Size = (2, 2),
+    align_corners: bool = False,
+    data_format: str = "NCHW",
+    interpolation: str = "nearest",
+    name: str | None = None,
+) -> Blob:
+    """Images ``size`` times as high and wide; ``interpolation`` is "nearest" or "bilinear".
+
+    Pixels are compared by their centres; with ``align_corners``, for "bilinear" alone, the corners of both images meet instead.
+    """
     if interpolation not in ("nearest", "bilinear"):
         raise ArgumentError(f"interpolation is 'nearest' or 'bilinear', got {interpolation!r}")
+    if flag("align_corners", align_corners) and interpolation != "bilinear":
+        raise ArgumentError("align_corners is for interpolation='bilinear'; 'nearest' has no corners to align")
     name = build.layer_name("Upsample2D", name)
     last = arguments.channels_last(data_format, 2)
     factors = arguments.per_dim("size", size, 2)
-    return emit(pool.upsample_2d, x, name=name, size=factors, bilinear=interpolation == "bilinear", channels_last=last)
+    bilinear = interpolation == "bilinear"
+    return emit(pool.upsample_2d, x, name=name, size=factors, bilinear=bilinear, align_corners=align_corners, channels_last=last)

@@ -35,6 +35,10 @@ def batch_normalization(
     trainable: bool = True,
     training: bool = True,
     name: str | None = None,
+    gamma_name: str | None = None,
+    beta_name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
 ) -> Blob:
     """Batch normalisation of the channels at ``axis``: the last by default, 1 for "NCHW".
 
@@ -42,16 +46,17 @@ def batch_normalization(
     moving = momentum · moving + (1 - momentum) · batch, with the unbiased variance. Otherwise the moving ones normalise.
     Variables of shape (channels,): ``<name>-gamma`` (ones) with ``scale``, ``<name>-beta`` (zeros) with ``center``,
     ``<name>-moving_mean`` and ``<name>-moving_variance``, float32 beside half-precision inputs. The last two are never trained.
+    ``gamma_name``, ``beta_name``, ``moving_mean_name`` and ``moving_variance_name`` replace these names.
     """
     name = build.layer_name("BatchNorm", name)
     rank = len(arguments.blob("inputs", inputs).shape)
     dim = arguments.axis_in("axis", axis, rank)
     rate, tiny = number("momentum", momentum, 0, 1), number("epsilon", epsilon, 0)
-    make = _Parameters(name, (inputs.shape[dim],), _parameter_dtype(inputs))
-    gamma = make.trained("gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if flag("scale", scale) else None
-    beta = make.trained("beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if flag("center", center) else None
-    mean = make.moving("moving_mean", moving_mean_initializer or zeros_initializer())
-    variance = make.moving("moving_variance", moving_variance_initializer or ones_initializer())
+    make = _Parameters((inputs.shape[dim],), _parameter_dtype(inputs))
+    gamma = make.trained(gamma_name or f"{name}-gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if flag("scale", scale) else None
+    beta = make.trained(beta_name or f"{name}-beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if flag("center", center) else None
+    mean = make.moving(moving_mean_name or f"{name}-moving_mean", moving_mean_initializer or zeros_initializer())
+    variance = make.moving(moving_variance_name or f"{name}-moving_variance", moving_variance_initializer or ones_initializer())
     operands = (inputs, mean, variance, gamma, beta)
     if flag("training", training) and flag("trainable", trainable) and require_trace("flow.layers.batch_normalization").is_train:
         return emit(rows.batch_norm_train, *operands, name=name, axis=dim, momentum=rate, epsilon=tiny)
@@ -75,6 +80,10 @@ def batch_normalization_add_relu(
     trainable: bool = True,
     training: bool = True,
     name: str | None = None,
+    gamma_name: str | None = None,
+    beta_name: str | None = None,
+    moving_mean_name: str | None = None,
+    moving_variance_name: str | None = None,
 ) -> Blob:
     """relu(batch_normalization(inputs, ...) + addend)."""
     name = build.layer_name("BatchNorm", name)
@@ -94,6 +103,10 @@ def batch_normalization_add_relu(
         trainable,
         training,
         name,
+        gamma_name,
+        beta_name,
+        moving_mean_name,
+        moving_variance_name,
     )
     if addend is not None:
         out = emit(elementwise.add, out, addend, name=f"{name}_add")
@@ -156,9 +169,9 @@ def layer_norm(
     name = build.layer_name("LayerNorm", name)
     rank = len(arguments.blob("inputs", inputs).shape)
     shape = inputs.shape[arguments.axis_in("begin_params_axis", begin_params_axis, rank) :]
-    make = _Parameters(name, shape, inputs.dtype)
-    gamma = make.trained("gamma", ones_initializer(), None, trainable) if flag("scale", scale) else None
-    beta = make.trained("beta", zeros_initializer(), None, trainable) if flag("center", center) else None
+    make = _Parameters(shape, inputs.dtype)
+    gamma = make.trained(f"{name}-gamma", ones_initializer(), None, trainable) if flag("scale", scale) else None
+    beta = make.trained(f"{name}-beta", zeros_initializer(), None, trainable) if flag("center", center) else None
     return normalise_layer(inputs, gamma, beta, begin_norm_axis, begin_params_axis, epsilon, name)
 
 
@@ -166,15 +179,14 @@ def layer_norm(
 class _Parameters:
     """Makes the variables of one layer."""
 
-    layer: str
     shape: tuple[int, ...]
     dtype: torch.dtype
 
-    def trained(self, what: str, initializer: Any, regularizer: Any, trainable: bool) -> Blob:
-        return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, regularizer, trainable)
+    def trained(self, name: str, initializer: Any, regularizer: Any, trainable: bool) -> Blob:
+        return get_variable(name, self.shape, self.dtype, initializer, regularizer, trainable)
 
-    def moving(self, what: str, initializer: Any) -> Blob:
-        return get_variable(f"{self.layer}-{what}", self.shape, self.dtype, initializer, trainable=False)
+    def moving(self, name: str, initializer: Any) -> Blob:
+        return get_variable(name, self.shape, self.dtype, initializer, trainable=False)
 
 
 def _parameter_dtype(inputs: Blob) -> torch.dtype:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from torch.linalg import cross, diagonal, inv, matrix_norm, norm, vector_norm
 
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import matmul as rows
 
 __all__ = ["cross", "diagonal", "inv", "matmul", "matrix_norm", "norm", "vector_norm"]
 
 
+@spelled("linalg.matmul")
 def matmul(a: Blob, b: Blob, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, name: str | None = None) -> Blob:
     """``alpha`` * a @ b over the last two dimensions, each transposed first where asked for.
 

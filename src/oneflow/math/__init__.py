@@ -1,5 +1,6 @@
 """``flow.math``: arithmetic, comparison, elementary functions and reductions of blobs."""
 
+from oneflow.core.absent import absent
 from oneflow.math._binary import (
     add,
     add_n,
@@ -47,6 +48,8 @@ from oneflow.math._reduce import (
     two_stage_reduce_max,
     two_stage_reduce_min,
 )
+from oneflow.math._grads import gelu_grad, sigmoid_grad, tanh_grad
+from oneflow.math._segments import broadcast_to_compatible_with, unsorted_batch_segment_sum, unsorted_segment_sum, unsorted_segment_sum_like
 from oneflow.math._unary import (
     abs,
     acos,
@@ -73,6 +76,7 @@ from oneflow.math._unary import (
     log1p,
     log_sigmoid,
     logical_not,
+    mish,
     negative,
     reciprocal,
     reciprocal_no_nan,
@@ -90,6 +94,7 @@ from oneflow.math._unary import (
     square,
     tan,
     tanh,
+    tanh_v2,
 )
 
 __all__ = [
@@ -104,6 +109,7 @@ __all__ = [
     "atan",
     "atan2",
     "atanh",
+    "broadcast_to_compatible_with",
     "ceil",
     "clamp",
     "clip",
@@ -121,6 +127,7 @@ __all__ = [
     "floordiv",
     "fused_scale_tril",
     "gelu",
+    "gelu_grad",
     "greater",
     "greater_equal",
     "in_top_k",
@@ -137,6 +144,7 @@ __all__ = [
     "logical_xor",
     "maximum",
     "minimum",
+    "mish",
     "mod",
     "multiply",
     "negative",
@@ -162,6 +170,7 @@ __all__ = [
     "round",
     "rsqrt",
     "sigmoid",
+    "sigmoid_grad",
     "sigmoid_v2",
     "sign",
     "sin",
@@ -173,10 +182,18 @@ __all__ = [
     "subtract",
     "tan",
     "tanh",
+    "tanh_grad",
+    "tanh_v2",
     "top_k",
     "tril",
     "two_stage_reduce_max",
     "two_stage_reduce_min",
+    "unsorted_batch_segment_sum",
+    "unsorted_segment_sum",
+    "unsorted_segment_sum_like",
     "xdivy",
     "xlogy",
 ]
+
+_ABSENT = {"fused_scale_tril_softmax_dropout": "use flow.nn.fused_scale_tril_softmax_dropout"}
+__getattr__ = absent("oneflow.math", _ABSENT, lambda: globals())

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.ops import matmul as rows
 
 Number = int | float
 
 
+@spelled("math.tril")
 def tril(x: Blob, diagonal: int = 0, fill_value: Number = 0, name: str | None = None) -> Blob:
     """Each matrix up to and with the given diagonal (0 is the main one, positive ones lie above); ``fill_value`` above it."""
     return emit(rows.tril, x, diagonal=diagonal, fill_value=fill_value, name=name)

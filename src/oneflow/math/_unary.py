@@ -7,6 +7,7 @@ float blobs. The result has the shape of x, and its dtype unless the function sa
 from __future__ import annotations
 
 from oneflow.ir.blob import Blob, emit
+from oneflow.ops import activation as activations
 from oneflow.ops import unary as rows
 
 Number = int | float
@@ -25,6 +26,14 @@ def sigmoid(x: Blob, name: str | None = None) -> Blob:
 def tanh(x: Blob, name: str | None = None) -> Blob:
     """The hyperbolic tangent of x."""
     return emit(rows.tanh, x, name=name)
+
+
+tanh_v2 = tanh
+
+
+def mish(x: Blob, name: str | None = None) -> Blob:
+    """x · tanh(log(1 + exp(x)))."""
+    return emit(activations.mish, x, name=name)
 
 
 def gelu(x: Blob, name: str | None = None) -> Blob:

@@ -6,12 +6,18 @@ on a blob, and a module class anywhere else. Of the ops only affine ``GroupNorm`
 """
 
 from oneflow.core.absent import absent
-from oneflow.math import gelu, relu, sigmoid, tanh, tril
+from oneflow.math import fused_scale_tril, gelu, mish, relu, sigmoid, tanh, tril
 from oneflow.graph.graph import Graph
 from oneflow.nn import functional, graph, image, init, modules, parallel, parameter, utils
-from oneflow.nn._activation import elu, hardsigmoid, hardswish, hardtanh, leaky_relu, logsoftmax, mish, relu6, softmax, swish
-from oneflow.nn._conv import bias_add, compat_conv2d, conv1d, conv2d, conv2d_transpose, conv3d
+from oneflow.nn._activation import elu, hardsigmoid, hardswish, hardtanh, leaky_relu, logsoftmax, relu6, softmax, softmax_grad, swish
+from oneflow.nn._conv import bias_add, compat_conv2d, conv1d, conv2d, conv2d_transpose, conv3d, torch_conv2d_transpose
 from oneflow.nn._dropout import dropout, random_mask_like
+from oneflow.nn._fused import (
+    fused_bias_add_dropout,
+    fused_bias_add_gelu,
+    fused_scale_tril_softmax_dropout,
+    fused_self_attention_query_mul_key_and_value,
+)
 from oneflow.nn._loss import (
     distributed_sparse_softmax_cross_entropy_with_logits,
     sigmoid_cross_entropy_with_logits,
@@ -22,6 +28,7 @@ from oneflow.nn._loss import (
 )
 from oneflow.nn._norm import batch_normalization, layer_norm, moments
 from oneflow.nn._pool import PixelShufflev2, avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
+from oneflow.nn._sequence import ctc_greedy_decoder
 from oneflow.nn.choices import ABSENT
 from oneflow.nn.modules import (
     CELU,
@@ -285,10 +292,16 @@ __all__ = [
     "conv2d",
     "conv2d_transpose",
     "conv3d",
+    "ctc_greedy_decoder",
     "distributed_sparse_softmax_cross_entropy_with_logits",
     "dropout",
     "elu",
     "functional",
+    "fused_bias_add_dropout",
+    "fused_bias_add_gelu",
+    "fused_scale_tril",
+    "fused_scale_tril_softmax_dropout",
+    "fused_self_attention_query_mul_key_and_value",
     "graph",
     "gelu",
     "hardsigmoid",
@@ -315,10 +328,12 @@ __all__ = [
     "smooth_l1_loss",
     "softmax",
     "softmax_cross_entropy_with_logits",
+    "softmax_grad",
     "sparse_cross_entropy",
     "sparse_softmax_cross_entropy_with_logits",
     "swish",
     "tanh",
+    "torch_conv2d_transpose",
     "tril",
     "utils",
 ]

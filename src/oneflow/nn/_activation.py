@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from oneflow.core.number import number
 from oneflow.ir.blob import Blob, emit
+from oneflow.math import multiply, reduce_sum
 from oneflow.ops import activation as rows
 
 
@@ -37,11 +38,6 @@ def hardtanh(x: Blob, min_val: float = -1.0, max_val: float = 1.0, name: str | N
     return emit(rows.hardtanh, x, name=name, low=number("min_val", min_val), high=number("max_val", max_val))
 
 
-def mish(x: Blob, name: str | None = None) -> Blob:
-    """x · tanh(softplus(x))."""
-    return emit(rows.mish, x, name=name)
-
-
 def swish(x: Blob, beta: float = 1.0, name: str | None = None) -> Blob:
     """x · sigmoid(``beta`` · x)."""
     return emit(rows.swish, x, name=name, beta=number("beta", beta))
@@ -50,6 +46,11 @@ def swish(x: Blob, beta: float = 1.0, name: str | None = None) -> Blob:
 def softmax(logits: Blob, axis: int | None = None, name: str | None = None) -> Blob:
     """exp(logits) divided by its sum over ``axis`` (the last if None), for blobs of rank 2 or more."""
     return emit(rows.softmax, logits, name=name, dim=-1 if axis is None else axis)
+
+
+def softmax_grad(y: Blob, dy: Blob, axis: int | None = None, name: str | None = None) -> Blob:
+    """y · (dy - Σ dy · y over ``axis``), where y is the softmax over ``axis`` (the last if None)."""
+    return multiply(y, dy - reduce_sum(dy * y, axis=-1 if axis is None else axis, keepdims=True), name=name)
 
 
 def logsoftmax(logits: Blob, axis: int | None = None, name: str | None = None) -> Blob:

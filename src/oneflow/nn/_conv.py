@@ -7,6 +7,7 @@ from typing import Any
 
 from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.core.number import whole, wholes
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import require_trace
 from oneflow.nn import _arguments as arguments
@@ -34,17 +35,17 @@ def conv1d(
     return _convolution(rows.conv1d, 1, input, filters, bias, strides, padding, data_format, dilations, groups, name)
 
 
+@spelled("nn.conv2d")
 def conv2d(
     input: Blob,
     filters: Blob,
     strides: Size,
     padding: Padding,
+    bias: Blob | None = None,
     data_format: str = "NCHW",
     dilations: Size | None = None,
     groups: int = 1,
     name: str | None = None,
-    *,
-    bias: Blob | None = None,
 ) -> Blob:
     """Convolution of images.
 
@@ -141,6 +142,40 @@ def conv2d_transpose(
     kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
     around = pads.explicit(padding, size, kernels, steps, last, same_is_upper=True)
     return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
+
+
+def torch_conv2d_transpose(
+    value: Blob | None = None,
+    filter: Blob | None = None,
+    output_padding: Size | None = None,
+    strides: Size | None = None,
+    padding_needed: Size | None = None,
+    data_format: str = "NCHW",
+    name: str | None = None,
+    input: Blob | None = None,
+    filters: Blob | None = None,
+    dilations: Size | None = None,
+) -> Blob:
+    """``conv2d_transpose`` by the sizes that torch gives: ``padding_needed`` is what is cut off a dimension in all, half of it in front, and
+    ``output_padding`` what is added behind."""
+    last = arguments.channels_last(data_format, 2)
+    x = arguments.blob("value", input if value is None else value, 4)
+    w = arguments.blob("filter", filters if filter is None else filter, 4)
+    steps = arguments.per_dim("strides", 1 if strides is None else strides, 2)
+    spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, 2)
+    more, cut = _two("output_padding", output_padding), _two("padding_needed", padding_needed)
+    kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
+    size = tuple((n - 1) * s + k - c + m for n, s, k, c, m in zip(arguments.spatial(x, last), steps, kernels, cut, more))
+    around = tuple((c // 2, c - c // 2 - m) for c, m in zip(cut, more))
+    return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
+
+
+def _two(what: str, value: Any) -> tuple[int, int]:
+    """Two ints of 0 or more; one stands for both."""
+    given = wholes(value if isinstance(value, (list, tuple)) else [0 if value is None else value])
+    if given is None or len(given) not in (1, 2) or min(given) < 0:
+        raise ArgumentError(f"{what} is an int of 0 or more, or two of them; got {value!r}")
+    return (given[0], given[-1])
 
 
 def _output_size(output_shape: Any, last: bool) -> tuple[int, ...]:

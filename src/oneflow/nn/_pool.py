@@ -7,6 +7,7 @@ window that are not padding. With ``ceil_mode`` a last window that only partly c
 from __future__ import annotations
 
 from oneflow.compat import compat
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.nn import _arguments as arguments
 from oneflow.nn._arguments import Size
@@ -16,6 +17,7 @@ from oneflow.ops import pool as rows
 from oneflow.ops.row import Op
 
 
+@spelled("nn.max_pool1d")
 def max_pool1d(
     input: Blob,
     ksize: Size,
@@ -55,6 +57,7 @@ def max_pool3d(
     return _pool(rows.max_pool3d, 3, input, ksize, strides, padding, data_format, ceil_mode, name)
 
 
+@spelled("nn.avg_pool1d")
 def avg_pool1d(
     input: Blob,
     ksize: Size,

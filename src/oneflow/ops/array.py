@@ -58,7 +58,7 @@ cast = ROWS.add("cast", lambda x, dtype: x.to(dtype))
 def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The elements in row-major order under another shape, in which one -1 stands for what is left."""
     fixed = [n for n in shape if n != -1]
-    require(len(shape) > 0 and all(type(n) is int and n > 0 for n in fixed), f"a shape's dims are ints > 0 or one -1, got {shape}")
+    require(all(type(n) is int and n > 0 for n in fixed), f"a shape's dims are ints > 0 or one -1, got {shape}")
     require(len(shape) - len(fixed) <= 1, f"a shape has at most one -1, got {shape}")
     fits = x.numel() % math.prod(fixed) == 0 if len(fixed) < len(shape) else x.numel() == math.prod(fixed)
     require(fits, f"{x.numel()} elements cannot take the shape {shape}")
@@ -85,14 +85,14 @@ def expand_dims(x: Tensor, axis: int) -> Tensor:
 
 @ROWS.op("squeeze", precision="clear")
 def squeeze(x: Tensor, axis: tuple[int, ...] | None) -> Tensor:
-    """Without the named axes, all of size 1; without all axes of size 1 where none is named. At least one axis stays."""
+    """Without the named axes, all of size 1; without all axes of size 1 where none is named."""
     if axis is None:
         dropped = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
         dropped = axes_of(axis, x.dim())
         for i in dropped:
             require(x.shape[i] == 1, f"axis {i} has size {x.shape[i]}, only axes of size 1 can be squeezed")
-    return x.reshape([n for i, n in enumerate(x.shape) if i not in dropped] or [1])
+    return x.reshape([n for i, n in enumerate(x.shape) if i not in dropped])
 
 
 @ROWS.op("transpose", precision="clear")
@@ -108,13 +108,17 @@ def reverse(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 
 @ROWS.op("concat", precision="clear")
-def concat(inputs: list[Tensor], axis: int) -> Tensor:
+def concat(inputs: list[Tensor], axis: int, max_dim_size: int | None = None) -> Tensor:
+    """``max_dim_size`` bounds what comes together; while a job is traced, inputs that may be smaller have their largest shape."""
     same_dtype(inputs)
     first = inputs[0]
     axis = axis_of(axis, first.dim())
     for x in inputs[1:]:
         fits = x.dim() == first.dim() and all(n == m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis)
         require(fits, f"concat joins blobs whose shapes differ on axis {axis} only")
+    size = sum(x.shape[axis] for x in inputs)
+    fits = max_dim_size is None or size <= max_dim_size or first.is_meta
+    require(fits, f"concat gives {size} elements on axis {axis}, max_dim_size is {max_dim_size}")
     return torch.cat(inputs, axis)
 
 
@@ -145,6 +149,48 @@ def reflection_pad2d(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
     return F.pad(x, padding, mode="reflect")
 
 
+@ROWS.op("replication_pad2d", precision="clear")
+def replication_pad2d(x: Tensor, padding: tuple[int, int, int, int]) -> Tensor:
+    """``padding`` is (left, right, top, bottom) of a blob (N, C, H, W); the border goes on."""
+    require(x.dim() == 4, "replication_pad2d takes a blob of rank 4, (N, C, H, W)")
+    require(all(type(n) is int and n >= 0 for n in padding), f"padding is of ints of 0 or more, got {padding}")
+    left, right, top, bottom = padding
+    rows = torch.arange(-top, x.shape[2] + bottom, device=x.device).clamp(0, x.shape[2] - 1)
+    columns = torch.arange(-left, x.shape[3] + right, device=x.device).clamp(0, x.shape[3] - 1)
+    return x.index_select(2, rows).index_select(3, columns)
+
+
+@ROWS.op("expand", precision="clear")
+def expand(x: Tensor, size: tuple[int, ...]) -> Tensor:
+    """x repeated to ``size``, in which -1 keeps what x has."""
+    require(len(size) >= x.dim(), f"a blob of rank {x.dim()} is expanded to as many axes or more, got {size}")
+    new = len(size) - x.dim()
+    target = tuple(x.shape[i - new] if n == -1 and i >= new else n for i, n in enumerate(size))
+    require(all(type(n) is int and n > 0 for n in target), f"sizes are ints above 0, or -1 for an axis that x has; got {size}")
+    _require_stretch(x, target)
+    return x.expand(target)
+
+
+@ROWS.op("diag")
+def diag(x: Tensor, diagonal: int) -> Tensor:
+    """The matrix that has the vector x on a diagonal, or a diagonal of the matrix x; positive ones lie above the main one."""
+    require(x.dim() in (1, 2) and type(diagonal) is int, f"diag takes a vector or a matrix and an int, got rank {x.dim()} and {diagonal!r}")
+    down, right = max(-diagonal, 0), max(diagonal, 0)
+    if x.dim() == 1:
+        size = x.shape[0] + abs(diagonal)
+        on = _diagonal(size, size, diagonal, x)
+        column = F.pad(x, (down, right)).unsqueeze(1)
+        return torch.where(on, column, torch.zeros_like(column))
+    length = min(x.shape[0] - down, x.shape[1] - right)
+    require(length > 0, f"a matrix of {tuple(x.shape)} has no diagonal {diagonal}")
+    on = _diagonal(x.shape[0], x.shape[1], diagonal, x)
+    return torch.where(on, x, torch.zeros_like(x)).sum(1, dtype=x.dtype).narrow(0, down, length)
+
+
+def _diagonal(rows: int, columns: int, number: int, like: Tensor) -> Tensor:
+    return torch.arange(rows, device=like.device).unsqueeze(1) + number == torch.arange(columns, device=like.device)
+
+
 @ROWS.op("where")
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     return torch.where(as_condition(condition), *operands(x, y))
@@ -152,9 +198,12 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
 
 @ROWS.op("masked_fill")
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
-    """``value`` where the mask, stretched to x's shape, is not 0; x elsewhere."""
-    _require_stretch(mask, tuple(x.shape))
-    return torch.masked_fill(x, as_condition(mask), number_like(value, x.dtype))
+    """``value`` where the mask is not 0, x elsewhere; either is stretched to the shape of the other."""
+    try:
+        shape = torch.broadcast_shapes(x.shape, mask.shape)
+    except RuntimeError:
+        require(False, f"x of shape {tuple(x.shape)} and the mask of shape {tuple(mask.shape)} cannot be broadcast to one shape")
+    return torch.masked_fill(x.expand(shape), as_condition(mask), number_like(value, x.dtype))
 
 
 def _require_stretch(x: Tensor, shape: tuple[int, ...]) -> None:

@@ -159,8 +159,25 @@ def kl_div_loss(x: Tensor, target: Tensor, *, log_target: bool, reduction: str) 
 @ROWS.op("nn.margin_ranking_loss")
 def margin_ranking_loss(x1: Tensor, x2: Tensor, target: Tensor, *, margin: float, reduction: str) -> Tensor:
     """max(0, -target · (x1 - x2) + margin): target is 1 where x1 should be the larger, -1 where x2 should."""
-    x1, x2 = _pair(x1, x2)
-    return _reduced((margin - _pair(x1, target)[1] * (x1 - x2)).clamp(min=0), reduction)
+    operands(require_float(x1), require_float(x2)), operands(x1, target)
+    try:
+        torch.broadcast_shapes(x1.shape, x2.shape, target.shape)
+    except RuntimeError:
+        shapes = ", ".join(str(tuple(t.shape)) for t in (x1, x2, target))
+        require(False, f"the two inputs and the target have shapes {shapes}, which cannot be broadcast to one")
+    return _reduced((margin - target * (x1 - x2)).clamp(min=0), reduction)
+
+
+@ROWS.op("combined_margin_loss")
+def combined_margin_loss(x: Tensor, label: Tensor, *, m1: float, m2: float, m3: float) -> Tensor:
+    """Cosines (N, classes) in which that of the label c has become cos(m1 · acos(c) + m2) - m3."""
+    fits = require_float(x).dim() == 2 and tuple(label.shape) in ((x.shape[0],), (x.shape[0], 1)) and not label.dtype.is_floating_point
+    require(fits, f"x has shape (batch, classes) and the labels are integers of shape (batch,), got {tuple(x.shape)} and {tuple(label.shape)}")
+    is_label = torch.arange(x.shape[1], device=x.device) == label.reshape(-1, 1).long()
+    # The label's cosine alone is put through acos, whose slope is infinite at 1; a sum, so that classes may lie on several devices.
+    cosine = torch.where(is_label, x, torch.zeros_like(x)).sum(1, keepdim=True)
+    moved = torch.cos(m1 * torch.acos(cosine) + m2) - m3
+    return torch.where(is_label, moved, x)
 
 
 @ROWS.op("nn.triplet_margin_loss")

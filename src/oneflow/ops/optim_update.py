@@ -11,14 +11,15 @@ import math
 import torch
 from torch import Tensor
 
-from oneflow.ops.update import Norms, Tensors, average_, laid_out_as
+from oneflow.ops.update import Norms, Tensors, as_they_lie, average_
 from oneflow.ops.update_row import State, UpdateRow
 
 
 def sgd(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, maximize: bool) -> None:
     """w -= lr * (g + weight_decay * w); ``maximize`` takes -g for g"""
+    params, grads = as_they_lie(params, grads)
     torch._fused_sgd_(
-        params, laid_out_as(params, grads), [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=maximize,
+        params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=maximize,
         is_first_step=False,
     )  # fmt: skip
 
@@ -37,8 +38,9 @@ def sgd_momentum(
     maximize: bool,
 ) -> None:
     """d = g + weight_decay * w; v = momentum * v + (1 - dampening) * d, but d at the first update; w -= lr * (d + momentum * v if nesterov else v)"""
+    params, grads, momentum_buffer = as_they_lie(params, grads, momentum_buffer)
     torch._fused_sgd_(
-        params, laid_out_as(params, grads), momentum_buffer, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening,
+        params, grads, momentum_buffer, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening,
         nesterov=nesterov, maximize=maximize, is_first_step=count == 1.0,
     )  # fmt: skip
 
@@ -63,8 +65,9 @@ def adam(
     ``weight_decay`` * w is added to g, or, ``decoupled``, to what lr is multiplied with.
     """
     kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    params, grads, m, v = as_they_lie(params, grads, m, v)
     kernel(
-        params, laid_out_as(params, grads), m, v, [], _steps(params, count if do_bias_correction else math.inf), lr=lr, beta1=beta1, beta2=beta2,
+        params, grads, m, v, [], _steps(params, count if do_bias_correction else math.inf), lr=lr, beta1=beta1, beta2=beta2,
         weight_decay=weight_decay, eps=epsilon, amsgrad=False, maximize=False,
     )  # fmt: skip
 
@@ -87,8 +90,9 @@ def amsgrad(
 ) -> None:
     """As adam, with the largest v so far below the root."""
     kernel = torch._fused_adamw_ if decoupled else torch._fused_adam_
+    params, grads, m, v, max_v = as_they_lie(params, grads, m, v, max_v)
     kernel(
-        params, laid_out_as(params, grads), m, v, max_v, _steps(params, count if do_bias_correction else math.inf), lr=lr, beta1=beta1,
+        params, grads, m, v, max_v, _steps(params, count if do_bias_correction else math.inf), lr=lr, beta1=beta1,
         beta2=beta2, weight_decay=weight_decay, eps=epsilon, amsgrad=True, maximize=False,
     )  # fmt: skip
 
@@ -106,8 +110,9 @@ def adagrad(
     initial_accumulator_value: float,
 ) -> None:
     """d = g + weight_decay * w; s += d * d, from ``initial_accumulator_value`` on; w -= lr / (1 + (count - 1) * lr_decay) * d / (sqrt(s) + epsilon)"""
+    params, grads, square_sum = as_they_lie(params, grads, square_sum)
     torch._fused_adagrad_(
-        params, laid_out_as(params, grads), square_sum, _steps(params, count), lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=epsilon,
+        params, grads, square_sum, _steps(params, count), lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=epsilon,
         maximize=False,
     )  # fmt: skip
 

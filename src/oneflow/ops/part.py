@@ -12,6 +12,9 @@ import torch
 from torch import Tensor
 
 
+_CACHED = 2**17  # elements that are worked on while they are in the cache
+
+
 def _wide(x: Tensor) -> Tensor:
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
@@ -21,8 +24,12 @@ def shifted(x: Tensor, top: Tensor) -> Tensor:
     return _wide(x) - top
 
 
-def exponential_sum(x: Tensor, dim: int) -> Tensor:
-    return x.exp().sum(dim, keepdim=True)
+def exponential_sum(x: Tensor, top: Tensor, dim: int) -> Tensor:
+    """The sum over ``dim`` of the exponentials of scores from which the largest of their row was taken; some rows at a time, in the cache."""
+    if x.dim() != 2 or dim != 1:
+        return shifted(x, top).exp_().sum(dim, keepdim=True)
+    rows = max(1, _CACHED // max(1, x.shape[1]))
+    return torch.cat([shifted(part, own).exp_().sum(1, keepdim=True) for part, own in zip(x.split(rows), top.split(rows))])
 
 
 def normalised(powers: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
@@ -30,9 +37,9 @@ def normalised(powers: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
     return (powers / total).to(dtype)
 
 
-def log_normalised(x: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
-    """The logarithm of softmax from shifted scores and the sum of their exponentials over all classes."""
-    return (x - total.log()).to(dtype)
+def log_normalised(x: Tensor, top: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
+    """The logarithm of softmax from scores, the largest of each row, and the sum of the exponentials of what is left over all classes."""
+    return (_wide(x) - (top + total.log())).to(dtype)
 
 
 def wide_sum(x: Tensor, dim: int) -> Tensor:
@@ -79,9 +86,21 @@ def nll_loss(log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole
 
 
 def nll_loss_gradient(gradient: Tensor, log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> Tensor:
-    """The gradient of ``nll_loss`` for this rank's classes."""
+    """The gradient of ``nll_loss`` for this rank's classes; ``gradient`` is one number, or one for each row."""
     labels, mine = _labels(target, ignore_index, start, log_p.shape[1], whole)
     return torch.zeros_like(log_p).scatter_(1, labels, torch.where(mine, -gradient, 0).unsqueeze(1))
+
+
+def label_weight(target: Tensor, weight: Tensor | None, ignore_index: int, start: int, size: int, whole: int, dtype: torch.dtype) -> Tensor:
+    """How much the labels of this rank's ``size`` classes weigh that are not ignored: their number, or the sum of their classes' ``weight``."""
+    labels, mine = _labels(target, ignore_index, start, size, whole)
+    found = mine if weight is None else torch.where(mine, _wide(weight)[labels.squeeze(1)], 0)
+    return found.sum(dtype=torch.promote_types(dtype, torch.float32))
+
+
+def nll_loss_sum(log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> Tensor:
+    """The sum of the losses of the rows whose label is one of this rank's classes."""
+    return _wide(nll_loss(log_p, target, ignore_index, start, whole)[0]).sum()
 
 
 def _along(mask: Tensor, dim: int, rank: int) -> Tensor:

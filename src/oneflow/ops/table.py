@@ -10,8 +10,8 @@ from importlib import import_module
 from oneflow.ops.row import Family, Op
 
 _FILES = (
-    "activation", "array", "conv", "create", "dropout", "elementwise", "image", "index", "loss", "matmul", "norm", "pool", "reduce", "sample",
-    "scatter", "sort", "structure", "unary",
+    "activation", "array", "conv", "create", "dropout", "dynamic", "elementwise", "image", "index", "loss", "matmul", "norm", "pool", "reduce", "sample",
+    "scatter", "sequence", "sort", "structure", "unary",
 )  # fmt: skip
 FAMILIES: dict[str, Family] = {name: import_module(f"oneflow.ops.{name}").ROWS for name in _FILES}
 ROWS: dict[str, Op] = {op.name: op for family in FAMILIES.values() for op in family}

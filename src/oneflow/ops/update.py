@@ -30,10 +30,29 @@ def _lies_as(a: Tensor, b: Tensor) -> bool:
     return a.stride() == b.stride() or all(size == 1 or x == y for size, x, y in zip(a.shape, a.stride(), b.stride()))
 
 
+def as_they_lie(params: Tensors, grads: Tensors, *states: Tensors) -> tuple[Tensors, ...]:
+    """Variables, their gradients and states as the fused kernels take them fastest: those that are dense in another order than that of their dims, such as
+    filters in channels_last memory, as vectors in the order of memory. Kernels of the CPU copy what is not contiguous."""
+    lists = (params, laid_out_as(params, grads), *states)
+    places = [i for i, param in enumerate(params) if not param.is_contiguous() and param.device.type == "cpu" and _is_dense(param)]
+    if not places:
+        return lists
+    copies = tuple(list(tensors) for tensors in lists)
+    for tensors in copies:
+        for i in places:
+            tensors[i] = tensors[i].as_strided((params[i].numel(),), (1,))
+    return copies
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) == tensor.numel()
+
+
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
     """w -= lr * (g + (weight_decay + l2) * w)"""
+    params, grads = as_they_lie(params, grads)
     torch._fused_sgd_(
-        params, laid_out_as(params, grads), [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
+        params, grads, [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
         is_first_step=False,
     )  # fmt: skip
 
@@ -46,8 +65,9 @@ def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, b
     """
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
+    params, grads, velocity = as_they_lie(params, grads, velocity)
     torch._fused_sgd_(
-        params, laid_out_as(params, grads), velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
+        params, grads, velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
         is_first_step=False,
     )  # fmt: skip
 
@@ -60,7 +80,7 @@ def adam(
     An infinite step count turns torch's own correction off: 1 - beta ** inf is 1.
     """
     steps = [torch.full((), float("inf"), device=p.device) for p in params]
-    grads = laid_out_as(params, grads)
+    params, grads, m, v = as_they_lie(params, grads, m, v)
     torch._fused_adamw_(
         params,
         grads,

@@ -14,6 +14,7 @@ from oneflow.core.number import flag, number
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import Initializer, VariableDecl
 from oneflow.initializer import constant_initializer, zeros_initializer
+from oneflow.core.spellings import spelled
 from oneflow.ops import update
 from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
@@ -170,8 +171,17 @@ def _patterns(patterns: Patterns) -> list[re.Pattern[str]] | None:
 class SGD(Optimizer):
     """Momentum SGD with the rate inside the velocity: v = beta * v - lr * g; w += v. Momentum 0 or None is plain SGD."""
 
-    def __init__(self, lr_scheduler: LrScheduler, loss_scale_factor: float | None = None, momentum: float | None = 0.9, **common: Any) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, **common)
+    def __init__(
+        self,
+        lr_scheduler: LrScheduler,
+        loss_scale_factor: float | None = None,
+        momentum: float | None = 0.9,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
+    ) -> None:
+        super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.momentum = 0.0 if momentum is None else number("momentum", momentum, 0, 1)
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
@@ -191,9 +201,12 @@ class SGDW(SGD):
         weight_decay: float | None = None,
         weight_decay_includes: Patterns = None,
         weight_decay_excludes: Patterns = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, momentum, **common)
+        super().__init__(lr_scheduler, loss_scale_factor, momentum, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
 
@@ -208,9 +221,12 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
         do_bias_correction: bool = False,
         loss_scale_factor: float | None = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         if do_bias_correction and isinstance(lr_scheduler, CustomScheduler):
             raise UnsupportedError(f"CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
         self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
@@ -241,9 +257,12 @@ class AdamW(Adam):
         weight_decay: float | None = None,
         weight_decay_includes: Patterns = None,
         weight_decay_excludes: Patterns = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, beta1, beta2, epsilon, do_bias_correction, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, beta1, beta2, epsilon, do_bias_correction, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
 
@@ -257,14 +276,18 @@ class LazyAdam(Adam):
         beta2: float = 0.999,
         epsilon: float = 1e-8,
         loss_scale_factor: float | None = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, beta1, beta2, epsilon, True, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, beta1, beta2, epsilon, True, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
 
 
 class RMSProp(Optimizer):
     """RMSProp with epsilon inside the root; ``centered`` divides by the standard deviation instead."""
 
+    @spelled("optimizer.RMSProp")
     def __init__(
         self,
         lr_scheduler: LrScheduler,
@@ -272,9 +295,12 @@ class RMSProp(Optimizer):
         epsilon: float = 1e-8,
         centered: bool = False,
         loss_scale_factor: float | None = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.decay_rate, self.epsilon = number("decay_rate", decay_rate, 0, 1), number("epsilon", epsilon, 0)
         self.centered = flag("centered", centered)
 
@@ -286,6 +312,7 @@ class RMSProp(Optimizer):
 class LARS(Optimizer):
     """Momentum whose rate is scaled for each variable by the ratio of its norm to its gradient's."""
 
+    @spelled("optimizer.LARS")
     def __init__(
         self,
         lr_scheduler: LrScheduler,
@@ -296,9 +323,12 @@ class LARS(Optimizer):
         weight_decay: float | None = None,
         weight_decay_includes: Patterns = None,
         weight_decay_excludes: Patterns = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.momentum_beta, self.epsilon = number("momentum_beta", momentum_beta, 0, 1), number("epsilon", epsilon, 0)
         self.lars_coefficient = number("lars_coefficient", lars_coefficient, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
@@ -311,6 +341,7 @@ class LARS(Optimizer):
 class LAMB(Optimizer):
     """Adam's corrected direction, scaled for each variable by the ratio of its norm to the direction's."""
 
+    @spelled("optimizer.LAMB")
     def __init__(
         self,
         lr_scheduler: LrScheduler,
@@ -321,9 +352,12 @@ class LAMB(Optimizer):
         weight_decay: float | None = None,
         weight_decay_includes: Patterns = None,
         weight_decay_excludes: Patterns = None,
-        **common: Any,
+        grad_clipping: ClipByGlobalNorm | ClipGradNorm | None = None,
+        train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
+        variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, **common)
+        super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
         self.epsilon = number("epsilon", epsilon, 0)
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
@@ -340,8 +374,8 @@ class CombinedOptimizer(Optimizer):
         self,
         optimizers: Sequence[Optimizer],
         loss_scale_factor: float | None = None,
-        loss_scale_policy: LossScale | None = None,
         train_step_lbn: str | None = None,
+        loss_scale_policy: LossScale | None = None,
     ) -> None:
         if not isinstance(optimizers, (list, tuple)) or not all(isinstance(o, Optimizer) for o in optimizers):
             raise ArgumentError(f"CombinedOptimizer takes a list of optimizers, got {optimizers!r}")

@@ -26,12 +26,15 @@ def plan(job: Callable[..., Any], *inputs: Any, devices: int | tuple[int, ...] |
     job stay where it says, and the batch stays as declared; notes of the plan tell what follows from that. ``print`` shows a plan,
     ``save("plan.html")`` writes it, also as .txt and .json.
 
-    ``flow.plan(graph, *inputs)`` is the plan of an ``nn.Graph`` whose step takes these inputs: on one device, or on ``devices``, each with all
-    variables and a part of the batch.
+    ``flow.plan(graph, *inputs)`` is the plan of an ``nn.Graph`` whose step takes these inputs. One of global tensors is planned on their placements, which in
+    a ``flow.planned_world(size)`` are any. One of local tensors is planned on one device, or on ``devices``, each with a part of the batch and all variables, but
+    for what ZeRO shares out; or as auto parallel finds.
     """
     if hasattr(job, "plan_step"):
+        if devices is not None and placement is not None:
+            raise ArgumentError("flow.plan takes devices or a placement, got both")
         kind = "gpu" if any(getattr(one, "is_cuda", False) for one in inputs) else "cpu"
-        return job.plan_step(inputs, _given(placement) or placement_of(kind, device_axes(1 if devices is None else devices)))
+        return job.plan_step(inputs, _given(placement) if devices is None else placement_of(kind, device_axes(devices)))
     if inputs:  # a job's devices and placement may be given by position
         devices, placement = (*inputs, *(value for value in (devices, placement) if value is not None), None)[:2]
     found = getattr(job, "job", None)

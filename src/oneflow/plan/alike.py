@@ -100,6 +100,8 @@ def _sends(assigned: Assigned) -> Any:
 
     @cache
     def pieces(shape: Shape, source: Layout, target: Layout, rank: int) -> Any:
+        if source.mesh.position(rank) is None and target.mesh.position(rank) is None:
+            return None
         moved = transfer(shape, source, target, rank)
         return tuple(tuple(sorted(piece.shape for piece in side if piece.rank != rank)) for side in (moved.outgoing, moved.incoming))
 
@@ -109,4 +111,6 @@ def _sends(assigned: Assigned) -> Any:
 def _is_one_to_one(shape: Shape, source: Layout, target: Layout) -> bool:
     """Whether each rank of one mesh sends what it has to one of the other: no look at every pair of ranks is needed."""
     is_apart = not set(source.mesh.ranks) & set(target.mesh.ranks)
-    return is_apart and source.mesh.axes == target.mesh.axes and len(source.mesh.axes) == 1 and source.sbp == target.sbp
+    kinds = "".join(sbp.kind for sbp in source.sbp)
+    is_in_turn = "BS" not in kinds  # else those that have the same stand apart, and the first of them serve all
+    return is_apart and source.mesh.axes == target.mesh.axes and is_in_turn and source.sbp == target.sbp

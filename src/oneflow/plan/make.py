@@ -10,13 +10,12 @@ from typing import Any
 
 import torch
 
-from oneflow.compiler.distribute import Assigned, CompileTarget, Spread, declared_feeds, distribute, distribute_job
-from oneflow.compiler.joint import Joint, Like
+from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.compiler.joint import Like
 from oneflow.compiler.notes import joint_note, layout_of, val
 from oneflow.compiler.program import Key
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.readers import shares_of
-from oneflow.compiler.step_decl import StepDecl
 from oneflow.compiler.storage import RankOfDevice, state_layouts, update_layout, variable_layouts
 from oneflow.core.errors import ArgumentError
 from oneflow.core.placement import Placement
@@ -32,7 +31,7 @@ from oneflow.plan.measure import Calls, Measured, measure
 from oneflow.plan.notes import notes_of, notes_of_job
 from oneflow.plan.report import Plan, ranks_text
 from oneflow.plan.values import PlanVariable, RankCost, Traffic
-from oneflow.sharding.mesh import Layout, mesh_of, whole_on
+from oneflow.sharding.mesh import Layout, whole_on
 
 _DEVICE = torch.device("cpu")  # shapes are the same on any; a plan needs none
 
@@ -52,13 +51,11 @@ def make_plan(graph: Graph, settings: Settings, placement: Placement) -> Plan:
     return _written_down(assigned, stored, where, settings.micro_batches, settings.is_train, notes)
 
 
-def make_step_plan(decl: StepDecl, joint: Joint, placement: Placement) -> Plan:
-    """The plan of a traced step on ``placement``: every device has its variables whole and a part of the batch."""
-    ranks = {device: rank for rank, device in enumerate(placement.devices)}
-    layouts = dict.fromkeys(decl.decls, whole_on(mesh_of(placement, ranks)))
-    assigned = distribute(replace(decl, placement=placement), joint, Spread(ranks, layouts, _DEVICE))
+def make_step_plan(assigned: Assigned, trained: Sequence[str], ranks: RankOfDevice, placement: Placement) -> Plan:
+    """The plan of a step that is spread over ranks; ``placement`` is that of its first ops."""
+    decl = assigned.decl
     stored = {name: _Stored(variable, assigned.layouts[name]) for name, variable in decl.decls.items()}
-    stored.update(_states(assigned, joint.trained))
+    stored.update(_states(assigned, trained))
     count = 1 if decl.training is None else decl.training.micro_batches
     where = _Where(placement.device_type, ranks, placement)
     return _written_down(assigned, stored, where, count, decl.training is not None, notes_of(assigned, len(ranks)))
@@ -89,6 +86,7 @@ def _written_down(
         ops=listing.ops(),
         notes=notes,
         variables=_variables(stored, listing),
+        stages=len(assigned.stages or [0]),
     )
 
 
@@ -166,7 +164,9 @@ def _states(assigned: Assigned, trained: Sequence[str]) -> dict[str, _Stored]:
 
 def _axes(assigned: Assigned, placement: Placement, count: int) -> tuple[int, ...]:
     """Of the placement; where scopes name more devices, of the one that names them all."""
-    axes = [placement.axes, *(mesh.axes for mesh in assigned.meshes)]
+    stages = assigned.stages or []
+    piped = [(len(stages), *mesh.axes) for mesh in stages[:1] if all(other.axes == mesh.axes for other in stages)]
+    axes = [*piped, placement.axes, *(mesh.axes for mesh in assigned.meshes)]
     return next((found for found in axes if prod(found) == count), (count,))
 
 
@@ -212,7 +212,8 @@ def _costs(assigned: Assigned, stored: Mapping[str, _Stored], rows: list[tuple[l
     for members, measured in rows:
         variables = sum(variable.bytes(members[0]) for variable in stored.values())
         traffic = tuple(sorted(_traffic(measured).items()))
-        key = measured.flops, traffic, variables, _stage(assigned, members[0])
+        states = sum(variable.bytes(members[0]) for name, variable in stored.items() if name not in assigned.decl.decls)
+        key = measured.flops, traffic, variables, _stage(assigned, members[0]), states
         together.setdefault(key, []).extend(members)
         peaks[key] = max(peaks[key], measured.peak)
     return tuple(

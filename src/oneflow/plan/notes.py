@@ -22,7 +22,23 @@ def notes_of_job(graph: Graph, placement: Placement) -> tuple[str, ...]:
 
 def notes_of(assigned: Assigned, devices: int) -> tuple[str, ...]:
     """What a plan says of any step."""
-    return (*_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+    return (*_auto(assigned), *_bubble(assigned), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+
+
+def _auto(assigned: Assigned) -> Iterator[str]:
+    if assigned.auto is not None:
+        yield f"auto parallel chose {assigned.auto}"
+
+
+def _bubble(assigned: Assigned) -> Iterator[str]:
+    """What a pipeline costs: its stages wait for the first micro-batch to come and for the last to go."""
+    stages, training = len(assigned.stages or []), assigned.decl.training
+    if stages < 2 or training is None:
+        return
+    count = training.micro_batches
+    busy = count / (count + stages - 1)
+    told = f"{count} micro-batches go through {stages} stages: each works m/(m+p-1) = {100 * busy:.1f} % of a step and waits for the rest (the bubble), if all take the same time"
+    yield told if count >= stages else f"{told}; with fewer micro-batches than stages most of them wait: set_gradient_accumulation_steps({4 * stages}) or more"
 
 
 def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:

@@ -24,6 +24,8 @@ def _head(plan: Figures) -> list[str]:
     axes = f" ({' x '.join(map(str, plan.axes))})" if len(plan.axes) > 1 else ""
     micro = f", {_count(plan.micro_batches, 'micro-batch', 'micro-batches')} a step" if plan.micro_batches > 1 else ""
     devices = _count(plan.devices, f"{plan.device_type} device", f"{plan.device_type} devices")
+    if plan.stages > 1:
+        micro += f" through {plan.stages} stages, each of them busy {100 * plan.busy:.1f} % of the time"
     return [f"{plan.kind} job {_plain(plan.job)} on {devices}{axes}{micro}"]
 
 

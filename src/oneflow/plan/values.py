@@ -20,7 +20,8 @@ class Traffic:
 
 @dataclass(frozen=True)
 class RankCost:
-    """One step of ranks that all cost the same; ``ranks`` is such as "0-511,768-1023" and ``count`` says how many they are."""
+    """One step of ranks that all cost the same; ``ranks`` is such as "0-511,768-1023" and ``count`` says how many they are. Of the bytes of
+    ``variables`` those of ``states`` are the optimizer's."""
 
     ranks: str
     count: int
@@ -29,6 +30,7 @@ class RankCost:
     peak_memory: int
     variables: int
     stage: int | None = None
+    states: int = 0
 
     @property
     def sent(self) -> int:
@@ -106,6 +108,12 @@ class Figures:
     ops: tuple[PlanOp, ...]
     notes: tuple[str, ...] = ()
     variables: tuple[PlanVariable, ...] = ()
+    stages: int = 1
+
+    @property
+    def busy(self) -> float:
+        """The share of a step in which a stage of the pipeline works, if all take the same time: m/(m+p-1) for m micro-batches and p stages."""
+        return self.micro_batches / (self.micro_batches + self.stages - 1)
 
     def to_json(self) -> str:
         """One line of JSON with the fields of these classes; ``Plan.from_json`` reads it."""

@@ -166,6 +166,6 @@ class Whole:
         dtype = next(iter(parts.values())).dtype
         whole = np.zeros(self._shape, dtype) if self._is_sum else np.empty(self._shape, dtype)
         for rank, part in parts.items():
-            block = whole[self._blocks[rank]]
+            block = whole[self._blocks[rank]] if self._shape else whole  # of rank 0 there are no views
             np.add(block, part, out=block) if self._is_sum else np.copyto(block, part)
         return whole

@@ -126,8 +126,9 @@ class Executor:
             self._section(part, under_way[number], step)
             if part != "forward":
                 micro = under_way.pop(number)
-                done.append({key: micro[key] for key in (*self._program.results, *self._program.watched) if key is not None})
-                _add(total, micro, self._program.gradients)
+                kept = {key: micro[key] for key in (*self._program.results, *self._program.watched) if key is not None}
+                _add(total, micro, self._program.gradients, len(done))
+                done.append(kept)
                 del micro  # before the next one begins
         return done, total
 
@@ -189,15 +190,17 @@ class _Whole:
         return [values[key] for key in self._keys]
 
 
-def _add(total: list[torch.Tensor], micro: dict[Key, Any], keys: tuple[Key, ...]) -> None:
-    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. None is written into, since
-    it may be a result too."""
+def _add(total: list[torch.Tensor], micro: dict[Key, Any], keys: tuple[Key, ...], count: int) -> None:
+    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. The first two make a sum of
+    its own, since a gradient may be a result too; later ones are added in place."""
     for place, key in enumerate(keys):
         gradient = micro.pop(key)
         if place == len(total):
             total.append(gradient)
-        else:
+        elif count == 1:
             total[place] = total[place] + gradient
+        else:
+            total[place].add_(gradient)
 
 
 def _each(micro: list[dict[Key, Any]], keys: tuple[Key | None, ...]) -> list[list[torch.Tensor]]:

@@ -9,26 +9,38 @@ from __future__ import annotations
 
 import ctypes
 import os
+import weakref
 from functools import cache
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 _LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
 _TO_SPARE = 1 << 20
 _NEVER = -1
+_KEEPING = {_MMAP_THRESHOLD: _LARGE, _TRIM_THRESHOLD: _NEVER}
+_SPARING: set[int] = set()  # the allocator is the process's, and so is who asks what of it
 
 
 @cache
 def keep_freed_memory() -> None:
-    """Has freed memory kept for the next step, unless the environment tells the allocator something else."""
-    if not spare_memory.cache_info().currsize:
-        _tell({_MMAP_THRESHOLD: _LARGE, _TRIM_THRESHOLD: _NEVER})
+    """Has freed memory kept for the next step, unless the environment tells the allocator something else, or somebody would rather spare it."""
+    if not _SPARING:
+        _tell(_KEEPING)
 
 
-@cache
-def spare_memory() -> None:
+def spare_memory(owner: object) -> None:
     """Has each tensor of a megabyte or more mapped by itself and given back at once, for steps that would rather compute again than keep: freed
-    memory between what is kept would lie idle, since glibc finds no aligned block in a hole of its very size. Holds from now on."""
-    _tell({_MMAP_THRESHOLD: _TO_SPARE})
+    memory between what is kept would lie idle, since glibc finds no aligned block in a hole of its very size. Holds while ``owner`` is there."""
+    if not _SPARING:
+        _tell({_MMAP_THRESHOLD: _TO_SPARE})
+    key = id(owner)
+    _SPARING.add(key)
+    weakref.finalize(owner, _spare_no_more, key).atexit = False
+
+
+def _spare_no_more(key: int) -> None:
+    _SPARING.discard(key)
+    if not _SPARING:
+        _tell(_KEEPING)
 
 
 def _tell(options: dict[int, int]) -> None:

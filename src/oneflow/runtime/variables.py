@@ -105,6 +105,8 @@ class VariableStore:
         """Sets variables; every shape and dtype is checked before the first is written."""
         for name, value in values.items():
             self.check(name, tuple(value.shape), value.dtype)
+            if name in self.host and value.dtype.kind == "i" and value.min(initial=0) < 0:
+                raise ArgumentError(f"variable {name!r} counts steps and cannot be {int(value.min())}; it is 0 or more")
         for name in values.keys() & self.host.keys():
             self.host[name].copy_(torch.from_numpy(np.array(values[name], order="C")))
         kept = {name: value for name, value in values.items() if name not in self.host}

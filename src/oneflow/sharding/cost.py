@@ -9,6 +9,7 @@ everywhere than to add up. Memory only decides between layouts that cost the sam
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,16 +27,29 @@ _START = 32768.0  # of a collective: what could have been sent in the time it ta
 _START_OF_SUM = 16.0  # sums of gradients are put together in buckets and begin once for many
 
 
-def boxing(source: Sbp, target: Sbp, size: float, parts: int, is_last: bool = False) -> float:
+@dataclass(frozen=True)
+class Prices:
+    """What a search weighs: ``work`` and ``start`` multiply the prices of work and of the beginning of a collective; ``held`` is that of a byte of
+    memory."""
+
+    work: float = 1.0
+    start: float = 1.0
+    held: float = 0.0
+
+
+USUAL = Prices()
+
+
+def boxing(source: Sbp, target: Sbp, size: float, parts: int, is_last: bool = False, prices: Prices = USUAL) -> float:
     """The cost of changing the layout of a tensor of ``size`` bytes along one axis. ``is_last`` of what a step ends with: its gradients."""
     if source is target or source.kind == "B" or target.kind == "P" or parts == 1:
         return 0.0
     if source.kind == "P":
         start = _START_OF_SUM if is_last and target.kind == "B" else _START
-        return start + size * (parts - 1) / parts * (2 if target.kind == "B" else 1)
+        return start * prices.start + size * (parts - 1) / parts * (2 if target.kind == "B" else 1)
     if is_last and target.kind == "B":  # it can neither begin before the backward pass ends nor go with others, as a sum can
-        return _START + size * (parts - 1) / parts * 2
-    return _START + size * (parts - 1) / parts / (1 if target.kind == "B" else parts)
+        return _START * prices.start + size * (parts - 1) / parts * 2
+    return _START * prices.start + size * (parts - 1) / parts / (1 if target.kind == "B" else parts)
 
 
 def change(source: NdSbp, target: NdSbp, size: float, axes: Sequence[int]) -> float:
@@ -43,10 +57,10 @@ def change(source: NdSbp, target: NdSbp, size: float, axes: Sequence[int]) -> fl
     return sum(boxing(a, b, size, parts) for a, b, parts in zip(source, target, axes))
 
 
-def transfer(source: Sbp, target: Sbp, size: float, parts: int) -> float:
+def transfer(source: Sbp, target: Sbp, size: float, parts: int, prices: Prices = USUAL) -> float:
     """The cost of bringing a tensor from one mesh to another, in ``target`` layout over ``parts`` ranks."""
     reduced = size if source.kind == "P" else 0.0
-    return _START + reduced + (size / parts if target.kind == "S" else size)
+    return _START * prices.start + reduced + (size / parts if target.kind == "S" else size)
 
 
 @cache
@@ -78,19 +92,29 @@ def touched(call: Call) -> int:
 
 def work(call: Call, signatures: Iterable[Signature], parts: int, share: float) -> list[float]:
     """The cost of running a call as each signature says; ``share`` is what earlier axes left of it to each rank."""
-    held = _total(call.results) * _PER_BYTE_HELD
-    whole = operations(call) * _PER_OPERATION + touched(call) * _PER_BYTE_TOUCHED + held
-    return [(share / parts if _is_split(s) else share) * whole + _inside(s) for s in signatures]
+    whole = whole_work(call)
+    return [(share / parts if is_split(s) else share) * (whole + extra_work(s)) + inside(s) for s in signatures]
+
+
+def whole_work(call: Call) -> float:
+    """The cost of a call's work where one rank does all of it."""
+    return operations(call) * _PER_OPERATION + touched(call) * _PER_BYTE_TOUCHED + _total(call.results) * _PER_BYTE_HELD
+
+
+def extra_work(signature: Signature) -> float:
+    """The cost of what a lowering reads and writes besides."""
+    return signature.touched * _PER_BYTE_TOUCHED
 
 
 def _total(tensors: Iterable[TensorLike | None]) -> int:
     return sum(nbytes(tensor) for tensor in tensors if tensor is not None)
 
 
-def _is_split(signature: Signature) -> bool:
+def is_split(signature: Signature) -> bool:
+    """Whether each rank does a part of the work."""
     return any(sbp.kind == "S" for sbp in (*signature.inputs, *signature.outputs))
 
 
-def _inside(signature: Signature) -> float:
+def inside(signature: Signature, prices: Prices = USUAL) -> float:
     """What the collectives cost that a lowering makes itself."""
-    return _START + 2.0 * signature.moved if signature.moved else 0.0
+    return _START * prices.start + 2.0 * signature.moved if signature.moved else 0.0

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import torch
 
@@ -19,6 +21,12 @@ def any_layout(shape: Sequence[int], parts: int) -> list[Sbp]:
 def copies(call: Call, parts: int) -> list[Signature]:
     """The ways to run ``copy_``: both tensors lie in one layout, whatever it is."""
     return [Signature((sbp, sbp), (sbp,)) for sbp in any_layout(call.out, parts)]
+
+
+@cache
+def shares_memory(op: Any) -> bool:
+    """Whether what an op gives lies in the memory of its first tensor: a view, one that writes there, the hint of a layout."""
+    return isinstance(op, torch._ops.OpOverload) and (op.name() == "oneflow::layout" or any(a.alias_info is not None for a in op._schema.returns))
 
 
 def written(call: Call) -> list[int]:

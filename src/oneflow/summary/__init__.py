@@ -15,13 +15,23 @@ import numpy as np
 
 from oneflow.core import dtype as dtypes
 from oneflow.core.errors import ArgumentError
+from oneflow.core.spellings import spelled
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.trace import current
 from oneflow.job.watch import watch
 from oneflow.ops import create
+from oneflow.summary._objects import Graph, HParam, Hparam, IntegerRange, Metric, Projector, RealRange, ValueSet
 from oneflow.summary._writer import Events
 
 __all__ = [
+    "Graph",
+    "HParam",
+    "Hparam",
+    "IntegerRange",
+    "Metric",
+    "Projector",
+    "RealRange",
+    "ValueSet",
     "close_summary_writer",
     "create_summary_writer",
     "flush_summary_writer",
@@ -97,6 +107,7 @@ def image(value: Any, step: Any = None, tag: Any = None, name: str | None = None
     _put("image", write, value, step, tag)
 
 
+@spelled("summary.text")
 def text(text: Any, step: Any = None, tag: Any = None, name: str | None = None) -> None:
     """Writes a text, which TensorBoard shows as Markdown."""
 
@@ -106,14 +117,20 @@ def text(text: Any, step: Any = None, tag: Any = None, name: str | None = None) 
     _put("text", write, text, step, tag)
 
 
-def hparams(hparams: Mapping[str, bool | float | str], metrics: Mapping[str, float] | None = None) -> None:
-    """Writes the run's hyperparameters by name, with the results they led to. Not for use inside a job."""
+def hparams(hparams: Mapping[Any, bool | float | str], metrics: Mapping[str, float] | None = None) -> None:
+    """Writes the run's hyperparameters, by name or ``Hparam``, with the results they led to, also by ``Metric``. Not for use inside a job."""
     from torch.utils.tensorboard.summary import hparams as make_summaries
 
     writer = _EVENTS.writer("flow.summary.hparams")
     _outside("hparams")
-    results = dict(metrics or {})
-    for part in make_summaries(dict(hparams), results):
+    results = {**(metrics or {}), **{key.name: value for key, value in hparams.items() if isinstance(key, Metric)}}
+    settings = {}
+    for key, value in hparams.items():
+        if isinstance(key, Hparam):
+            key.check(value)
+        if not isinstance(key, Metric):
+            settings[key.name if isinstance(key, Hparam) else key] = value
+    for part in make_summaries(settings, results):
         writer.file_writer.add_summary(part)
     for tag, number in results.items():
         writer.add_scalar(tag, number)

@@ -21,6 +21,8 @@ class CheckPoint:
         """Draws all variables anew from their initializers."""
         session = default_session()
         fresh = not session.is_running
+        if session.eager and not session.jobs:
+            return  # in eager execution programs begin with it; variables have first values anyway
         session.require_jobs("CheckPoint.init")
         if not fresh:
             session.store.initialise()

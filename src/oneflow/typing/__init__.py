@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef
 
@@ -33,8 +33,5 @@ class Callback(Generic[T]):
     """As a result annotation: the call returns a function that takes a callback, which is given the ``T`` result."""
 
 
-class Bundle:
-    """As a result annotation: any nested structure of arrays."""
-
-    def __class_getitem__(cls, item: Any) -> type[Bundle]:
-        return cls
+class Bundle(Generic[T]):
+    """As a result annotation: any nested structure of ``T``, which is ``Numpy`` if it is not said."""

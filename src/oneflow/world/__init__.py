@@ -10,6 +10,6 @@ A process that nobody launched is a world of one. It has no process group, and n
 identity. Who comes here asks `current_world().size` first.
 """
 
-from oneflow.world.membership import PeerWorld, current_world, group_for, join, leave
+from oneflow.world.membership import PeerWorld, current_world, group_for, join, leave, planned_world
 
-__all__ = ["PeerWorld", "current_world", "group_for", "join", "leave"]
+__all__ = ["PeerWorld", "current_world", "group_for", "join", "leave", "planned_world"]

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import torch
 import torch.distributed as dist
 
 from oneflow.core.errors import ArgumentError, PeerError
+from oneflow.core.number import whole
 from oneflow.runtime.addresses import bind_collectives, listen, own_address
 from oneflow.runtime.limits import connect_seconds, step_seconds
 from oneflow.runtime.world import LOOPBACK
@@ -36,12 +37,14 @@ _LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class PeerWorld:
-    """This process among those of its launcher: ``rank`` of ``size``, and ``local_rank`` of the ``local_size`` of its machine."""
+    """This process among those of its launcher: ``rank`` of ``size``, and ``local_rank`` of the ``local_size`` of its machine. In one that ``is_planned`` there
+    are no others: its tensors have no data."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     local_size: int = 1
+    is_planned: bool = False
 
     @property
     def node_size(self) -> int:
@@ -85,9 +88,24 @@ def join() -> PeerWorld:
     """This process's world, whose ranks can meet from now on: the first call makes the process group, all ranks make it together. A world
     of one has none. A group that the program itself has made with torch is used as it is."""
     world = current_world()
-    if world.size > 1 and not _MEMBERSHIP.is_joined:
+    if world.size > 1 and not _MEMBERSHIP.is_joined and not world.is_planned:
         _join(world)
     return world
+
+
+@contextlib.contextmanager
+def planned_world(size: int) -> Iterator[PeerWorld]:
+    """Within it this process, alone, stands for rank 0 of ``size`` ranks that are not there: global tensors may lie on any of them, have no data and take
+    no memory, and so do local tensors that are made here; ``flow.plan`` tells what a graph of them would cost. Nothing is computed or sent."""
+    before = current_world()
+    if before.size > 1:
+        raise ArgumentError(f"a world is planned by a process alone, this one is rank {before.rank} of {before.size}; run it without a launcher")
+    _MEMBERSHIP.world = PeerWorld(0, whole("the size of a world", size, above=0), 0, size, is_planned=True)
+    try:
+        with torch.device("meta"):
+            yield _MEMBERSHIP.world
+    finally:
+        _MEMBERSHIP.world = before
 
 
 def group_for(ranks: Iterable[int]) -> Any:

@@ -2,7 +2,8 @@
 
 Each rank counts its calls per group of ranks. With ``ONEFLOW_CHECK_ORDER=1`` the members of a group compare what they call before each
 call, through the store of the world: an error on all of them at once, at the price of a round trip per call. Without it they compare when
-a wait was in vain: each tells the others at which call it stands, so the error of a time-out is that of the real cause.
+a wait was in vain: each tells the others at which call it stands, so the error of a time-out is that of the real cause. Members of several
+hosts also compare calls of a kind that they have not made before: gloo ends a process that is sent more than it expects.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import torch.distributed as dist
 
 from oneflow.collective.groups import Ranks
 from oneflow.collective.peers import is_running, meeting, processes_here
-from oneflow.core.errors import OrderError, PeerError, user_line
+from oneflow.core.errors import GlobalTensorError, OrderError, PeerError, user_line
 
 _VARIABLE = "ONEFLOW_CHECK_ORDER"
 _TELLING_SECONDS = 2.0  # within which others, whose time is over too, tell where they stand
@@ -53,6 +54,14 @@ class _Calls:
 
     def __init__(self) -> None:
         self.numbers: dict[Ranks, int] = {}
+        self._made: set[tuple[Ranks, str]] = set()
+
+    def is_new(self, ranks: Ranks, what: str) -> bool:
+        """Whether a call of this kind is the first of these ranks. The others, who made the same calls so far, say the same."""
+        if (ranks, what) in self._made:
+            return False
+        self._made.add((ranks, what))
+        return True
 
     def count(self, ranks: Ranks) -> int:
         self.numbers[ranks] = number = self.numbers.get(ranks, 0) + 1
@@ -69,18 +78,29 @@ class meet(contextlib.AbstractContextManager[None]):
         self._name, self._ranks, self._arguments = name, ranks, arguments
 
     def __enter__(self) -> None:
-        self._number = _calls(dist.group.WORLD).count(self._ranks)
-        if is_checked():
-            with meeting(self._ranks):
-                _compare(self._call())
+        if dist.group.WORLD is None:
+            raise GlobalTensorError(f"{self._name} needs ranks {list(self._ranks)[:8]}, and in a planned world there is this process alone: plan the graph with flow.plan")
+        calls = _calls(dist.group.WORLD)
+        self._number = calls.count(self._ranks)
+        if is_checked() or (are_apart(self._ranks) and calls.is_new(self._ranks, f"{self._name}({described(self._arguments)})")):
+            try:
+                with meeting(self._ranks):
+                    _compare(self._call())
+            except PeerError as error:
+                self._explain(error)
+                raise
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
         if isinstance(error, PeerError):
-            found: dict[int, Call] = {}
-            with contextlib.suppress(RuntimeError):  # the store may be gone with a rank
-                found = _others_than(self._call())
-            if found:
-                raise OrderError(_differing(found)) from error
+            self._explain(error)
+
+    def _explain(self, error: PeerError) -> None:
+        """Raises the real cause of a wait that was in vain, if others tell that they are in another call."""
+        found: dict[int, Call] = {}
+        with contextlib.suppress(RuntimeError):  # the store may be gone with a rank
+            found = _others_than(self._call())
+        if found:
+            raise OrderError(_differing(found)) from error
 
     def _call(self) -> Call:
         return Call(self._ranks, self._number, self._name, described(self._arguments), user_line())
@@ -89,6 +109,16 @@ class meet(contextlib.AbstractContextManager[None]):
 def is_checked() -> bool:
     """Whether each call is compared before it is made."""
     return os.environ.get(_VARIABLE, "0") not in ("", "0")
+
+
+def are_apart(ranks: Ranks) -> bool:
+    """Whether some of these ranks, this one among them, run on another host."""
+    return _are_apart(dist.group.WORLD, ranks)
+
+
+@lru_cache(maxsize=None)
+def _are_apart(world: Any, ranks: Ranks) -> bool:
+    return not set(ranks) <= {dist.get_rank(), *processes_here()}
 
 
 @lru_cache(maxsize=1)
@@ -112,7 +142,7 @@ def _described(value: Any) -> str:
 def _compare(call: Call) -> None:
     """Waits until every member has told which call it makes; an error if they differ."""
     store = _store()
-    if call.number > 2:  # all members have told their last call, so they have read the one before
+    if is_checked() and call.number > 2:  # all members have told their last call, so they have read the one before
         store.delete_key(_key(call, call.number - 2, dist.get_rank()))
     store.set(_key(call, call.number, dist.get_rank()), _packed(call))
     told = store.multi_get([_key(call, call.number, rank) for rank in call.ranks])

@@ -27,6 +27,18 @@ cube = flow.arange(24.0).reshape(2, 3, 4)
 CUBE = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
 
 
+def _partial_fc():
+    """In a job: of six classes the two that occur and one other, with their rows of the weight."""
+
+    @flow.global_function()
+    def job(weight=flow.FixedTensorDef((6, 2)), label=flow.FixedTensorDef((2,), dtype=flow.int32)):
+        return flow.distributed_partial_fc_sample(weight, label, 3)
+
+    weight = np.arange(12, dtype=np.float32).reshape(6, 2)
+    labels, classes, rows = (value.numpy() for value in job(weight, np.int32([4, 1])).get())
+    return flow.tensor([len(set(classes)) == 3, (classes[labels] == [4, 1]).all(), (rows == weight[classes]).all()])
+
+
 def _erf(a):
     return np.vectorize(math.erf)(a)
 
@@ -138,6 +150,7 @@ TABLE = {
     "equal": (lambda: flow.equal(v, w), False),
     "erfinv": (lambda: flow.erf(flow.erfinv(x / 2)), X / 2),
     "erfinv_": (lambda: flow.erf(flow.erfinv_((x / 2).clone())), X / 2),
+    "distributed_partial_fc_sample": (lambda: _partial_fc(), [True] * 3),
     "expand": (lambda: flow.expand(v, 2, -1), [[1, 2, 3]] * 2),
     "eye": (lambda: flow.eye(2), np.eye(2)),
     "flatten": (lambda: flow.flatten(cube, 1), CUBE.reshape(2, 12)),

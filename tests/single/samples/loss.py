@@ -7,7 +7,7 @@ import torch
 from sample import Sample, ints, rand
 from torch import Tensor
 
-from oneflow import nn
+from oneflow import array, nn
 
 LOGITS = rand(6, 5)
 LABELS = ints(6, high=5)
@@ -154,5 +154,17 @@ SAMPLES = [
         (X, Y, rand(4, 3, seed=5)),
         lambda a, p, n: (distance(a, p) - distance(a, n) + 1).clamp(min=0),
         rtol=1e-4,
+    ),
+    Sample(
+        "combined_margin_loss",
+        lambda x, t: array.combined_margin_loss(x, t, 0.9, 0.4, 0.15),
+        (rand(4, 6, low=-0.9, high=0.9), ints(4, high=6)),
+        lambda x, t: torch.stack([torch.where(torch.arange(6) == c, torch.cos(0.9 * torch.acos(row) + 0.4) - 0.15, row) for row, c in zip(x, t)]),
+    ),
+    Sample(
+        "nn.margin_ranking_loss",
+        lambda x, y, t: nn.MarginRankingLoss(x, y, t, 0.3, "none"),
+        (rand(3, 4), rand(4, seed=1), np.float32([[1], [-1], [1]])),
+        lambda x, y, t: (0.3 - t * (x - y)).clamp(min=0),
     ),
 ]

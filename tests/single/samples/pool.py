@@ -106,6 +106,12 @@ SAMPLES = [
         (LAST,),
         lambda x: nhwc(F.interpolate(nchw(x), scale_factor=2, mode="bilinear", align_corners=False)),
     ),
+    Sample(
+        "layers.upsample_2d",
+        lambda x: layers.upsample_2d(x, 2, True, "NCHW", "bilinear"),
+        (X,),
+        lambda x: F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True),
+    ),
     Sample("nn.pixel_shuffle", lambda x: nn.PixelShuffle(x, 2), (rand(2, 8, 3, 4),), lambda x: F.pixel_shuffle(x, 2)),
     Sample(
         "nn.pixel_shuffle",

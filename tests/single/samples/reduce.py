@@ -142,6 +142,9 @@ PLACES = [
     Sample("math.top_k", lambda x: fmath.top_k(x, 2), (SCORES,), lambda x: int32([[1, 2], [0, 1], [0, 1]]), gradient=False),
     Sample("math.top_k", fmath.top_k, (X,), lambda x: places_by_value(x, 1, -1), gradient=False),
     Sample("math.top_k", lambda x: fmath.top_k(x, k=3, sorted=False), (X,), lambda x: places_by_value(x, 3, -1), gradient=False),
+    Sample("math.top_k", lambda x: fmath.top_k(x, 1, 2), (X,), lambda x: places_by_value(x, 2, 1), gradient=False),
+    Sample("math.top_k", lambda x: fmath.top_k(x, 2, True), (X,), lambda x: places_by_value(x, 2, -1), gradient=False),
+    Sample("math.top_k", lambda x: fmath.top_k(x, k=99), (SCORES,), lambda x: places_by_value(x, x.shape[-1], -1), gradient=False),
     Sample("math.top_k", lambda x: fmath.top_k(x, axis=1, k=2), (X,), lambda x: places_by_value(x, 2, 1), gradient=False),
     Sample(
         "math.in_top_k",

@@ -57,7 +57,7 @@ def decode_crop_resize_normalize(
         return part, new, center_crop(*new, target.shape[2], target.shape[1], anchor)
 
     task = _Task(cuts, flip, factor, offset, target, color, method)
-    if backend() == "python" or not is_jpeg(data) or not _load_native(data, task):
+    if backend() == "python" or method == "cubic" or not is_jpeg(data) or not _load_native(data, task):
         _load(data, task)
 
 

@@ -95,7 +95,14 @@ class OFRecordReader(Source, Module):
         self._reader = RecordReader(open_pipeline("OFRecordReader", name or "OFRecordReader", files, reading).parts, reading)
 
     def forward(self) -> Records:
-        return read(self, self._reader.next)
+        return read(self, self._next)
+
+    def _next(self) -> Records:
+        return self._reader.next()
+
+    def share(self, number: int, shares: int) -> None:
+        """From the next batch on reads the records of one of so many equal shares of each."""
+        self._reader.share(number, shares)
 
     def close(self) -> None:
         """Ends the threads; they also end when the reader is forgotten. A call afterwards goes on where it was."""
@@ -287,7 +294,12 @@ class CoinFlip(Source, Module):
         return read(self, self._flipped)
 
     def _flipped(self) -> Tensor:
-        return (torch.rand(self.batch_size, generator=self.generator) < self.probability).to(torch.int8)
+        return self.own_rows((torch.rand(self.batch_size, generator=self.generator) < self.probability).to(torch.int8))
+
+    def draw_from(self, seed: int) -> None:
+        """Without a seed of its own it takes this one."""
+        if self.generator is None:
+            self.generator = torch.Generator().manual_seed(seed)
 
     def state(self) -> dict[str, Any]:
         """Of its own generator; without one its flips are a matter of ``flow.get_rng_state``."""
@@ -344,7 +356,10 @@ class RawReader(Source, Module):
         self._rows = RawRows(list(files), row, batch_size, bool(random_shuffle), shuffle_block_size, _seed("RawReader", random_seed))
 
     def forward(self) -> Tensor:
-        return read(self, self._rows.next)
+        return read(self, self._next)
+
+    def _next(self) -> Tensor:
+        return self.own_rows(self._rows.next())
 
     def state(self) -> dict[str, Any]:
         """Where it stands: a few numbers, fit for JSON."""
@@ -394,7 +409,7 @@ class GPTIndexedBinDataReader(Source, Module):
         return read(self, self._next)
 
     def _next(self) -> Tensor:
-        return next(iter(self._loader))
+        return self.own_rows(next(iter(self._loader)))
 
     def state(self) -> dict[str, Any]:
         """Where it stands, as ``flow.data.Loader`` says it."""

@@ -58,6 +58,20 @@ def reflection_pad2d(b: Builder, x: Operand, padding: tuple[int, int, int, int])
     return b.node("Pad", x, b.ints(flat_pads(((0, 0), (0, 0), (top, bottom), (left, right)))), mode="reflect")
 
 
+@EMITTERS.row("replication_pad2d")
+def replication_pad2d(b: Builder, x: Operand, padding: tuple[int, int, int, int]) -> Wire:
+    left, right, top, bottom = padding
+    return b.node("Pad", x, b.ints(flat_pads(((0, 0), (0, 0), (top, bottom), (left, right)))), mode="edge")
+
+
+@EMITTERS.row("expand")
+def expand(b: Builder, x: Operand, size: tuple[int, ...]) -> Wire:
+    return b.node("Expand", x, b.ints([1 if n == -1 else n for n in size]))  # 1 keeps what is there
+
+
+EMITTERS.cannot("diag", "ONNX has no operator for diagonals; flow.math.multiply by a constant matrix does the same")
+
+
 @EMITTERS.row("where")
 def where(b: Builder, condition: Operand, x: Operands, y: Operands) -> Wire:
     return b.where(b.truth(condition), *wires(b, x, y))

@@ -159,3 +159,6 @@ def _distance(b: Builder, x: Operand, y: Operand, dim: int, p: float, epsilon: f
         return b.reduce("ReduceSum", nonzero, [dim], keepdims=False)
     total = b.reduce("ReduceSum", b.node("Pow", difference, p), [dim], keepdims=False)
     return b.node("Pow", total, 1 / p)
+
+
+EMITTERS.cannot("combined_margin_loss", "it is a loss of training; export the cosines that it is given")

@@ -37,8 +37,9 @@ for _dims in (1, 2, 3):
 
 
 @EMITTERS.row("layers.upsample_2d")
-def upsample_2d(b: Builder, x: Operand, *, size: tuple[int, int], bilinear: bool, channels_last: bool = False) -> Wire:
-    mode: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": "half_pixel"}
+def upsample_2d(b: Builder, x: Operand, *, size: tuple[int, int], bilinear: bool, align_corners: bool = False, channels_last: bool = False) -> Wire:
+    corners = "align_corners" if align_corners else "half_pixel"
+    mode: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": corners}
     if not bilinear:
         mode = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
     scales = b.constant(torch.tensor([1, 1, *size], dtype=torch.float32))

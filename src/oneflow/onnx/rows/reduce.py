@@ -100,7 +100,8 @@ def argmax(b: Builder, x: Operand, axis: int) -> Wire:
 
 @EMITTERS.row("math.top_k")
 def top_k(b: Builder, x: Operand, k: int, axis: int) -> Wire:
-    return b.cast(ordered(b, x, axis_of(axis, x.rank), k, descending=True)[1], torch.int32)
+    dim = axis_of(axis, x.rank)
+    return b.cast(ordered(b, x, dim, min(k, x.shape[dim]), descending=True)[1], torch.int32)
 
 
 @EMITTERS.row("math.in_top_k")

@@ -121,6 +121,10 @@
     const facts = [plan.axes.length > 1 ? plan.axes.join(" × ") : "one axis"];
     if (stages.size > 1) facts.push(counted(stages.size, "stage"));
     if (plan.micro_batches > 1) facts.push(counted(plan.micro_batches, "micro-batch", "micro-batches"));
+    if (plan.stages > 1) {
+      const busy = plan.micro_batches / (plan.micro_batches + plan.stages - 1);
+      facts.push(`${plan.stages} stages, busy ${(100 * busy).toFixed(1)} %`);
+    }
     const mesh = el("canvas", { class: "mesh", id: "mesh", "aria-hidden": "true" });
     return card("Devices", `${plan.devices} ${plan.device_type}`, sub(facts.join(" · ")), mesh);
   }

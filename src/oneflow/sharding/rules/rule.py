@@ -32,13 +32,14 @@ class Signature:
 
     ``lower(local, call, args, kwargs)`` makes the calls of one rank where calling the op on the parts is not enough; it gives
     the value of the output (of a tuple for ops with several outputs), or a tuple of values. ``moved`` is how many bytes, of the
-    whole tensors, its own collectives reduce or gather.
+    whole tensors, its own collectives reduce or gather, ``touched`` how many the lowering reads and writes beyond what the op does.
     """
 
     inputs: tuple[Sbp, ...]
     outputs: tuple[Sbp, ...]
     lower: Callable[[Local, Call, tuple[Any, ...], dict[str, Any]], Any] | None = None
     moved: int = 0
+    touched: int = 0
 
 
 class Local(Protocol):

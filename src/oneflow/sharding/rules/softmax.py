@@ -6,7 +6,9 @@ scores themselves never move.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -23,7 +25,7 @@ aten = torch.ops.aten
 
 RULES = Rules()
 
-_NO_REDUCTION = 0
+_NO_REDUCTION, _MEAN, _SUM = range(3)
 
 
 @RULES.rule(aten._softmax.default, aten._log_softmax.default)
@@ -34,7 +36,8 @@ def softmax(call: Call) -> Iterator[Signature]:
         if dim != classes:
             yield signature(call, (split(dim),), self=split(dim))
         else:
-            yield signature(call, (split(dim),), _lower_softmax, 2 * _row_bytes(call), self=split(dim))
+            shared = signature(call, (split(dim),), _lower_softmax, 2 * _row_bytes(call), self=split(dim))
+            yield replace(shared, touched=2 * _whole_bytes(call))
 
 
 @RULES.rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
@@ -43,31 +46,37 @@ def softmax_backward(call: Call) -> Iterator[Signature]:
     classes = _class_dim(call)
     for dim in dims_of(call.out, call.parts):
         lower, moved = (None, 0) if dim != classes else (_lower_softmax_backward, _row_bytes(call))
-        yield signature(call, (split(dim),), lower, moved, grad_output=split(dim), output=split(dim))
+        found = signature(call, (split(dim),), lower, moved, grad_output=split(dim), output=split(dim))
+        yield found if lower is None else replace(found, touched=4 * _whole_bytes(call))
     yield from partial_sums(call, "grad_output")
 
 
 @RULES.rule(aten.nll_loss_forward.default)
 def nll_loss(call: Call) -> Iterator[Signature]:
-    """Rows by themselves. Classes: the rank that holds a row's label has its loss, the others 0. Without a reduction the second
-    output is always 0."""
-    scores = call.shapes[0]
-    if call.arg("reduction") != _NO_REDUCTION or len(scores) != 2:
+    """Rows by themselves, their sum in parts. Classes: the rank that holds a row's label has its loss, the others 0. The second output is
+    the weight of all labels that count, by which a mean is divided; without a reduction it is always 0."""
+    scores, reduction = call.shapes[0], call.arg("reduction")
+    if len(scores) != 2:
         return
+    has_mean, weight_bytes = reduction == _MEAN, call.dtype.itemsize
+    second = {_NO_REDUCTION: BROADCAST, _MEAN: BROADCAST, _SUM: PARTIAL}[reduction]
     if scores[0] >= call.parts:
-        yield signature(call, (split(0), BROADCAST), self=split(0), target=split(0))
+        rows = split(0) if reduction == _NO_REDUCTION else PARTIAL
+        yield signature(call, (rows, second), _lower_reduced_loss if has_mean else None, weight_bytes * has_mean, self=split(0), target=split(0))
     if scores[1] >= call.parts and call.arg("weight") is None:
-        yield signature(call, (PARTIAL, BROADCAST), _lower_nll_loss, self=split(1))
+        lower = _lower_nll_loss if reduction == _NO_REDUCTION else _lower_reduced_loss
+        yield signature(call, (PARTIAL, second), lower, weight_bytes * has_mean, self=split(1))
 
 
 @RULES.rule(aten.nll_loss_backward.default)
 def nll_loss_backward(call: Call) -> Iterator[Signature]:
     """Rows by themselves. Classes: each rank writes the gradients of the labels it holds. Linear in the gradient."""
     scores = call.out
-    if call.arg("reduction") != _NO_REDUCTION or len(scores) != 2:
+    if len(scores) != 2:
         return
     if scores[0] >= call.parts:
-        yield signature(call, (split(0),), grad_output=split(0), self=split(0), target=split(0))
+        gradient = split(0) if call.arg("reduction") == _NO_REDUCTION else BROADCAST
+        yield signature(call, (split(0),), grad_output=gradient, self=split(0), target=split(0))
     if scores[1] >= call.parts and call.arg("weight") is None:
         yield signature(call, (split(1),), _lower_nll_loss_backward, self=split(1))
     yield from partial_sums(call, "grad_output")
@@ -75,6 +84,10 @@ def nll_loss_backward(call: Call) -> Iterator[Signature]:
 
 def _class_dim(call: Call) -> int:
     return call.arg("dim") % max(len(call.out), 1)
+
+
+def _whole_bytes(call: Call) -> int:
+    return prod(call.out) * call.dtype.itemsize
 
 
 def _row_bytes(call: Call) -> int:
@@ -85,11 +98,10 @@ def _row_bytes(call: Call) -> int:
 def _lower_softmax(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     x, dim, dtype = args[0], _class_dim(call), call.dtype
     top = local.reduce(local.call(aten.amax.default, x, [dim], True), "max")
-    shifted = local.call(part.shifted, x, top)
     if call.op is aten._log_softmax.default:
-        total = local.reduce(local.call(part.exponential_sum, shifted, dim))
-        return local.call(part.log_normalised, shifted, total, dtype)
-    powers = local.call(aten.exp.default, shifted)
+        total = local.reduce(local.call(part.exponential_sum, x, top, dim))
+        return local.call(part.log_normalised, x, top, total, dtype)
+    powers = local.call(aten.exp.default, local.call(part.shifted, x, top))
     total = local.reduce(local.call(aten.sum.dim_IntList, powers, [dim], True))
     return local.call(part.normalised, powers, total, dtype)
 
@@ -109,8 +121,27 @@ def _lower_nll_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dic
     return local.call(part.nll_loss, named["self"], named["target"], named["ignore_index"], start, classes)
 
 
+def _lower_reduced_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
+    """A sum of the losses of this rank's rows and classes, and the weight of the labels among them: of all ranks where it divides a mean."""
+    named = arguments(call, args, kwargs)
+    scores, target, weight, ignored = (named[name] for name in ("self", "target", "weight", "ignore_index"))
+    start, size, classes = local.input_start(0)[1], local.input_shape(0)[1], call.shapes[0][1]
+    total = local.call(part.label_weight, target, weight, ignored, start, size, classes, call.dtype)
+    if named["reduction"] == _MEAN:
+        total = local.reduce(total)
+    if size == classes:
+        loss = local.call(operator.getitem, local.call(aten.nll_loss_forward.default, scores, target, weight, _SUM, ignored), 0)
+    else:
+        loss = local.call(part.nll_loss_sum, scores, target, ignored, start, classes)
+    if named["reduction"] == _MEAN:
+        loss = local.call(aten.div.Tensor, loss, total)
+    return local.call(aten.to.dtype, loss, call.dtype), local.call(aten.to.dtype, total, call.dtype)
+
+
 def _lower_nll_loss_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named = arguments(call, args, kwargs)
     start, classes = local.start()[1], call.out[1]
-    operands = named["grad_output"], named["self"], named["target"]
-    return local.call(part.nll_loss_gradient, *operands, named["ignore_index"], start, classes)
+    gradient = named["grad_output"]
+    if named["reduction"] == _MEAN:
+        gradient = local.call(aten.div.Tensor, gradient, named["total_weight"])
+    return local.call(part.nll_loss_gradient, gradient, named["self"], named["target"], named["ignore_index"], start, classes)

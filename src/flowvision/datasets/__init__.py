@@ -1,0 +1,45 @@
+"""Data sets of pictures: files that are there are read; others are downloaded where there is a network, or it is said what to put where."""
+
+from typing import Any
+
+from flowvision.datasets.cifar import CIFAR10, CIFAR100
+from flowvision.datasets.fakedata import FakeData
+from flowvision.datasets.folder import DatasetFolder, ImageFolder
+from flowvision.datasets.imagenet import ImageNet
+from flowvision.datasets.mnist import EMNIST, KMNIST, MNIST, FashionMNIST
+from flowvision.datasets.records import OFRecordFolder, RecordFolder, TFRecordFolder
+from flowvision.datasets.stl10 import STL10
+from flowvision.datasets.svhn import SVHN
+from flowvision.datasets.vision import VisionDataset
+from oneflow.core.errors import AbsentNameError
+
+__all__ = [
+    "CIFAR10",
+    "CIFAR100",
+    "DatasetFolder",
+    "EMNIST",
+    "FakeData",
+    "FashionMNIST",
+    "ImageFolder",
+    "ImageNet",
+    "KMNIST",
+    "MNIST",
+    "OFRecordFolder",
+    "RecordFolder",
+    "STL10",
+    "SVHN",
+    "TFRecordFolder",
+    "VisionDataset",
+]
+
+_ABSENT = frozenset(
+    "Caltech101 Caltech256 CelebA Cityscapes CLEVRClassification CocoDetection CocoCaptions Country211 DTD EuroSAT FER2013 FGVCAircraft Flickr8k "
+    "Flickr30k Flowers102 Food101 GTSRB INaturalist Kitti LFWPeople LFWPairs LSUN LSUNClass Omniglot OxfordIIITPet PCAM PhotoTour Places365 RenderedSST2 "
+    "SBDataset SBU SEMEION StanfordCars SUN397 USPS VOCSegmentation VOCDetection WIDERFace".split()
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABSENT:
+        raise AbsentNameError(f"flowvision.datasets.{name} is not here; sets with one folder for each class are read by ImageFolder, others by a Dataset of one's own")
+    raise AttributeError(f"module 'flowvision.datasets' has no attribute {name!r}")

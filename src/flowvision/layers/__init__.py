@@ -1,0 +1,36 @@
+"""Layers that networks for pictures share: attention, blocks, regularisation, first values."""
+
+from flowvision.layers.activation import hard_sigmoid, hard_swish
+from flowvision.layers.attention import CbamModule, ChannelAttn, EcaModule, SEModule, SpatialAttn
+from flowvision.layers.blocks import Conv2dSame, ConvBnAct, ConvMlp, GatedMlp, GluMlp, Mlp, PatchEmbed, conv2d_same
+from flowvision.layers.helpers import make_divisible
+from flowvision.layers.regularization import DropBlock, DropPath, LayerNorm2d, StochasticDepth, drop_path, stochastic_depth
+from flowvision.layers.weight_init import lecun_normal_, trunc_normal_, variance_scaling_
+
+__all__ = [
+    "CbamModule",
+    "ChannelAttn",
+    "Conv2dSame",
+    "ConvBnAct",
+    "ConvMlp",
+    "DropBlock",
+    "DropPath",
+    "EcaModule",
+    "GatedMlp",
+    "GluMlp",
+    "LayerNorm2d",
+    "Mlp",
+    "PatchEmbed",
+    "SEModule",
+    "SpatialAttn",
+    "StochasticDepth",
+    "conv2d_same",
+    "drop_path",
+    "hard_sigmoid",
+    "hard_swish",
+    "lecun_normal_",
+    "make_divisible",
+    "stochastic_depth",
+    "trunc_normal_",
+    "variance_scaling_",
+]

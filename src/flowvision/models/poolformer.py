@@ -1,0 +1,87 @@
+"""PoolFormer: a transformer whose attention is an average over neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+import oneflow.nn as nn
+import oneflow.nn.functional as F
+from flowvision.layers.blocks.mlp import ConvMlp
+from flowvision.layers.regularization.droppath import DropPath
+from flowvision.models.registry import Create, variant
+from oneflow import Tensor
+
+
+class PatchEmbed(nn.Module):
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, padding: int) -> None:
+        super().__init__()
+        self.proj = nn.Conv2d(inputs, outputs, kernel, stride, padding)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.proj(x)
+
+
+class GroupNorm(nn.GroupNorm):
+    """Over all channels and pixels of a picture."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__(1, channels)
+
+
+class PoolFormerBlock(nn.Module):
+    def __init__(self, dim: int, drop_path: float, layer_scale: float) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = GroupNorm(dim), GroupNorm(dim)
+        self.mlp = ConvMlp(dim, 4 * dim, act_layer=nn.GELU)
+        self.drop_path = DropPath(drop_path)
+        self.layer_scale_1 = nn.Parameter(layer_scale * torch.ones(dim))
+        self.layer_scale_2 = nn.Parameter(layer_scale * torch.ones(dim))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm1(x)
+        y = F.avg_pool2d(y, 3, 1, 1, count_include_pad=False) - y
+        x = x + self.drop_path(self.layer_scale_1.view(-1, 1, 1) * y)
+        return x + self.drop_path(self.layer_scale_2.view(-1, 1, 1) * self.mlp(self.norm2(x)))
+
+
+class PoolFormer(nn.Module):
+    def __init__(
+        self, layers: Sequence[int], embed_dims: Sequence[int], num_classes: int = 1000, drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-5
+    ) -> None:
+        super().__init__()
+        self.patch_embed = PatchEmbed(3, embed_dims[0], 7, 4, 2)
+        network: list[nn.Module] = []
+        done, total = 0, sum(layers)
+        for stage, (count, dim) in enumerate(zip(layers, embed_dims)):
+            drops = [drop_path_rate * (done + number) / max(total - 1, 1) for number in range(count)]
+            network.append(nn.Sequential(*(PoolFormerBlock(dim, drop, layer_scale_init_value) for drop in drops)))
+            done += count
+            if stage < len(layers) - 1:
+                network.append(PatchEmbed(dim, embed_dims[stage + 1], 3, 2, 1))
+        self.network = nn.ModuleList(network)
+        self.norm = GroupNorm(embed_dims[-1])
+        self.head = nn.Linear(embed_dims[-1], num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.trunc_normal_(module.weight, std=0.02)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.patch_embed(x)
+        for part in self.network:
+            x = part(x)
+        return self.head(self.norm(x).mean((2, 3)))
+
+
+def _poolformer(name: str, layers: Sequence[int], dims: Sequence[int], scale: float) -> Create:
+    return variant(f"poolformer_{name}", PoolFormer, layers=layers, embed_dims=dims, layer_scale_init_value=scale)
+
+
+_SMALL, _MEDIUM = (64, 128, 320, 512), (96, 192, 384, 768)
+poolformer_s12 = _poolformer("s12", (2, 2, 6, 2), _SMALL, 1e-5)
+poolformer_s24 = _poolformer("s24", (4, 4, 12, 4), _SMALL, 1e-5)
+poolformer_s36 = _poolformer("s36", (6, 6, 18, 6), _SMALL, 1e-6)
+poolformer_m36 = _poolformer("m36", (6, 6, 18, 6), _MEDIUM, 1e-6)
+poolformer_m48 = _poolformer("m48", (8, 8, 24, 8), _MEDIUM, 1e-6)

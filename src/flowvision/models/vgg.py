@@ -1,0 +1,62 @@
+"""VGG: 3x3 convolutions in five groups, with and without batch norm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import oneflow.nn as nn
+from flowvision.models.registry import variant
+from oneflow import Tensor
+
+_GROUPS = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+
+
+def make_layers(repeats: Sequence[int], batch_norm: bool = False) -> nn.Sequential:
+    """``repeats`` convolutions in each group, a pool after it."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for repeat, width in zip(repeats, (64, 128, 256, 512, 512)):
+        for _ in range(repeat):
+            layers.append(nn.Conv2d(channels, width, 3, padding=1))
+            if batch_norm:
+                layers.append(nn.BatchNorm2d(width))
+            layers.append(nn.ReLU(inplace=True))
+            channels = width
+        layers.append(nn.MaxPool2d(2, 2))
+    return nn.Sequential(*layers)
+
+
+class VGG(nn.Module):
+    def __init__(self, repeats: Sequence[int], batch_norm: bool = False, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5) -> None:
+        super().__init__()
+        self.features = make_layers(repeats, batch_norm)
+        self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
+        self.classifier = nn.Sequential(
+            nn.Linear(512 * 7 * 7, 4096),
+            nn.ReLU(True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, 4096),
+            nn.ReLU(True),
+            nn.Dropout(dropout),
+            nn.Linear(4096, num_classes),
+        )
+        if init_weights:
+            self._init()
+
+    def _init(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Linear):
+                nn.init.normal_(module.weight, 0, 0.01)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+vgg11, vgg13, vgg16, vgg19 = (variant(f"vgg{depth}", VGG, repeats=repeats) for depth, repeats in _GROUPS.items())
+vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn = (variant(f"vgg{depth}_bn", VGG, repeats=repeats, batch_norm=True) for depth, repeats in _GROUPS.items())

@@ -1,0 +1,346 @@
+"""The hooks of the default trainer: time, rates, checkpoints, evaluation, writers, and signals that end a run."""
+
+from __future__ import annotations
+
+import datetime
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from libai.engine.stopping import StopSignal
+from libai.engine.trainer import HookBase
+from libai.evaluation import flatten_results_dict
+from libai.utils import distributed as dist
+from libai.utils.checkpoint import Checkpointer
+from libai.utils.checkpoint import PeriodicCheckpointer as _PeriodicCheckpointer
+from libai.utils.events import EventWriter
+from oneflow.core.errors import ArgumentError, DTypeError
+
+__all__ = [
+    "BestCheckpointer",
+    "CallbackHook",
+    "EvalHook",
+    "HookBase",
+    "IterationTimer",
+    "LRScheduler",
+    "PeriodicCheckpointer",
+    "PeriodicWriter",
+    "ProgressBar",
+    "StopOnSignal",
+]
+
+_log = logging.getLogger(__name__)
+
+
+class CallbackHook(HookBase):
+    """A hook of functions that take the trainer."""
+
+    def __init__(
+        self,
+        *,
+        before_train: Callable[[Any], None] | None = None,
+        after_train: Callable[[Any], None] | None = None,
+        before_step: Callable[[Any], None] | None = None,
+        after_step: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._before_train, self._after_train = before_train, after_train
+        self._before_step, self._after_step = before_step, after_step
+
+    def before_train(self) -> None:
+        if self._before_train:
+            self._before_train(self.trainer)
+
+    def after_train(self) -> None:
+        if self._after_train:
+            self._after_train(self.trainer)
+        # Functions often refer to the trainer, which has this hook.
+        self._before_train = self._after_train = self._before_step = self._after_step = None
+
+    def before_step(self) -> None:
+        if self._before_step:
+            self._before_step(self.trainer)
+
+    def after_step(self) -> None:
+        if self._after_step:
+            self._after_step(self.trainer)
+
+
+class IterationTimer(HookBase):
+    """Puts the ``time`` of each iteration and logs the speed of the run. It counts from iteration ``warmup_iter`` on: those before may compile."""
+
+    def __init__(self, warmup_iter: int = 3) -> None:
+        self._warmup = warmup_iter
+        self._start = self._step_start = time.perf_counter()
+        self._in_steps = 0.0
+        self._counted = 0
+
+    def before_train(self) -> None:
+        self._start = time.perf_counter()
+        self._counted, self._in_steps = 0, 0.0
+
+    def before_step(self) -> None:
+        self._step_start = time.perf_counter()
+
+    def after_step(self) -> None:
+        now = time.perf_counter()
+        if self.trainer.iter - self.trainer.start_iter + 1 >= self._warmup:
+            self._counted += 1
+            self._in_steps += now - self._step_start
+            self.trainer.storage.put_scalar("time", now - self._step_start)
+        else:
+            self._start = now
+
+    def after_train(self) -> None:
+        total = time.perf_counter() - self._start
+        if self._counted:
+            _log.info(
+                "Overall training speed: %d iterations in %s (%.4f s / it)", self._counted, _told(self._in_steps), self._in_steps / self._counted
+            )
+        _log.info("Total training time: %s (%s on hooks)", _told(total), _told(max(0.0, total - self._in_steps)))
+
+
+def _told(seconds: float) -> datetime.timedelta:
+    return datetime.timedelta(seconds=int(seconds))
+
+
+class PeriodicWriter(HookBase):
+    """Has writers write every ``period`` iterations, after the last one, and once more at the end, when the last evaluation is there too."""
+
+    def __init__(self, writers: Sequence[EventWriter], period: int = 20) -> None:
+        for writer in writers:
+            if not isinstance(writer, EventWriter):
+                raise DTypeError(f"a writer is a libai.utils.events.EventWriter, got {type(writer).__name__}")
+        self._writers = list(writers)
+        self._period = period
+
+    def after_step(self) -> None:
+        if (self.trainer.iter + 1) % self._period == 0 or self.trainer.iter == self.trainer.max_iter - 1:
+            for writer in self._writers:
+                writer.write()
+
+    def after_train(self) -> None:
+        for writer in self._writers:
+            if self.trainer.iter >= self.trainer.max_iter:
+                writer.write()
+            writer.close()
+
+
+class PeriodicCheckpointer(_PeriodicCheckpointer, HookBase):
+    """Saves every ``period`` iterations, and at the end."""
+
+    def before_train(self) -> None:
+        self.max_iter = self.trainer.max_iter
+
+    def after_step(self) -> None:
+        self.step(self.trainer.iter)
+
+
+class EvalHook(HookBase):
+    """Evaluates every ``eval_period`` iterations, never if that is 0, and always once at the end, and puts the results.
+
+    A run that was stopped between a checkpoint and the evaluation that was due then evaluates first when it is resumed.
+    """
+
+    def __init__(self, eval_period: int, eval_function: Callable[[], Any]) -> None:
+        self._period = eval_period
+        self._function = eval_function
+        self._evaluated: int | None = None
+        self.results: Any = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """After which iteration was evaluated last."""
+        return {"evaluated": self._evaluated}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what ``state_dict`` gave."""
+        self._evaluated = state["evaluated"]
+
+    def _evaluate(self) -> None:
+        results = self._function()
+        self.results = results
+        self._evaluated = self.trainer.storage.iter
+        if results:
+            if not isinstance(results, dict):
+                raise DTypeError(f"an evaluation gives a dictionary of numbers by name, got {type(results).__name__}")
+            flat = flatten_results_dict(results)
+            for name, value in flat.items():
+                self.trainer.storage.put_scalar(name, _as_float(name, value), smoothing_hint=False)
+        dist.synchronize()
+
+    def before_train(self) -> None:
+        done = self.trainer.start_iter
+        if done and self._is_due(done) and self._evaluated != done - 1:
+            self.trainer.storage.iter = done - 1
+            self._evaluate()
+
+    def _is_due(self, done: int) -> bool:
+        return self._period > 0 and done % self._period == 0 and done != self.trainer.max_iter
+
+    def after_step(self) -> None:
+        if self._is_due(self.trainer.iter + 1):
+            self._evaluate()
+
+    def after_train(self) -> None:
+        if self.trainer.iter >= self.trainer.max_iter:
+            self._evaluate()
+
+
+def _as_float(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise ArgumentError(
+            f"[EvalHook] eval_function should return a nested dict of float. Got {name!r} of {type(value).__name__}: {value!r}"
+        ) from None
+
+
+class BestCheckpointer(HookBase):
+    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that puts it."""
+
+    def __init__(self, eval_period: int, checkpointer: Checkpointer, val_metric: str, mode: str = "max", file_prefix: str = "model_best") -> None:
+        if mode not in ("max", "min"):
+            raise ArgumentError(f"Mode {mode!r} to BestCheckpointer is unknown. It should be one of max, min")
+        self._period = eval_period
+        self._checkpointer = checkpointer
+        self._metric, self._mode, self._prefix = val_metric, mode, file_prefix
+        self.best: float | None = None
+        self.best_iter: int | None = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The best value until now, and its iteration."""
+        return {"best": self.best, "best_iter": self.best_iter, "metric": self._metric, "mode": self._mode}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes over what ``state_dict`` gave, where it is about the same metric."""
+        if (state.get("metric"), state.get("mode")) == (self._metric, self._mode):
+            self.best, self.best_iter = state["best"], state["best_iter"]
+
+    def before_train(self) -> None:
+        if self._metric in self.trainer.storage.latest():  # the evaluation that an earlier process did not come to
+            self._check()
+
+    def _check(self) -> None:
+        # Only rank 0 has the numbers: it decides for all.
+        found = self.trainer.storage.latest().get(self._metric) if dist.is_main_process() else None
+        found = dist.broadcast_py_object(found)
+        if found is None:
+            known = ", ".join(sorted(self.trainer.storage.latest()))
+            _log.warning("Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; there are %s", self._metric, known)
+            return
+        value, at = found
+        if self.best is None:
+            if math.isfinite(value):
+                self._save(value, at)
+                _log.info("Saved first model at %.5f @ %d steps", value, at)
+        elif math.isfinite(value) and (value > self.best if self._mode == "max" else value < self.best):
+            before, before_at = self.best, self.best_iter
+            self._save(value, at)
+            _log.info("Saved best model as latest eval score for %s is %.5f, better than last best score %.5f @ iteration %s", self._metric, value, before, before_at)
+        else:
+            _log.info("Not saving as latest eval score for %s is %.5f, not better than best score %.5f @ iteration %s", self._metric, value, self.best, self.best_iter)
+
+    def _save(self, value: float, at: int) -> None:
+        self.best, self.best_iter = value, at
+        self._checkpointer.save(self._prefix, iteration=at)
+
+    def after_step(self) -> None:
+        done = self.trainer.iter + 1
+        if self._period > 0 and done % self._period == 0 and done != self.trainer.max_iter:
+            self._check()
+
+    def after_train(self) -> None:
+        if self.trainer.iter >= self.trainer.max_iter:
+            self._check()
+
+
+class LRScheduler(HookBase):
+    """Puts the learning rate of each iteration and, without a graph, goes on to the next one. In a graph the rate is part of the step.
+
+    Without arguments it takes the optimizer and the scheduler of the trainer.
+    """
+
+    def __init__(self, optimizer: Any = None, scheduler: Any = None) -> None:
+        self._optimizer = optimizer
+        self._scheduler = scheduler
+
+    def before_train(self) -> None:
+        self._optimizer = self._optimizer or self.trainer.optimizer
+        self._group = self.get_best_param_group_id(self._optimizer)
+        self._in_graph = getattr(self.trainer, "graph_train", None) is not None
+
+    @staticmethod
+    def get_best_param_group_id(optimizer: Any) -> int:
+        """The group whose rate stands for all: the one with most parameters; if all have one, one with the most common rate."""
+        sizes = [len(group["params"]) for group in optimizer.param_groups]
+        if max(sizes) > 1:
+            return sizes.index(max(sizes))
+        rates = [group["lr"] for group in optimizer.param_groups]
+        return rates.index(Counter(rates).most_common(1)[0][0])
+
+    def after_step(self) -> None:
+        scheduler = self.scheduler
+        if self._in_graph and scheduler is not None:
+            rate = scheduler.rates(self.trainer.iter)[self._group]
+        else:
+            rate = self._optimizer.param_groups[self._group]["lr"]
+        self.trainer.storage.put_scalar("lr", rate, smoothing_hint=False)
+        if not self._in_graph and scheduler is not None:
+            scheduler.step()
+
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler."""
+        return self._scheduler if self._scheduler is not None else self.trainer.lr_scheduler
+
+    def state_dict(self) -> dict[str, Any]:
+        """That of the scheduler."""
+        return self.scheduler.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """That of the scheduler."""
+        self.scheduler.load_state_dict(state_dict)
+
+
+class ProgressBar(HookBase):
+    """How far the run is, on the terminal."""
+
+    def __init__(self) -> None:
+        self._bar: Any = None
+
+    def before_train(self) -> None:
+        from libai.utils.progress import terminal_bar
+
+        self._bar = terminal_bar(self.trainer.max_iter, self.trainer.start_iter)
+
+    def after_step(self) -> None:
+        if self._bar is not None:
+            self._bar.update(1)
+
+    def after_train(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+class StopOnSignal(HookBase):
+    """Ctrl-C and SIGTERM end the run after an iteration, with a checkpoint that ``--resume`` goes on from. The second one ends it at once."""
+
+    def __init__(self, checkpointer: _PeriodicCheckpointer) -> None:
+        self._checkpointer = checkpointer
+        self._signal: StopSignal | None = None
+
+    def before_train(self) -> None:
+        self._signal = StopSignal()
+
+    def after_step(self) -> None:
+        assert self._signal is not None
+        if self.trainer.iter < self.trainer.max_iter - 1 and self._signal.is_agreed(self.trainer.iter):
+            name = self._checkpointer.save_now(self.trainer.iter)
+            _log.warning("Stopped by a signal after iteration %d, saved %s; go on with --resume", self.trainer.iter, name)
+            self._signal.end()
+
+    def after_train(self) -> None:
+        if self._signal is not None:
+            self._signal.restore()

@@ -1,0 +1,94 @@
+"""What a training program does first: log, ranks, sizes, and the config on disk."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+import oneflow as flow
+from libai.config import LazyConfig
+from libai.config.batch import batch_sizes
+from libai.config.complete import DERIVED, completed, require_fields
+from libai.config.errors import ConfigError
+from libai.config.tree import copied, plain, where
+from libai.utils import distributed as dist
+from libai.utils.logger import setup_logger
+
+CONFIG = "config.yaml"
+# What a run works out; beside these the saved file has everything as it was given.
+_WORKED_OUT = ("train_micro_batch_size", "global_batch_size", "num_accumulation_steps", "train_iter", "warmup_iter", "samples", "start_iter")
+
+
+def default_setup(cfg: Any, args: Any) -> None:
+    """Makes the output folder, the log and the layout of ranks, checks the sizes and saves the config. Of ``cfg`` one key is set:
+    ``train.resume``, which is the command line's ``--resume``."""
+    require_fields(cfg, "train")
+    cfg.train.resume = bool(getattr(args, "resume", False))
+    folder = completed(cfg).train.output_dir
+    os.makedirs(folder, exist_ok=True)
+    logger = setup_logger(folder, distributed_rank=dist.get_rank())
+    given = completed(cfg)
+    logger.info("Rank of current process: %d. World size: %d", dist.get_rank(), dist.get_world_size())
+    logger.info("Command line arguments: %s", args)
+    file = getattr(args, "config_file", "")
+    if file:
+        logger.info("Contents of args.config_file=%s:\n%s", file, Path(file).read_text(encoding="utf-8"))
+    dist.setup_dist_util(given.train.dist)
+    ready = resolved(given)
+    if dist.is_main_process() and not (getattr(args, "eval_only", False) and Path(given.train.output_dir, CONFIG).exists()):
+        save_config(given, ready)
+    _set_fusion(given)
+
+
+def _set_fusion(cfg: DictConfig) -> None:
+    """How gradients are put together when they are summed over ranks; 0 leaves it as it is."""
+    if cfg.train.nccl_fusion_threshold_mb:
+        flow.boxing.nccl.set_fusion_threshold_mbytes(cfg.train.nccl_fusion_threshold_mb)
+    if cfg.train.nccl_fusion_max_ops:
+        flow.boxing.nccl.set_fusion_max_ops_num(cfg.train.nccl_fusion_max_ops)
+
+
+def resolved(cfg: Any) -> DictConfig:
+    """A config with all defaults and all sizes, for the ranks of this run; ``cfg`` itself if it has them."""
+    given = completed(cfg)
+    train, util = given.train, dist.get_dist_util()
+    try:
+        sizes = batch_sizes(train.train_micro_batch_size, train.global_batch_size, train.num_accumulation_steps, util.data_parallel_size)
+    except ConfigError as error:
+        raise ConfigError(f"{error.reason}{where(given)}") from None
+    found = {"train_micro_batch_size": sizes.micro, "global_batch_size": sizes.global_batch, "num_accumulation_steps": sizes.steps}
+    layout = {"data_parallel_size": util.data_parallel_size, "tensor_parallel_size": util.tensor_parallel_size}
+    layout["pipeline_parallel_size"] = util.pipeline_parallel_size
+    if all(train[key] == value for key, value in found.items()) and all(train.dist[key] == value for key, value in layout.items()) and "samples" in train:
+        return given
+    ready = copied(given)
+    ready.train.update(found)
+    ready.train.dist.update(layout)
+    ready.train.samples = ready.train.train_iter * sizes.global_batch
+    _force_precision(ready)
+    return ready
+
+
+def _force_precision(cfg: DictConfig) -> None:
+    """Models that ask whether they are trained in mixed precision are told."""
+    model = cfg.get("model")
+    inner = model.get("cfg") if isinstance(model, DictConfig) else None
+    for node in (inner, model):
+        if isinstance(node, DictConfig) and "amp_enabled" in node:
+            node.amp_enabled = bool(cfg.train.amp.enabled and cfg.get("graph", {}).get("enabled", False))
+            return
+
+
+def save_config(given: DictConfig, ready: DictConfig) -> None:
+    """Writes ``config.yaml``: the config as it was given, with defaults, and below ``derived`` what this run made of it. The latter is worked out anew when
+    the file is run, so it runs on any number of ranks."""
+    worked_out = {key: ready.train[key] for key in _WORKED_OUT if key in ready.train}
+    sizes = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
+    tree = plain(given) | {DERIVED: {"train": {**worked_out, "dist": {key: ready.train.dist[key] for key in sizes}}}}
+    path = os.path.join(given.train.output_dir, CONFIG)
+    LazyConfig.save(tree, path)
+    logging.getLogger(__name__).info("Full config saved to %s", path)

@@ -1,0 +1,46 @@
+"""Models and their graphs from configs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from libai.config import instantiate
+from libai.config.complete import completed
+from libai.models.utils.placing import place
+from oneflow import nn
+from oneflow.core.errors import DTypeError
+
+
+def build_model(cfg: Any) -> nn.Module:
+    """The module that a config describes, its parameters and buffers global tensors: where its layers lie, or whole on every rank of their stage."""
+    model = instantiate(cfg)
+    if not isinstance(model, nn.Module):
+        raise DTypeError(f"model describes a subclass of oneflow.nn.Module, such as LazyCall(NeuralNetwork)(num_classes=10); got {type(model).__name__}")
+    place(model)
+    return model
+
+
+def build_graph(cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = False) -> nn.Graph:
+    """The graph of the whole config ``cfg`` that trains or evaluates ``model``."""
+    cfg = completed(cfg)
+    train = cfg.train
+    settings: dict[str, Any] = {
+        "model": model,
+        "fp16": train.amp.enabled,
+        "is_train": is_train,
+        "auto_parallel_conf": cfg.graph.auto_parallel,
+        "global_mode": cfg.graph.global_mode,
+        "device": train.dist.device_type,
+    }
+    if is_train:
+        settings |= {
+            "optimizer": optimizer,
+            "lr_scheduler": lr_scheduler,
+            "activation_checkpoint": train.activation_checkpoint.enabled,
+            "grad_acc_steps": train.num_accumulation_steps or 1,
+            "zero_optim": train.zero_optimization.enabled,
+            "zero_stage": train.zero_optimization.stage,
+        }
+    graph = instantiate(cfg.graph.train_graph if is_train else cfg.graph.eval_graph, **settings)
+    graph.debug(cfg.graph.debug)
+    return graph

@@ -1,0 +1,1 @@
+"""What the rest stands on: ranks, logs, events, checkpoints."""

@@ -1,0 +1,92 @@
+"""How ranks are shared out to data, tensor and pipeline parallelism: arithmetic alone, no process is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from libai.config.errors import ConfigError
+
+NO_LAYERS = 10000  # of a model that is not cut: any index is a layer of stage 0
+
+
+@dataclass(frozen=True)
+class RankLayout:
+    """The sizes, and the stage of every layer. Ranks are counted with the pipeline's stages slowest, then data, then tensor parallel ranks."""
+
+    world: int
+    data: int
+    tensor: int
+    pipeline: int
+    stages: tuple[int, ...]
+
+    def stage_of(self, layer: int) -> int:
+        """The stage that owns a layer; negative numbers count from the end."""
+        if self.pipeline == 1:
+            return 0
+        if not -len(self.stages) <= layer < len(self.stages):
+            raise ConfigError(f"layer {layer} is not among the {len(self.stages)} that train.dist.pipeline_num_layers says")
+        return self.stages[layer]
+
+    def ranks_of(self, stage: int) -> np.ndarray:
+        """The ranks of a stage: on two axes, data and tensor, where both are cut, else on one."""
+        each = self.world // self.pipeline
+        ranks = np.arange(stage * each, (stage + 1) * each)
+        return ranks.reshape(self.data, self.tensor) if self.data > 1 and self.tensor > 1 else ranks
+
+    def data_rank(self, rank: int) -> int:
+        """Which part of the batch a rank reads."""
+        return (rank // self.tensor) % self.data
+
+
+def rank_layout(world: int, tensor: int, pipeline: int, layers: int | None = None, custom: Sequence[int] | None = None) -> RankLayout:
+    """The layout of ``world`` ranks. Sizes larger than the world are brought down to it; the data parallel size is what the others leave."""
+    for key, size in (("tensor_parallel_size", tensor), ("pipeline_parallel_size", pipeline)):
+        if type(size) is not int or size < 1:
+            raise ConfigError(f"train.dist.{key} is a whole number from 1 on, got {size!r}")
+    tensor = min(tensor, world)
+    if world % tensor:
+        raise ConfigError(f"{world} ranks are not divisible by train.dist.tensor_parallel_size={tensor}; choose one of {_divisors(world)}")
+    pipeline = min(pipeline, world // tensor)
+    if world % (tensor * pipeline):
+        raise ConfigError(
+            f"{world} ranks are not divisible by tensor_parallel_size * pipeline_parallel_size = {tensor} * {pipeline} of train.dist; "
+            f"with tensor_parallel_size={tensor} choose a pipeline_parallel_size of {_divisors(world // tensor)}"
+        )
+    return RankLayout(world, world // (tensor * pipeline), tensor, pipeline, _stages(pipeline, layers, custom, world))
+
+
+def _divisors(number: int) -> list[int]:
+    return [size for size in range(1, number + 1) if number % size == 0]
+
+
+def _stages(pipeline: int, layers: int | None, custom: Sequence[int] | None, world: int) -> tuple[int, ...]:
+    if pipeline == 1:
+        return ()
+    if layers is None:
+        raise ConfigError(f"cfg.train.dist.pipeline_num_layers must be set when run pipeline parallel: how many layers go to the {pipeline} stages")
+    if type(layers) is not int or layers < pipeline:
+        raise ConfigError(f"train.dist.pipeline_num_layers={layers!r} is less than pipeline_parallel_size={pipeline}: each stage has a layer at least")
+    return stages_by_hand(custom, layers, pipeline) if custom is not None else stages_by_count(layers, pipeline)
+
+
+def stages_by_hand(custom: Sequence[int], layers: int, pipeline: int) -> tuple[int, ...]:
+    """What ``custom_pipeline_stage_id`` says, checked."""
+    if len(custom) != layers:
+        raise ConfigError(f"train.dist.custom_pipeline_stage_id has {len(custom)} entries, pipeline_num_layers is {layers}; give a stage for each layer")
+    wrong = [stage for stage in custom if type(stage) is not int or not 0 <= stage < pipeline]
+    if wrong:
+        raise ConfigError(f"train.dist.custom_pipeline_stage_id has {wrong[0]!r}; stages are 0 to {pipeline - 1}, as pipeline_parallel_size={pipeline} says")
+    return tuple(custom)
+
+
+def stages_by_count(layers: int, pipeline: int) -> tuple[int, ...]:
+    """Layers in equal shares; what is left over goes to the last stages. In deep pipelines the last stage, which has the loss too, gets less."""
+    spread = layers
+    if pipeline >= 4 and layers >= 8 and layers % pipeline == 0:
+        spread += min(pipeline - 1, layers // pipeline)
+    each, left = divmod(spread, pipeline)
+    sizes = [each + (stage >= pipeline - left) for stage in range(pipeline)]
+    return tuple(stage for stage, size in enumerate(sizes) for _ in range(size))[:layers]

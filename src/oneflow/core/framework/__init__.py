@@ -1,0 +1,1 @@
+"""Types of variables under the import path that programs name in annotations."""

@@ -1,0 +1,7 @@
+"""The type that the ``meta`` file of a saved variable had, for annotations."""
+
+from __future__ import annotations
+
+from oneflow.core.spec import TensorSpec as VariableMetaInfo
+
+__all__ = ["VariableMetaInfo"]

@@ -1,0 +1,1 @@
+"""Types of settings under the import paths that programs name in annotations."""

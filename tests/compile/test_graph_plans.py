@@ -1,0 +1,134 @@
+"""Plans of graphs: on ranks that do not exist as processes, with stages, micro-batches and ZeRO; and of graphs of local tensors on devices."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import oneflow as flow
+from oneflow.core.errors import ArgumentError, GlobalTensorError, GraphError
+from oneflow.nn.graph import GraphModule
+from oneflow.plan.report import Plan
+
+B, S = flow.sbp.broadcast, flow.sbp.split
+
+
+class Train(flow.nn.Graph):
+    def __init__(self, model: nn.Module, micro: int = 1, zero: int = 0, places: tuple[Any, ...] = (), auto: int | None = None) -> None:
+        super().__init__()
+        self.model = model
+        self.add_optimizer(flow.optim.AdamW(model.parameters(), lr=0.01))
+        self.config.set_gradient_accumulation_steps(micro)
+        if zero:
+            self.config.enable_zero(True, stage=zero, shard_min_size=1)
+        if auto is not None:
+            self.config.enable_auto_parallel(True)
+            self.config.set_auto_parallel_memory_limit(auto)
+        for number, place in enumerate(places):
+            self.model[number].to(GraphModule).set_stage(number, place)
+
+    def build(self, x: Tensor, y: Tensor) -> Tensor:
+        loss = nn.functional.cross_entropy(self.model(x), y)
+        loss.backward()
+        return loss
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(8, 16), nn.Linear(16, 6))
+
+
+FIRST, SECOND = 4 * (8 * 16 + 16), 4 * (16 * 6 + 6)  # bytes of each layer
+
+
+def pipeline(micro: int, zero: int = 0) -> Plan:
+    """Two stages of two ranks each, which share the batch."""
+    with flow.planned_world(4):
+        places = flow.placement("cuda", [0, 1]), flow.placement("cuda", [2, 3])
+        model = mlp()
+        for stage, place in zip(model, places):
+            stage.to_global(place, B)
+        graph = Train(model, micro, zero, places)
+        x, y = torch.empty(8, 8).to_global(places[0], S(0)), torch.empty(8, dtype=torch.int64).to_global(places[1], S(0))
+        return flow.plan(graph, x, y)
+
+
+def test_stages_and_micro_batches_of_a_pipeline_that_nobody_runs() -> None:
+    plan = pipeline(4)
+    assert (plan.devices, plan.device_type, plan.axes, plan.stages, plan.micro_batches) == (4, "gpu", (2, 2), 2, 4)
+    assert plan.busy == 4 / (4 + 2 - 1)
+    assert [(rank.ranks, rank.stage, rank.variables, rank.states) for rank in plan.ranks] == [
+        ("0-1", 0, 3 * FIRST, 2 * FIRST),
+        ("2-3", 1, 3 * SECOND, 2 * SECOND),
+    ]
+    sent = plan.ranks[0].communicated["send"]
+    assert sent.calls in (4, 8) and sent.bytes == sent.calls * 4 * 2 * 16  # of each of 4 micro-batches 2 rows of 16 numbers, to one rank of the other stage or both
+    assert "through 2 stages, each of them busy 80.0 % of the time" in str(plan)
+    assert "each works m/(m+p-1) = 80.0 %" in plan.notes[0]
+    assert Plan.from_json(plan.to_json()) == plan and Plan.from_json(plan.to_json()).stages == 2
+    assert "set_gradient_accumulation_steps(8) or more" in pipeline(1).notes[0]
+
+
+def test_zero_shares_out_states_and_parameters() -> None:
+    for stage, own in ((0, 3 * FIRST), (1, 2 * FIRST), (3, 3 * FIRST // 2)):
+        plan = pipeline(4, stage)
+        assert plan.ranks[0].variables == own, stage
+    assert {variable.sbp for variable in pipeline(4, 1).variables} == {("B",), ("S(0)",)}
+
+
+def test_tensor_parallel_by_the_sbp_given() -> None:
+    with flow.planned_world(1024):
+        place = flow.placement.all("cuda")
+        grid = flow.placement("cuda", torch.arange(1024, device="cpu").view(64, 16).tolist())
+        assert place.ranks.size == 1024 and flow.env.get_world_size() == 1024
+        model = nn.Sequential(nn.Linear(32, 64, bias=False), nn.ReLU(), nn.Linear(64, 32, bias=False)).to_global(grid, (B, B))
+        for layer, sbp in ((model[0], S(0)), (model[2], S(1))):
+            layer.weight.data = layer.weight.detach().to_global(sbp=(B, sbp))
+        x, y = torch.empty(2, 32).to_global(grid, (S(0), B)), torch.empty(2, dtype=torch.int64).to_global(grid, (S(0), B))
+        assert x.shape == (128, 32) and x.to_local().shape == (2, 32)
+        plan = flow.plan(Train(model), x, y)
+    assert [(rank.ranks, rank.variables) for rank in plan.ranks] == [("0-1023", 3 * 2 * 4 * 64 * 32 // 16)]
+    assert plan.axes == (64, 16) and flow.env.get_world_size() == 1
+
+
+def test_a_graph_of_local_tensors_on_devices() -> None:
+    x, y = torch.randn(8, 8), torch.randint(6, (8,))
+    assert flow.plan(Train(mlp()), x, y).devices == 1
+    plain, shared = flow.plan(Train(mlp()), x, y, devices="2x2"), flow.plan(Train(mlp(), zero=3), x, y, devices=2)
+    assert (plain.axes, plain.ranks[0].variables) == ((2, 2), 3 * (FIRST + SECOND))
+    assert shared.ranks[0].variables == 3 * (FIRST + SECOND) // 2
+    meta = flow.plan(Train(mlp().to("meta")), x.to("meta"), y.to("meta"), devices="2x2")
+    assert meta.ranks == plain.ranks
+
+
+def test_a_plan_by_auto_parallel_says_what_was_chosen_and_splits_what_does_not_fit() -> None:
+    x, y = torch.randn(8, 8), torch.randint(6, (8,))
+    wide = nn.Sequential(nn.Linear(8, 512), nn.ReLU(), nn.Linear(512, 6))
+    whole = sum(p.numel() for p in wide.parameters()) * 4 * 4
+    plan = flow.plan(Train(wide, auto=whole // 2), x, y, devices=4)
+    assert plan.notes[0].startswith("auto parallel chose ") and "the limit is" in plan.notes[0]
+    assert plan.ranks[0].peak_memory < whole and plan.ranks[0].variables < whole * 3 // 4 // 2
+    with pytest.raises(ArgumentError, match=r"no layout that was found fits into 1e\+03 B a device .* raise the limit"):
+        flow.plan(Train(wide, auto=1000), x, y, devices=4)
+
+
+def test_what_a_planned_world_refuses() -> None:
+    with flow.planned_world(4):
+        place = flow.placement.all("cpu")
+        model = mlp().to_global(place, B)
+        x, y = torch.empty(2, 8).to_global(place, S(0)), torch.empty(2, dtype=torch.int64).to_global(place, S(0))
+        with pytest.raises(GraphError, match="is called in a planned world, where nothing runs; flow.plan"):
+            Train(model)(x, y)
+        with pytest.raises(GlobalTensorError, match="numpy of a tensor of a planned world, where tensors have no data"):
+            x.numpy()
+        with pytest.raises(GlobalTensorError, match=r"needs ranks \[0, 1, 2, 3\], and in a planned world there is this process alone"):
+            model(x).sum().to_global(sbp=B) + flow.comm.all_reduce(torch.zeros(1, device="cpu"))
+        with pytest.raises(ArgumentError, match="a graph of global tensors and is planned on their placements; plan it without devices= and placement="):
+            flow.plan(Train(model), x, y, devices=2)
+        with pytest.raises(GlobalTensorError, match=r"names ranks \[4\], the world has 4"):
+            x.to_global(flow.placement("cpu", [4]), B)
+    with pytest.raises(ArgumentError, match="the size of a world is an int > 0, got 0"), flow.planned_world(0):
+        pass
+    assert flow.env.get_world_size() == 1
