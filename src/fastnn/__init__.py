@@ -1,5 +1,20 @@
-"""FastNN: image classification from flags, on the networks of :mod:`flowvision` and the trainer of :mod:`libai`."""
+"""FastNN: image classification from flags, on the networks of :mod:`flowvision` and the trainer of :mod:`libai`.
 
+The namespaces are loaded when they are first asked for.
+"""
+
+from __future__ import annotations
+
+from oneflow.core.absent import absent as _absent
+from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-__all__ = ["__version__"]
+_NAMESPACES = ("datasets", "flags", "models", "optimizers", "paisoar", "preprocessing", "schedules", "tf", "utils")
+
+__all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
+
+__getattr__ = _late("fastnn", _NAMESPACES, _absent("fastnn", {}, lambda: dict.fromkeys(_NAMESPACES)))
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NAMESPACES])

@@ -1,9 +1,20 @@
 """Data sets, transforms and networks for pictures, on :mod:`oneflow`.
 
-Each part is imported by its own name (``from flowvision import transforms``), so that a program which reads pictures
-does not wait for a model zoo to load.
+The namespaces are loaded when they are first asked for, so that a program which reads pictures does not wait for a model zoo.
 """
 
+from __future__ import annotations
+
+from oneflow.core.absent import absent as _absent
+from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-__all__ = ["__version__"]
+_NAMESPACES = ("data", "datasets", "layers", "loss", "models", "transforms", "utils")
+
+__all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
+
+__getattr__ = _late("flowvision", _NAMESPACES, _absent("flowvision", {}, lambda: dict.fromkeys(_NAMESPACES)))
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NAMESPACES])

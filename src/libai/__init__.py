@@ -5,20 +5,15 @@ The namespaces below are loaded when they are first asked for, as is everything 
 
 from __future__ import annotations
 
-import importlib
-from typing import Any
-
+from oneflow.core.absent import absent as _absent
+from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-_NAMESPACES = ("config", "data", "engine", "evaluation", "models", "optim", "scheduler", "utils")
+_NAMESPACES = ("board", "config", "data", "engine", "evaluation", "models", "optim", "scheduler", "utils")
 
 __all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
 
-
-def __getattr__(name: str) -> Any:
-    if name in _NAMESPACES:
-        return importlib.import_module(f"libai.{name}")
-    raise AttributeError(f"module 'libai' has no attribute {name!r}")
+__getattr__ = _late("libai", _NAMESPACES, _absent("libai", {}, lambda: dict.fromkeys(_NAMESPACES)))
 
 
 def __dir__() -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -49,3 +50,14 @@ def test_an_import_to_the_right_is_seen_on_any_line():
     text = "import oneflow\ndef f():\n    from libai.data import Instance\n"
     assert to_the_right("flowvision", text) == [("libai", 3)]
     assert to_the_right("fastnn", text) == []
+
+
+@pytest.mark.parametrize("package", ["flowvision", "libai", "fastnn"])
+def test_a_namespace_is_an_attribute_of_its_package(package):
+    """Programs write ``import flowvision`` and then ``flowvision.models.resnet50()``."""
+    module = importlib.import_module(package)
+    folders = sorted(init.parent.name for init in (SOURCES / package).glob("*/__init__.py"))
+    assert {f"{package}.{name}" for name in folders} == {getattr(module, name).__name__ for name in folders}
+    assert set(folders) <= set(dir(module))
+    with pytest.raises(AttributeError, match="no attribute 'utlis'. Did you mean 'utils'"):
+        module.utlis  # noqa: B018
