@@ -16,6 +16,7 @@ import torch
 import oneflow as flow
 from libai.config.errors import ConfigError
 from libai.utils.rank_layout import NO_LAYERS, RankLayout, rank_layout
+from oneflow.world import current_world
 
 _TYPES = ("cuda", "cpu", "npu", "xpu")
 _log = logging.getLogger(__name__)
@@ -205,6 +206,14 @@ def broadcast_py_object(obj: Any, src: int = 0) -> Any:
     content = torch.frombuffer(bytearray(told), dtype=torch.uint8) if get_rank() == src else torch.empty(int(length), dtype=torch.uint8)
     flow.comm.broadcast(content, src)
     return obj if get_rank() == src else pickle.loads(content.numpy().tobytes())
+
+
+def common_seed() -> int:
+    """A number that rank 0 has drawn from torch's generator, the same on every rank; all of them come here."""
+    number = torch.randint(1 << 62, (1,), device="cpu")
+    if get_world_size() > 1 and not current_world().is_planned:
+        flow.comm.broadcast(number, 0)
+    return int(number)
 
 
 def convert_to_distributed_default_setting(t: Any) -> Any:
