@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import os
 import struct
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from oneflow.data.order import permutation
 
 _MAGIC = b"MMIDIDX\x00\x00"
 _HEAD = struct.Struct("<QBQQ")  # version, dtype code, sequences, entries of the document index
-_DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f4", 7: "<f8", 8: "<u2"}
+DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 6: "<f4", 7: "<f8", 8: "<u2"}
 
 
 @dataclass(frozen=True)
@@ -31,13 +32,13 @@ class IndexedTokens:
 def open_indexed(prefix: str | os.PathLike[str]) -> IndexedTokens:
     """The documents of ``<prefix>.bin``; files that do not fit each other are a ``DataError``."""
     prefix = os.fspath(prefix)
-    dtype, sizes, pointers, documents = _read_index(f"{prefix}.idx")
+    dtype, sizes, pointers, documents = read_index(f"{prefix}.idx")
     ends = np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
     if len(sizes) and not np.array_equal(pointers, ends[:-1] * dtype.itemsize):
         raise DataError(f"{prefix}.idx: the sequences do not lie one behind the other; make the files again")
     if len(documents) < 1 or documents[0] != 0 or documents[-1] != len(sizes) or (np.diff(documents) < 0).any():
         raise DataError(f"{prefix}.idx: the document index runs from 0 to the number of sequences, {len(sizes)}; make the files again")
-    tokens = _mapped(f"{prefix}.bin", dtype)
+    tokens = mapped(f"{prefix}.bin", dtype)
     if len(tokens) != ends[-1]:
         raise DataError(
             f"{prefix}.bin has {len(tokens)} tokens, its index {ends[-1]}; the two files do not belong together, or one was cut short"
@@ -45,24 +46,36 @@ def open_indexed(prefix: str | os.PathLike[str]) -> IndexedTokens:
     return IndexedTokens(prefix, tokens, ends[documents[:-1]], np.diff(ends[documents]))
 
 
-def _read_index(path: str) -> tuple[np.dtype[Any], np.ndarray, np.ndarray, np.ndarray]:
+def read_index(path: str) -> tuple[np.dtype[Any], np.ndarray, np.ndarray, np.ndarray]:
+    """What an ``.idx`` file holds: the dtype of tokens, sizes and byte offsets of sequences, and the document index. A damaged one is a ``DataError``."""
     head = len(_MAGIC) + _HEAD.size
-    data = _mapped(path, np.dtype(np.uint8))
+    data = mapped(path, np.dtype(np.uint8))
     if len(data) < head or data[: len(_MAGIC)].tobytes() != _MAGIC:
         raise DataError(f"{path} is not an index of the memory-mapped kind: it does not begin with {_MAGIC!r}")
     version, code, sequences, entries = _HEAD.unpack(data[len(_MAGIC) : head].tobytes())
-    if version != 1 or code not in _DTYPES:
-        raise DataError(f"{path} has version {version} and dtype code {code}; version 1 and the codes {sorted(_DTYPES)} can be read")
+    if version != 1 or code not in DTYPES:
+        raise DataError(f"{path} has version {version} and dtype code {code}; version 1 and the codes {sorted(DTYPES)} can be read")
     if len(data) != head + 12 * sequences + 8 * entries:
         raise DataError(
             f"{path} has {len(data)} bytes, {sequences} sequences and {entries} document entries take {head + 12 * sequences + 8 * entries}"
         )
     cuts = head + 4 * sequences, head + 12 * sequences
     parts = data[head : cuts[0]].view("<i4"), data[cuts[0] : cuts[1]].view("<i8"), data[cuts[1] :].view("<i8")
-    return np.dtype(_DTYPES[code]), *parts
+    return np.dtype(DTYPES[code]), *parts
 
 
-def _mapped(path: str, dtype: np.dtype[Any]) -> np.ndarray:
+def write_index(file: IO[bytes], dtype: np.dtype[Any], sizes: Sequence[int] | np.ndarray, documents: Sequence[int] | np.ndarray) -> None:
+    """Writes the ``.idx`` of sequences of these sizes that lie one behind the other."""
+    code = next(code for code, known in DTYPES.items() if np.dtype(known) == dtype)
+    lengths = np.asarray(sizes, "<i4")
+    ends = np.cumsum(lengths, dtype="<i8") * dtype.itemsize
+    file.write(_MAGIC + _HEAD.pack(1, code, len(lengths), len(documents)))
+    for part in (lengths, np.concatenate([[0], ends[:-1]])[: len(lengths)], np.asarray(documents)):
+        file.write(part.astype("<i4" if part is lengths else "<i8").tobytes())
+
+
+def mapped(path: str, dtype: np.dtype[Any]) -> np.ndarray:
+    """A file as one read-only array."""
     try:
         size = os.path.getsize(path)
         if size % dtype.itemsize:
