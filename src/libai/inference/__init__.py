@@ -1,0 +1,1 @@
+"""Models at work: pipelines from inputs to answers, and the generation of text."""

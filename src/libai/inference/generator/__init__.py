@@ -1,0 +1,1 @@
+"""Generation of text: greedy, by sampling, by beam search."""
