@@ -282,6 +282,13 @@ def test_a_transformer_layer_is_its_formula(is_decoder: bool, behind: bool) -> N
     same(layer(spread(x), spread(mask), spread(memory) if is_decoder else None), expected)
 
 
+def test_the_activation_of_a_layer_is_chosen_by_name() -> None:
+    x, layer = torch.randn(2, 4, 8), layers.TransformerLayer(8, 12, 2, activation="gelu_tanh").mlp
+    w = values(layer)
+    up = F.gelu(x @ w["dense_h_to_4h.weight"].T + w["dense_h_to_4h.bias"], approximate="tanh")
+    same(layer(spread(x)), up @ w["dense_4h_to_h.weight"].T + w["dense_4h_to_h.bias"])
+
+
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_a_layer_with_a_cache_goes_on_where_it_was(is_decoder: bool) -> None:
     """In parts of any length, drop path or not: what it gives for the whole."""

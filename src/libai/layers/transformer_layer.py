@@ -16,7 +16,8 @@ class TransformerLayer(nn.Module):
     """Norm and self-attention, with ``is_decoder`` norm and cross-attention, norm and MLP, each added to what came in.
 
     What a branch is added to is the value before its norm, with ``apply_residual_post_layernorm`` that behind it. All of a layer lies on the stage of
-    ``layer_idx``; what it is called with is brought there. The fusion flags change no number.
+    ``layer_idx``; what it is called with is brought there. The fusion flags change no number; ``activation`` is
+    that of the MLP, by its name in ``build_activation``.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class TransformerLayer(nn.Module):
         attn_mask_type: AttnMaskType = AttnMaskType.padding,
         *,
         layer_idx: int = 0,
+        activation: str = "gelu",
     ) -> None:
         super().__init__()
         self.hidden_size, self.ffn_hidden_size, self.num_attention_heads = hidden_size, ffn_hidden_size, num_attention_heads
@@ -64,6 +66,7 @@ class TransformerLayer(nn.Module):
             bias_gelu_fusion=bias_gelu_fusion,
             bias_dropout_fusion=bias_dropout_fusion,
             layer_idx=layer_idx,
+            activation=activation,
         )
 
     def build_attention(self, is_cross_attention: bool = False) -> nn.Module:
