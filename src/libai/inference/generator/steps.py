@@ -63,7 +63,8 @@ class ModelSteps:
 
     def _given(self, value: Any) -> Any:
         """A tensor as the model takes it: global, whole on every rank, for a model of global parameters."""
-        if not self._is_global or not flow.is_tensor(value) or value.is_global:
+        is_tensor: bool = flow.is_tensor(value)
+        if not self._is_global or not is_tensor or value.is_global:
             return value
         return as_global(value)
 
