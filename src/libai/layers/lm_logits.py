@@ -15,7 +15,7 @@ class LMLogits(nn.Module):
 
     def __init__(self, vocab_size: int, bias: bool = False) -> None:
         super().__init__()
-        self.vocab_size = vocab_size
+        self.vocab_size, self.layer_idx = vocab_size, -1
         self.bias: Any = new_parameter((vocab_size,), nn.init.zeros_, -1, S(0)) if bias else None
 
     def forward(self, input: Any, word_embeddings: Any) -> Any:

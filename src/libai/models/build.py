@@ -7,6 +7,7 @@ from typing import Any
 from libai.config import instantiate
 from libai.config.complete import completed
 from libai.models.utils.placing import place
+from libai.models.utils.stages import require_layers
 from oneflow import nn
 from oneflow.core.errors import DTypeError
 
@@ -17,6 +18,7 @@ def build_model(cfg: Any) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise DTypeError(f"model describes a subclass of oneflow.nn.Module, such as LazyCall(NeuralNetwork)(num_classes=10); got {type(model).__name__}")
     place(model)
+    require_layers(model)
     return model
 
 
