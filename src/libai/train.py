@@ -55,7 +55,7 @@ def shorten(cfg: Any) -> None:
 def evaluate(cfg: Any, resume: bool) -> dict[str, Any]:
     """--eval-only: the results of ``train.load_weight``, or with ``resume`` of the last checkpoint, on the loaders of ``dataloader.test``."""
     cfg = completed(cfg)
-    tokenizer = DefaultTrainer.build_tokenizer(cfg) if cfg.get("tokenization") is not None else None
+    tokenizer = DefaultTrainer.tokenizer_for_model(cfg)
     model = DefaultTrainer.build_model(cfg)
     checkpointer = Checkpointer(model, save_dir=cfg.train.output_dir)
     if resume:

@@ -28,6 +28,7 @@ from libai.models import build_graph, build_model
 from libai.models.utils.recompute import recompute_eagerly
 from libai.optim import build_optimizer
 from libai.scheduler import build_lr_scheduler
+from libai.tokenizer.build import build_tokenizer
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.events import CommonMetricPrinter, EventWriter, JSONWriter, TensorboardXWriter
@@ -55,7 +56,7 @@ class DefaultTrainer(TrainerBase):
         require_fields(given, "model", "graph", "optim", "dataloader")
         ready = resolved(given)
         self.cfg = cfg = copied(given) if ready is given else ready
-        self.tokenizer = self._build_tokenizer(cfg)
+        self.tokenizer = self.tokenizer_for_model(cfg)
         begin = resume_point(cfg)
         self.start_iter = cfg.train.start_iter = begin.iteration
         cfg.dataloader.consumed_samples = begin.samples
@@ -84,7 +85,8 @@ class DefaultTrainer(TrainerBase):
     # ------------------------------------------------------------------------------------------------ parts of __init__
 
     @classmethod
-    def _build_tokenizer(cls, cfg: DictConfig) -> Any:
+    def tokenizer_for_model(cls, cfg: DictConfig) -> Any:
+        """The tokenizer of a config, or None; the model that ``cfg`` describes gets its number of tokens, rounded up."""
         if cfg.get("tokenization") is None:
             return None
         tokenizer = cls.build_tokenizer(cfg)
@@ -208,8 +210,8 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def build_tokenizer(cls, cfg: Any) -> Any:
-        """What turns text into numbers, from ``cfg.tokenization.tokenizer``."""
-        return instantiate(cfg.tokenization.tokenizer)
+        """What turns text into numbers, from ``cfg.tokenization``."""
+        return build_tokenizer(cfg.tokenization)
 
     @classmethod
     def build_model(cls, cfg: Any) -> nn.Module:
@@ -340,11 +342,21 @@ def _built_loader(described: Any, offered: Mapping[str, Any], seed: int, tokeniz
 
 
 def _with_seed(dataset: Any, seed: int, tokenizer: Any) -> Any:
+    """A described data set with the seed of the run, if it has one, and with the tokenizer, if its class takes one."""
     if isinstance(dataset, (ListConfig, list, tuple)):
         return [_with_seed(one, seed, tokenizer) for one in dataset]
-    if not isinstance(dataset, DictConfig) or not ("seed" in dataset or ("tokenizer" in dataset and tokenizer is not None)):
+    if not isinstance(dataset, DictConfig):
+        return dataset
+    given = {"seed": seed} if "seed" in dataset else {}
+    if tokenizer is not None and ("tokenizer" in dataset or _takes(dataset.get("_target_"), "tokenizer")):
+        given["tokenizer"] = tokenizer
+    if not given:
         return dataset
     changed = OmegaConf.to_container(dataset, resolve=True)
     assert isinstance(changed, dict)
-    changed |= {name: value for name, value in (("seed", seed), ("tokenizer", tokenizer)) if name in changed and value is not None}
-    return DictConfig(changed, flags={"allow_objects": True})
+    return DictConfig(changed | given, flags={"allow_objects": True})
+
+
+def _takes(target: Any, name: str) -> bool:
+    found = locate(target) if isinstance(target, str) else target
+    return callable(found) and name in inspect.signature(found).parameters
