@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import builtins
-import json
 import pickle
 from pathlib import Path
 
 import numpy as np
 import pytest
-import sentencepiece
 import torch
 import transformers
-from libai_texts import text_files
+from libai_texts import BERT_WORDS, bert_file, byte_files, piece_file, text_files
 from omegaconf import OmegaConf
 
 from libai.config import LazyCall, get_config
@@ -31,48 +29,6 @@ TEXTS = [
     "中文字符 mixed 日本語 with \U0001f600",
     "don't you'll we've unaffable",
 ]
-TRAINING = "the quick brown fox jumped over the lazy dog and the other dog was not amused at all by what the fox did to it\n" * 8
-BERT_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "quick", "fox", "jump", "##ed", "over", "un", "##aff", "##able", ",", ".", "!", "hello", "world", "中", "国", "##国", "文"]
-SPECIAL = {"gpt2": ["<|endoftext|>"], "roberta": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]}
-
-
-def bert_file(folder):
-    (folder / "vocab.txt").write_text("\n".join(BERT_WORDS) + "\n", encoding="utf-8")
-    return str(folder / "vocab.txt")
-
-
-def byte_files(folder, kind="gpt2"):
-    """A byte-pair vocabulary learned from a few words, by counting pairs."""
-    alphabet = bytes_to_unicode()
-    words = [[alphabet[byte] for byte in ((" " if place else "") + word).encode()] for place, word in enumerate(TRAINING.split())]
-    merges: list[tuple[str, str]] = []
-    for _ in range(40):
-        counts: dict[tuple[str, str], int] = {}
-        for word in words:
-            for pair in zip(word, word[1:]):
-                counts[pair] = counts.get(pair, 0) + 1
-        best = max(counts, key=lambda pair: (counts[pair], pair))
-        merges.append(best)
-        for word in words:
-            place = 0
-            while place < len(word) - 1:
-                if (word[place], word[place + 1]) == best:
-                    word[place : place + 2] = ["".join(best)]
-                place += 1
-    tokens = list(dict.fromkeys([*SPECIAL[kind], *alphabet.values(), *("".join(pair) for pair in merges)]))
-    (folder / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}), encoding="utf-8")
-    (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges), encoding="utf-8")
-    return str(folder / "vocab.json"), str(folder / "merges.txt")
-
-
-def piece_file(folder):
-    syllables = "\n".join(f"{a}{b}o{c}a the {c}{a}" for a in "bdgklmnprst" for b in "aeiou" for c in "mnrst")
-    (folder / "text.txt").write_text(TRAINING + syllables + "\nHello, World! naïve café it's 5 o'clock\n", encoding="utf-8")
-    sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"), model_prefix=str(folder / "spiece"), vocab_size=80, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2
-    )
-    return str(folder / "spiece.model")
-
 
 def made(kind, folder, **arguments):
     """A small tokenizer of ours, and that of transformers."""
