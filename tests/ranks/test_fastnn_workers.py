@@ -37,8 +37,8 @@ def alone(data, tmp_path_factory):
     return weights(folder)
 
 
-def started(words, **variables):
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+def started(words):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen([*WARM.command(), *map(str, words)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -67,9 +67,9 @@ def test_two_workers_by_flags_are_one_with_twice_the_batch(data, alone, tmp_path
 
 
 def test_a_launcher_starts_workers_and_resumes_on_another_number(data, alone, tmp_path):
-    launch = ["-m", "oneflow.distributed.launch", "--nproc_per_node", "2"]
+    launch = ["-m", "oneflow.distributed.launch", "--nproc_per_node", "2", "--master_port", str(free_port())]
     words = [*WORDS, f"--dataset_dir={data}", f"--checkpointDir={tmp_path}"]
-    finished([started([*launch, *words, "--batch_size=4", "--stop_at_step=2"], MASTER_PORT=str(free_port()))])
+    finished([started([*launch, *words, "--batch_size=4", "--stop_at_step=2"])])
     finished([started([*words, "--batch_size=8"])])
     assert_same(weights(tmp_path), alone)
 
