@@ -6,6 +6,8 @@ from typing import Any
 
 import oneflow as flow
 from libai.config import configurable
+from libai.inference.generator.decoders import gpt_decoder
+from libai.inference.generator.generation_utils import Generator, going_on
 from libai.layers import Embedding, LayerNorm, LMLogits, ParallelCrossEntropyLoss, TransformerLayer, VocabEmbedding
 from libai.layers.attention import AttnMaskType
 from libai.layers.laying import Init, at_layer, made_like
@@ -77,6 +79,7 @@ class Transformer(nn.Module):
         scale_mask_softmax_fusion: bool = False,
         apply_query_key_layer_scaling: bool = False,
         apply_residual_post_layernorm: bool = False,
+        activation: str = "gelu",
     ) -> None:
         super().__init__()
         self.hidden_layers = hidden_layers
@@ -92,6 +95,7 @@ class Transformer(nn.Module):
             "apply_query_key_layer_scaling": apply_query_key_layer_scaling,
             "apply_residual_post_layernorm": apply_residual_post_layernorm,
             "attn_mask_type": AttnMaskType.causal,
+            "activation": activation,
         }
         self.layers = nn.ModuleList([TransformerLayer(hidden_size, ffn_hidden_size, num_attention_heads, **settings, layer_idx=i) for i in range(hidden_layers)])
         self.layernorm_f = LayerNorm(hidden_size, eps=layernorm_epsilon, layer_idx=-1)
@@ -132,6 +136,7 @@ class GPTModel(nn.Module):
         apply_query_key_layer_scaling: bool = False,
         apply_residual_post_layernorm: bool = False,
         amp_enabled: bool = False,
+        activation: str = "gelu",
     ) -> None:
         super().__init__()
         first = init_method_normal(initializer_range)
@@ -152,6 +157,7 @@ class GPTModel(nn.Module):
             scale_mask_softmax_fusion=scale_mask_softmax_fusion,
             apply_query_key_layer_scaling=apply_query_key_layer_scaling,
             apply_residual_post_layernorm=apply_residual_post_layernorm,
+            activation=activation,
         )
         self.lm_head = LMLogits(vocab_size, bias=False)
 
@@ -183,7 +189,7 @@ class GPTModel(nn.Module):
 _OPTIONS = (
     "max_seq_length", "embedding_dropout_prob", "attention_dropout_prob", "output_dropout_prob", "layernorm_epsilon", "initializer_range",
     "use_scaled_init_for_output_weights", "bias_gelu_fusion", "bias_dropout_fusion", "scale_mask_softmax_fusion", "apply_query_key_layer_scaling",
-    "apply_residual_post_layernorm", "amp_enabled",
+    "apply_residual_post_layernorm", "amp_enabled", "activation",
 )  # fmt: skip
 
 
@@ -198,8 +204,8 @@ class GPTLoss(nn.Module):
         return {"lm_loss": self.lm_loss(logits, lm_labels).mean()}
 
 
-class GPTForPreTraining(nn.Module):
-    """``GPTModel``: with labels, the next tokens, its loss; else its scores."""
+class GPTForPreTraining(nn.Module, Generator):
+    """``GPTModel``: with labels, the next tokens, its loss; else its scores. ``generate`` goes on with texts."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
@@ -213,6 +219,14 @@ class GPTForPreTraining(nn.Module):
             return self.loss_func(self.GPT_model(input_ids, attention_mask), labels)
         found = self.GPT_model(input_ids, attention_mask, past_key_values, use_cache)
         return {"prediction_scores": found[0], "past_key_values": found[1]} if use_cache else {"prediction_scores": found}
+
+    def prepare_inputs_for_generation(self, input_ids: Any, **kwargs: Any) -> dict[str, Any]:
+        """What :meth:`forward` is called with for the tokens so far."""
+        return going_on(input_ids, **kwargs)
+
+    def cached_decoder(self, rows: int, capacity: int, **model_kwargs: Any) -> Any:
+        """What generates faster than :meth:`forward`; None where a layer is of a class of one's own."""
+        return gpt_decoder(self, rows, capacity)
 
     @staticmethod
     def set_pipeline_stage_id(model: Any) -> None:

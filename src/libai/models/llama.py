@@ -11,6 +11,8 @@ import torch.nn.functional as F
 
 import oneflow as flow
 from libai.config import configurable
+from libai.inference.generator.decoders import llama_decoder
+from libai.inference.generator.generation_utils import Generator, going_on
 from libai.layers import Linear, LMLogits, ParallelCrossEntropyLoss, RMSLayerNorm, VocabEmbedding
 from libai.layers.attention import attend, require_heads
 from libai.layers.laying import Init, at_layer, laid, made_like
@@ -144,6 +146,7 @@ class LlamaModel(nn.Module):
             require_heads(hidden_size, num_attention_heads)
         size = head_dim or hidden_size // num_attention_heads
         self.max_position_embeddings = max_position_embeddings
+        self.rope_theta, self.rope_scaling = rope_theta, rope_scaling
         self.rates = rotary_rates(size, rope_theta, rope_scaling)
         self.embed_tokens = VocabEmbedding(vocab_size, hidden_size, init_method=first, amp_enabled=amp_enabled)
 
@@ -194,7 +197,7 @@ _OPTIONS = (
 )  # fmt: skip
 
 
-class LlamaForCausalLM(nn.Module):
+class LlamaForCausalLM(nn.Module, Generator):
     """``LlamaModel`` with a head, which with ``cfg.tie_word_embeddings`` is its table of tokens: with labels, the next tokens, its loss; else its scores."""
 
     def __init__(self, cfg: Any) -> None:
@@ -217,6 +220,15 @@ class LlamaForCausalLM(nn.Module):
             return {"prediction_scores": logits} | ({"past_key_values": caches} if use_cache else {})
         counted = (laid(at_layer(labels, -1)) >= 0).float()
         return {"lm_loss": (self.loss_func(logits, labels) * counted.flatten()).sum() / (counted.sum() + 1e-7)}
+
+    def prepare_inputs_for_generation(self, input_ids: Any, **kwargs: Any) -> dict[str, Any]:
+        """What :meth:`forward` is called with for the tokens so far."""
+        return going_on(input_ids, **kwargs)
+
+    def cached_decoder(self, rows: int, capacity: int, **model_kwargs: Any) -> Any:
+        """What generates faster than :meth:`forward`; None where a layer is of a class of one's own."""
+        is_known = all(type(layer) is LlamaDecoderLayer and type(layer.self_attn) is LlamaAttention and type(layer.mlp) is LlamaMLP for layer in self.model.layers)
+        return llama_decoder(self, rows, capacity) if is_known else None
 
     @staticmethod
     def set_pipeline_stage_id(model: Any) -> None:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 import oneflow as flow
 from libai.config import configurable
+from libai.inference.generator.decoders import t5_decoder
+from libai.inference.generator.generation_utils import Generator
 from libai.layers import Embedding, LayerNorm, LMLogits, ParallelCrossEntropyLoss, TransformerLayer, VocabEmbedding
 from libai.layers.laying import Init
 from libai.models.bert_model import masked_mean
@@ -167,8 +171,10 @@ class T5Loss(nn.Module):
         return {"masked_lm_loss": masked_mean(self.lm_loss(logits, lm_labels), loss_mask)}
 
 
-class T5ForPreTraining(nn.Module):
-    """``T5Model``: with labels its loss, else its scores."""
+class T5ForPreTraining(nn.Module, Generator):
+    """``T5Model``: with labels its loss, else its scores. ``generate`` writes what the decoder says to what the encoder reads."""
+
+    is_encoder_decoder = True
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
@@ -193,6 +199,22 @@ class T5ForPreTraining(nn.Module):
     ) -> dict[str, Any]:
         logits = self.t5_model(encoder_input_ids, decoder_input_ids, encoder_attn_mask, decoder_attn_mask, encoder_decoder_attn_mask, use_cache)
         return {"prediction_scores": logits} if lm_labels is None else self.loss_func(logits, lm_labels, loss_mask)
+
+    def prepare_inputs_for_generation(self, input_ids: Any, encoder_input_ids: Any = None, attention_mask: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """What :meth:`forward` is called with for the tokens so far; ``attention_mask`` is that of the encoder's input."""
+        mask = torch.ones_like(encoder_input_ids) if attention_mask is None else attention_mask
+        each, tokens = torch.ones_like(encoder_input_ids), torch.ones_like(input_ids)
+        return {
+            "encoder_input_ids": encoder_input_ids,
+            "decoder_input_ids": input_ids,
+            "encoder_attn_mask": each[:, :, None] * mask[:, None, :],
+            "decoder_attn_mask": (tokens[:, :, None] * tokens[:, None, :]).tril(),
+            "encoder_decoder_attn_mask": tokens[:, :, None] * mask[:, None, :],
+        }
+
+    def cached_decoder(self, rows: int, capacity: int, encoder_input_ids: Any = None, attention_mask: Any = None, **model_kwargs: Any) -> Any:
+        """What generates faster than :meth:`forward`; None where a layer is of a class of one's own."""
+        return t5_decoder(self, rows, capacity, encoder_input_ids, attention_mask)
 
     @staticmethod
     def set_pipeline_stage_id(model: Any) -> None:

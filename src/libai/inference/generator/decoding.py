@@ -23,6 +23,7 @@ from oneflow.core.errors import ArgumentError
 _NOTHING = -1e30  # what is added to the score of a position that is not looked at
 
 Norm = Callable[[Tensor], Tensor]
+Embed = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -120,13 +121,53 @@ class Block:
         return self.down(self.activation(self.up(h, look.is_step)), look.is_step).add_(h if self.after_norm else x)
 
 
+class RotaryBlock:
+    """One layer of Llama: norms without means, positions by turning, groups of queries that share keys, a gated MLP."""
+
+    def __init__(self, layer: Any, number: int, rows: int, ranks: tuple[int, ...]) -> None:
+        attention, mlp = layer.self_attn, layer.mlp
+        self.number, self.size = number, attention.head_dim
+        self.norm, self.mlp_norm = norm_of(layer.input_layernorm), norm_of(layer.post_attention_layernorm)
+        self.query, self.key, self.value, self.gate, self.up = (
+            Product(one.weight, one.bias, rows) for one in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
+        )
+        self.out, self.down = (Product(one.weight, one.bias, rows, sums=ranks) for one in (attention.o_proj, mlp.down_proj))
+        self.heads = self.key.outputs // self.size
+        self.group = self.query.outputs // self.key.outputs
+
+    def __call__(self, x: Tensor, look: Look, cross_mask: Tensor | None = None) -> Tensor:
+        h = self.norm(x)
+        query, key, value = (product(h, look.is_step).view(look.batch, look.length, -1, self.size).transpose(1, 2) for product in (self.query, self.key, self.value))
+        look.slots[self.number].select(2, 0).copy_(turned(key, look.rotation))
+        look.slots[self.number].select(2, 1).copy_(value)
+        found = self._attend(turned(query, look.rotation), look)
+        x = self.out(found.reshape(x.shape[0], -1), look.is_step).add_(x)
+        h = self.mlp_norm(x)
+        return self.down(F.silu(self.gate(h, look.is_step)).mul_(self.up(h, look.is_step)), look.is_step).add_(x)
+
+    def _attend(self, query: Tensor, look: Look) -> Tensor:
+        """(batch, length, heads, size)"""
+        keys, values = look.keys[self.number], look.values[self.number]
+        if look.is_step:  # the queries of a group look at the same keys: as if they were queries of one head
+            shared = query.reshape(look.batch, self.heads, self.group, self.size)
+            return F.scaled_dot_product_attention(shared, keys, values, look.mask)
+        keys, values = (one.repeat_interleave(self.group, 1) for one in (keys, values))
+        return F.scaled_dot_product_attention(query, keys, values, look.mask, is_causal=look.is_causal).transpose(1, 2)
+
+
+def turned(states: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
+    """Pairs, which are halves of a head apart, turned by the angles of their positions."""
+    assert rotation is not None  # models of such layers have one
+    cosines, sines = rotation
+    return torch.addcmul(states * cosines, states.roll(states.shape[-1] // 2, -1), sines)
+
+
 class CachedDecoder:
     """Scores of the next token of every row: :meth:`start` for the prompts, then :meth:`step` for each token. :meth:`reorder` has rows go on from others."""
 
-    def __init__(self, blocks: Sequence[Any], embed: Callable[[Tensor, Tensor], Tensor], norm: Norm, table: Table, bias: Any, shape: tuple[int, int, int, int]) -> None:
+    def __init__(self, blocks: Sequence[Any], embed: Embed, norm: Norm, head: Product, table: Table, shape: tuple[int, int, int, int]) -> None:
         rows, heads, capacity, size = shape
-        self.blocks, self.embed, self.norm, self.table = blocks, embed, norm, table
-        self.head = Product(table.weight, bias, rows)
+        self.blocks, self.embed, self.norm, self.head, self.table = blocks, embed, norm, head, table
         weight = table.weight
         self.cache = torch.zeros(len(blocks), rows, heads, 2, capacity, size, dtype=weight.dtype, device=weight.device)
         self.length = 0
@@ -154,6 +195,7 @@ class CachedDecoder:
         mask = None if self.hidden is None else self.hidden[:, None, None, : self.length + 1]
         return self._run(tokens.unsqueeze(1), positions, mask, is_step=True)
 
+    @torch.inference_mode()
     def reorder(self, rows: Tensor) -> None:
         """Row i goes on from what row ``rows[i]`` was."""
         filled = self.cache.narrow(4, 0, self.length)
@@ -187,14 +229,25 @@ class CachedDecoder:
         return self.norm(x if is_step else x.view(batch, length, -1)[:, -1])
 
 
+class RotaryDecoder(CachedDecoder):
+    """One whose layers turn queries and keys by their positions, ``rates`` from one to the next."""
+
+    rates: Tensor
+
+    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor] | None:
+        angles = positions[:, None, :, None].float() * self.rates
+        sines = torch.cat([-angles.sin(), angles.sin()], dim=-1)  # of the half that is turned against the other
+        return torch.cat([angles.cos()] * 2, dim=-1).to(self.cache.dtype), sines.to(self.cache.dtype)
+
+
 def norm_of(module: Any) -> Norm:
     """What a norm of ``libai.layers`` computes, on plain tensors."""
     weight = own_part(module.weight)
     shape = list(weight.shape)
-    if getattr(module, "bias", None) is None:
-        eps = module.eps if hasattr(module, "eps") else module.l2norm_epsilon
+    eps = module.eps
+    if not hasattr(module, "bias"):
         return lambda x: F.rms_norm(x, shape, weight, eps)
-    bias, eps = own_part(module.bias), module.eps
+    bias = own_part(module.bias)
     return lambda x: F.layer_norm(x, shape, weight, bias, eps)
 
 

@@ -24,6 +24,9 @@ class Generator:
     """For a model whose ``forward`` gives ``logits`` or ``prediction_scores``, ``[rows, length, vocabulary]``: what of :meth:`generate` is not said comes from
     ``self.cfg``, if the model has one. Dropout is off while it generates. All ranks call it together and get the same."""
 
+    is_encoder_decoder: bool | None = None
+    """Whether ``inputs`` are those of an encoder; what the config says, if this says nothing."""
+
     def prepare_inputs_for_generation(self, input_ids: Any, **kwargs: Any) -> dict[str, Any]:
         """What ``forward`` is called with, for the tokens so far; a model that takes more says so here."""
         return {"input_ids": input_ids}
@@ -162,7 +165,7 @@ class Generator:
         Gives the tokens, prompts first; with ``output_scores`` a dictionary of ``sequences``, ``scores`` of every step, and of beams ``sequences_scores`` and
         ``beam_indices``. ``attention_mask`` is 0 where a prompt is filled up, on the left; without one, ``pad_token_id`` says it.
         """
-        given = {name: value for name, value in locals().items() if name in DEFAULTS}
+        given = {name: value for name, value in locals().items() if name in DEFAULTS} | {"is_encoder_decoder": self.is_encoder_decoder}
         _refuse(force_words_ids=force_words_ids, constraints=constraints)
         settings = Settings(given, getattr(self, "cfg", None))
         prompt = _prompts(inputs, model_kwargs, settings)
@@ -240,12 +243,13 @@ class Generator:
 
     def _steps(self, ids: Tensor, capacity: int, model_kwargs: dict[str, Any]) -> Any:
         more = dict(model_kwargs)
-        if more.pop("use_cache", True) and dist.get_pipeline_parallel_size() == 1:
+        use_cache = more.pop("use_cache", True)
+        if use_cache and dist.get_pipeline_parallel_size() == 1:
             with torch.inference_mode():
                 decoder = self.cached_decoder(len(ids), capacity, **more)
             if decoder is not None:
                 return CachedSteps(decoder, None if "encoder_input_ids" in more else more.get("attention_mask"))
-        return ModelSteps(self, more)
+        return ModelSteps(self, {**more, "use_cache": use_cache})
 
     def _first_tokens(self, read: Tensor, settings: Settings, model_kwargs: dict[str, Any]) -> Tensor:
         given = model_kwargs.pop("decoder_input_ids", None)
@@ -255,6 +259,12 @@ class Generator:
         if start is None:
             raise ArgumentError("what does the decoder start with? Give decoder_start_token_id, bos_token_id or decoder_input_ids, or set one in the model's config")
         return torch.full((len(read), 1), start, dtype=read.dtype, device=read.device)
+
+
+def going_on(input_ids: Any, past_key_values: Any = None, attention_mask: Any = None, use_cache: bool = True, **kwargs: Any) -> dict[str, Any]:
+    """What a decoder is called with: after the first call the last token, and what it kept of those before."""
+    ids = input_ids if past_key_values is None else input_ids[:, -1:]
+    return {"input_ids": ids, "past_key_values": past_key_values, "attention_mask": attention_mask, "use_cache": use_cache}
 
 
 class _Texts:

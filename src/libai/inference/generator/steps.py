@@ -95,4 +95,9 @@ def _logits(outputs: Any, model: Any) -> Any:
 def _reordered(past: Any, rows: Any) -> Any:
     if isinstance(past, (tuple, list)):
         return type(past)(_reordered(one, rows) for one in past)
-    return past.index_select(0, rows) if isinstance(past, Tensor) else past
+    is_tensor: bool = flow.is_tensor(past)
+    if not is_tensor:
+        return past
+    if past.is_global and past.placement != rows.placement:  # what a later stage has kept
+        rows = rows.to_global(placement=past.placement)
+    return past.index_select(0, rows)

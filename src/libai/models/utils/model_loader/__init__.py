@@ -1,0 +1,1 @@
+"""Weights from folders of this package, of LiBai and of ``transformers``, and back."""

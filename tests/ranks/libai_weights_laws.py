@@ -1,0 +1,113 @@
+"""Laws of weights and of generation on several ranks: loaded, exported and written as by one process, which is ``transformers``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import huggingface_models as hf
+import safetensors.torch
+import torch
+from global_rank import RANK, SIZE
+from libai_runs import shared_folder
+
+import oneflow as flow
+from libai.models.utils import export_to_huggingface
+from libai.utils import distributed as dist
+
+PROMPTS = torch.randint(8, hf.WORDS, (2, 5), generator=torch.Generator().manual_seed(2))
+
+
+@contextmanager
+def saved(*names: str) -> Iterator[Path]:
+    """A folder with folders of these kinds, as transformers saves them."""
+    root = Path(shared_folder())
+    try:
+        if RANK == 0:
+            for name in names:
+                hf.save(hf.theirs(name), root / name)
+        dist.synchronize()
+        yield root
+    finally:
+        dist.synchronize()
+        if RANK == 0:
+            shutil.rmtree(root)
+
+
+def _spread(value: torch.Tensor) -> Any:
+    return value.to_global(dist.get_layer_placement(0), dist.get_nd_sbp([flow.sbp.broadcast, flow.sbp.broadcast]))
+
+
+def _same_both_ways(*names: str) -> None:
+    with saved(*names) as root:
+        for name in names:
+            kind, inputs = hf.KINDS[name], hf.KINDS[name].inputs()
+            model = hf.ours(name, root / name)
+            whole = {key: _spread(value) for key, value in inputs.items()}
+            with torch.no_grad():
+                found, expected = kind.our_scores(model, whole), kind.their_scores(hf.theirs(name), inputs)
+            for mine, other in zip(found if isinstance(found, tuple) else (found,), expected if isinstance(expected, tuple) else (expected,), strict=True):
+                torch.testing.assert_close(dist.ttol(mine, device="cpu"), other, rtol=0, atol=1e-5)
+            export_to_huggingface(model, root / f"{name}, back")
+            back = safetensors.torch.load_file(root / f"{name}, back" / "model.safetensors")
+            first = safetensors.torch.load_file(root / name / "model.safetensors")
+            assert set(first) == set(back) and all(torch.equal(first[key], back[key]) for key in first), name
+
+
+def law_weights_are_cut_as_layers_are() -> None:
+    dist.setup_dist_util({"tensor_parallel_size": SIZE, "device_type": "cpu"})
+    _same_both_ways(*hf.KINDS)
+
+
+def law_weights_are_whole_where_batches_are_cut() -> None:
+    dist.setup_dist_util({"device_type": "cpu"})
+    _same_both_ways("GPT-2", "BERT")
+
+
+def _texts(model: Any) -> list[Any]:
+    flow.manual_seed(RANK)  # ranks differ; the first counts
+    settings: list[dict[str, Any]] = [{}, {"num_beams": 3, "eos_token_id": 7}, {"do_sample": True, "top_k": 5}, {"max_time": 60.0}]
+    return [model.generate(PROMPTS, max_new_tokens=8, pad_token_id=3, **one).tolist() for one in settings]
+
+
+def _same_texts(*names: str) -> None:
+    with saved(*names) as root:
+        for name in names:
+            theirs = hf.theirs(name)
+            flow.manual_seed(0)
+            expected = [
+                theirs.generate(PROMPTS, attention_mask=torch.ones_like(PROMPTS), max_new_tokens=8, pad_token_id=3, **{"do_sample": False, **one}).tolist()
+                for one in ({}, {"num_beams": 3, "eos_token_id": 7}, {"do_sample": True, "top_k": 5}, {})
+            ]
+            model = hf.ours(name, root / name)
+            assert _texts(model) == expected, name
+            given = model.generate(_spread(PROMPTS), max_new_tokens=8)
+            assert given.is_global and dist.ttol(given, device="cpu", ranks=list(range(SIZE))).tolist() == expected[0]
+
+
+def law_ranks_that_share_layers_write_the_same_texts() -> None:
+    dist.setup_dist_util({"tensor_parallel_size": SIZE, "device_type": "cpu"})
+    _same_texts("GPT-2", "Llama")
+
+
+def law_ranks_that_share_batches_write_the_same_texts() -> None:
+    dist.setup_dist_util({"device_type": "cpu"})
+    _same_texts("GPT-2")
+
+
+def law_stages_write_the_same_texts() -> None:
+    dist.setup_dist_util({"pipeline_parallel_size": SIZE, "pipeline_num_layers": 2, "device_type": "cpu"})
+    _same_texts("GPT-2")
+
+
+def law_a_folder_that_is_missing_is_an_error_of_all_ranks() -> None:
+    dist.setup_dist_util({"device_type": "cpu"})
+    try:
+        hf.ours("BERT", Path("/nonexistent/folder"))
+    except EnvironmentError as error:
+        assert "there is no folder '/nonexistent/folder'" in str(error)
+    else:
+        raise AssertionError("no error")
