@@ -9,6 +9,7 @@ import pytest
 from picture_records import picture, records, run
 from PIL import Image
 
+from oneflow.core.record import record_pb2
 from oneflow.core.record.messages import FeatureValue
 from oneflow.data.records import read_records, write_records
 
@@ -45,6 +46,18 @@ def test_convert_there_and_back_keeps_every_value(tmp_path):
     assert {key: value.kind for key, value in c[0].items()} == {
         "i": "int32_list", "l": "int64_list", "f": "float_list", "d": "float_list", "b": "bytes_list",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [b"", b"\x0a\x00"], ids=["no bytes", "no features"])
+def test_an_empty_example_goes_to_ofrecord_and_back(tmp_path, body):
+    """An OFRecord file has no record of length 0, which is what a message without features would be."""
+    source, there, back = (tmp_path / name for name in ("source", "there", "back"))
+    write_records(source, [body, {"n": FeatureValue("int64_list", [3])}, body], "tfrecord")
+    assert run("convert", source, there, "--to", "ofrecord") == 0
+    assert [len(record.features) for record in read_records(there)] == [0, 1, 0]
+    assert len(record_pb2.OFRecord.FromString(bytes(next(read_records(there)).body)).feature) == 0
+    assert run("convert", there, back, "--to", "tfrecord") == 0
+    assert [len(record.features) for record in read_records(back, format="tfrecord")] == [0, 1, 0]
 
 
 def test_convert_one_file_and_rename(tmp_path, capsys):

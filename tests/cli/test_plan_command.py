@@ -21,7 +21,8 @@ from oneflow.core.placement import parse_placement
 from oneflow.ir.notes import op_note
 from oneflow.job.function import default_session
 from oneflow.plan.devices import device_axes, placement_of
-from oneflow.plan.report import Plan, Traffic
+from oneflow.plan.report import Plan
+from oneflow.plan.values import Traffic
 
 SCRIPT = """
 import argparse
@@ -193,6 +194,21 @@ def test_one_job_can_be_chosen_and_written_to_a_file(made, script, tmp_path, cap
     assert Plan.from_json(target.read_text(encoding="utf-8")).job == "twice"
 
 
+def test_several_jobs_are_written_to_one_file_which_is_said_before_they_are_traced(made, script, tmp_path, capsys):
+    target = tmp_path / "plan.json"
+    assert main(["plan", script, "--output", str(target)]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    announced = lines.index(f"{target} will have the plans of 2 jobs, --job chooses one: learn, twice")
+    assert announced < lines.index("learn is traced")
+    assert lines[-1] == f"2 plans are in {target}"
+    assert [Plan.from_json(line).job for line in target.read_text(encoding="utf-8").splitlines()] == ["learn", "twice"]
+    flow.clear_default_session()
+    assert main(["plan", script, "--output", str(tmp_path / "plan.txt")]) == 0
+    assert (tmp_path / "plan.txt").read_text(encoding="utf-8").split("\n\n\n") == [
+        "train job learn on 1 cpu device", "predict job twice on 1 cpu device\n",
+    ]  # fmt: skip
+
+
 def test_json_is_a_line_a_job(made, script, capsys):
     assert main(["plan", script, "--json"]) == 0
     assert [Plan.from_json(line).job for line in capsys.readouterr().out.splitlines()] == ["learn", "twice"]
@@ -240,7 +256,7 @@ def test_a_session_that_was_cleared_stops_at_its_first_job_too(made, script, cap
     "arguments, reason",
     [
         (["--job", "twise"], "has no job 'twise', it has learn, twice. Did you mean 'twice'?"),
-        (["--output", "plan.html"], "has 2 jobs and --output writes one; choose with --job: learn, twice"),
+        (["--output", "plan.pdf"], "a plan is saved as .txt, .json or .html, got 'plan.pdf'; give it one of these endings"),
     ],
 )
 def test_what_cannot_be_planned_is_said(made, script, capsys, arguments, reason):

@@ -15,7 +15,8 @@ import pytest
 
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.plan.page import plan_page
-from oneflow.plan.report import Boxing, Plan, PlanOp, PlanVariable, RankCost, Traffic, ranks_text
+from oneflow.plan.report import Plan, ranks_text, save_plans
+from oneflow.plan.values import Boxing, PlanOp, PlanVariable, RankCost, Traffic
 from oneflow.plan.text import WIDTH
 from oneflow.plan.units import bytes_text, flops_text
 
@@ -134,6 +135,10 @@ PLAN = sample_plan()
 # ------------------------------------------------------------------ JSON
 
 
+def changed(**fields) -> str:
+    return json.dumps({**json.loads(PLAN.to_json()), **fields})
+
+
 def test_json_gives_the_same_plan_back():
     assert Plan.from_json(PLAN.to_json()) == PLAN
     assert Plan.from_json(PLAN.to_json().encode()) == PLAN
@@ -154,8 +159,22 @@ def test_json_is_one_line_of_plain_fields():
         ("{", "this is no JSON"),
         ("[]", "has the format 'oneflow plan 1', this has None"),
         ('{"format": "oneflow plan 9"}', "has the format 'oneflow plan 1', this has 'oneflow plan 9'; make it anew"),
-        ('{"format": "oneflow plan 1"}', "has the fields that Plan.to_json gives; this has not: 'ranks'"),
-        (PLAN.to_json().replace('"has_rule"', '"rule"'), "has the fields that Plan.to_json gives"),
+        ('{"format": "oneflow plan 1"}', "has the fields that Plan.to_json gives; 'axes' of the plan is missing"),
+        (PLAN.to_json().replace('"has_rule"', '"rule"'), "'rule' of 'ops' of the plan is none of them"),
+        (5, "this is no JSON: the JSON object must be str, bytes or bytearray, not int"),
+        ("[" * 100_000, "this is no JSON: maximum recursion depth exceeded"),
+        ("9" * 5000, "this is no JSON: Exceeds the limit"),
+        (changed(devices="8"), "'devices' of the plan is '8', expected int"),
+        (changed(devices=True), "'devices' of the plan is True, expected int"),
+        (changed(stages=1.5), "'stages' of the plan is 1.5, expected int"),
+        (changed(micro_batches=-1), "'micro_batches' of the plan is -1, expected 0 or more"),
+        (changed(axes=["1"]), "'axes' of the plan is '1', expected int"),
+        (changed(job=5), "'job' of the plan is 5, expected str"),
+        (changed(notes="abc"), "'notes' of the plan is 'abc', expected list"),
+        (changed(ops={}), "'ops' of the plan is {}, expected list"),
+        (changed(variables=[5]), "'variables' of the plan is 5, expected dict"),
+        (PLAN.to_json().replace('"has_rule":true', '"has_rule":"no"', 1), "'has_rule' of 'ops' of the plan is 'no', expected bool"),
+        (PLAN.to_json().replace('"calls":16', '"calls":"16"', 1), "'calls' of 'communicated' of 'ranks' of the plan is '16', expected int"),
     ],
 )
 def test_other_json_is_refused(text, reason):
@@ -304,6 +323,13 @@ def test_the_page_carries_the_whole_plan():
     assert Plan.from_json(Page(plan_page(PLAN)).texts["plan"]) == PLAN
 
 
+def test_a_page_of_several_plans_carries_all_of_them():
+    other = replace(PLAN, job="other")
+    page = Page(plan_page(PLAN, other))
+    assert [Plan.from_json(json.dumps(one)) for one in json.loads(page.texts["plan"])] == [PLAN, other]
+    assert page.texts["title"] == "train_job, other: plan"
+
+
 def test_names_cannot_break_out_of_the_page():
     ops = tuple(replace(op, name=NASTY, line=NASTY, placement=NASTY) for op in PLAN.ops)
     nasty = replace(PLAN, job=NASTY, ops=ops, notes=(NASTY,))
@@ -378,3 +404,6 @@ def test_a_browser_shows_the_plan_and_finds_ops_in_it(tmp_path):
     assert visible_ops(boxed) == ["optimizer"]
     assert '<span class="bytes">12.2 MiB</span>' in boxed
     assert visible_ops(shown_in_browser(page, tmp_path / "profile", "#only=no-rule")) == ["top5"]
+    save_plans([plan, replace(plan, job="other", ops=plan.ops[:1])], page)
+    for view, count in (("", len(visible_ops(dom))), ("#job=other", 1)):
+        assert len(visible_ops(shown_in_browser(page, tmp_path / "profile", view))) == count

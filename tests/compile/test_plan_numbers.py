@@ -15,7 +15,7 @@ from oneflow.core.errors import ArgumentError
 from oneflow.job.function import default_session
 from oneflow.plan.held import exchange_on, fresh
 from oneflow.plan.listing import devices_text
-from oneflow.plan.report import Traffic
+from oneflow.plan.values import Traffic
 from oneflow.sharding.rules.table import RULES
 
 WIDE, NARROW = 32, 8

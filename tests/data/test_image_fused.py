@@ -176,6 +176,21 @@ def test_bytes_behind_the_end_do_no_harm(each_backend: str) -> None:
     np.testing.assert_array_equal(out[0], out[1])
 
 
+@pytest.mark.parametrize("profiles", [[b"\0\1"], [b"\1\2"], [b"\1\2", b"\1\2"], [b"\1\2", b"\2\3"]], ids=["number", "missing", "twice", "count"])
+def test_a_broken_colour_profile_does_no_harm(each_backend: str, profiles: list[bytes]) -> None:
+    """No profile is read, so that one which no reader would accept changes no pixel."""
+    bodies = [b"ICC_PROFILE\0" + part + b"profile" for part in profiles]
+    segments = b"".join(b"\xff\xe2" + struct.pack(">H", len(body) + 2) + body for body in bodies)
+    with_profile, whole = FILES["420"][:2] + segments + FILES["420"][2:], Window(0, 0, 161, 121)
+    out = np.empty((2, 3, 121, 161), np.float32)
+    for i, data in enumerate((FILES["420"], with_profile)):
+        decode_crop_resize_normalize(data, whole, None, False, (0,), (1,), out[i])
+    np.testing.assert_array_equal(out[0], out[1])
+    np.testing.assert_array_equal(decode(with_profile), decode(FILES["420"]))
+    with pytest.raises(DataError):
+        decode_crop_resize_normalize(with_profile[: len(with_profile) // 2], whole, None, False, (0,), (1,), out[0])
+
+
 def test_damaged_files_never_crash(each_backend: str) -> None:
     rng = random.Random(3)
     out = np.empty((3, 24, 24), np.float32)

@@ -3,6 +3,8 @@
 import fcntl
 import os
 import re
+import tempfile
+from tempfile import mkdtemp
 
 import numpy as np
 import pytest
@@ -292,6 +294,21 @@ def test_what_killed_saves_left_is_removed_by_the_next_of_that_name(tmp_path):
     os.close(handle)
     assert not left.exists() and other.exists() and held.exists()  # another target's, and one that is being written
     assert flow.checkpoint.get(str(tmp_path / "model"))["w"].numpy().tolist() == [1, 1]
+
+
+def test_a_save_whose_new_folder_was_taken_for_an_old_one_makes_another(tmp_path, monkeypatch):
+    """Between making the folder and locking it, another save of that name may find it, and removes what nobody has locked."""
+    made = []
+
+    def taken_at_first(**names):
+        made.append(mkdtemp(**names))
+        if len(made) == 1:
+            os.rmdir(made[0])
+        return made[-1]
+
+    monkeypatch.setattr(tempfile, "mkdtemp", taken_at_first)
+    flow.checkpoint.save(str(tmp_path / "model"), {"w": np.ones(2, np.float32)})
+    assert len(made) == 2 and os.listdir(tmp_path) == ["model"]
 
 
 def test_init_before_any_job_of_eager_execution():

@@ -191,19 +191,35 @@ def test_what_is_loaded_is_what_the_next_step_uses(saved):
 
 
 @pytest.mark.parametrize(
-    "value, message", [(torch.ones(2).to_sparse(), r"the tensor is sparse; call .to_dense\(\)"), (torch.ones(2, device="meta"), "the tensor has no values, it lies on the device 'meta'")]
+    "value, message",
+    [
+        (torch.ones(2).to_sparse(), r"the tensor is sparse; call .to_dense\(\)"),
+        (torch.ones(2, device="meta"), "the tensor has no values, it lies on the device 'meta'"),
+        (torch._nested_view_from_buffer(torch.ones(2), torch.tensor([[2]]), torch.tensor([[1]]), torch.tensor([0])), "the tensor is nested; give one of"),
+    ],
+    ids=["sparse", "meta", "nested"],
 )
-def test_tensors_that_are_no_weights(value, message):
+@pytest.mark.parametrize("table", [None, {"w": ("w", (0,))}], ids=["as it is", "turned"])
+def test_tensors_that_are_no_weights(value, table, message):
     @flow.global_function()
     def job(x: flow.typing.Numpy.Placeholder((2,))) -> flow.typing.Numpy:
         return x * flow.get_variable("w", (2,), initializer=flow.ones_initializer())
 
     job(np.ones(2, np.float32))
     with pytest.raises(CheckpointError, match=message):
-        flow.checkpoint.from_torch({"w": value})
+        flow.checkpoint.from_torch({"w": value}, table)
 
 
-def test_a_step_counter_is_not_negative():
+def test_an_empty_file_is_told_as_such(tmp_path):
+    two_variables()
+    (tmp_path / "empty.pt").touch()
+    for load in (flow.checkpoint.from_torch, flow.load):
+        with pytest.raises(CheckpointError, match="empty.pt' is not a file of torch tensors: it is empty, as a save or a download"):
+            load(tmp_path / "empty.pt")
+
+
+@pytest.mark.parametrize("count", [-5, 2**63 - 1])
+def test_a_step_counter_that_cannot_be_is_refused(count):
     @flow.global_function(type="train")
     def job(x: flow.typing.Numpy.Placeholder((2,))) -> flow.typing.Numpy:
         loss = x * flow.get_variable("w", (2,), initializer=flow.ones_initializer())
@@ -211,10 +227,45 @@ def test_a_step_counter_is_not_negative():
         return loss
 
     job(np.ones(2, np.float32))
-    with pytest.raises(ArgumentError, match="variable 'System-Train-TrainStep-job' counts steps and cannot be -5; it is 0 or more"):
-        flow.load_variables({"System-Train-TrainStep-job": np.array([-5])})
+    with pytest.raises(ArgumentError, match=f"variable 'System-Train-TrainStep-job' counts steps and cannot be {count}; it is 0 or more, and below"):
+        flow.load_variables({"System-Train-TrainStep-job": np.array([count])})
 
 
 def test_a_zero_byte_is_in_no_name(tmp_path):
     with pytest.raises(CheckpointError, match=r"a variable called 'a\\x00b' cannot be saved"):
         flow.checkpoint.save(str(tmp_path / "model"), {"a\0b": np.ones(2, np.float32)})
+    two_variables()
+    for save in (flow.checkpoint.save, lambda path: flow.save({"w": torch.ones(2)}, path)):
+        with pytest.raises(OneFlowError, match="zero byte"):
+            save(f"{tmp_path}/model\0")
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("link", ["a", "a/out", "a/meta"])
+def test_links_inside_a_checkpoint_are_not_followed(saved, tmp_path, link):
+    (saved / link).rename(tmp_path / "elsewhere")
+    (saved / link).symlink_to(tmp_path / "elsewhere")
+    for load in (flow.checkpoint.get, flow.load, flow.train.CheckPoint().load):
+        with pytest.raises(CheckpointError, match=f"{link}' is a link, which could lead anywhere and is not followed"):
+            load(str(saved))
+    assert_nothing_loaded()
+
+
+def test_a_link_to_a_checkpoint_is_followed(saved, tmp_path):
+    (tmp_path / "latest").symlink_to(saved)
+    assert set(flow.checkpoint.get(tmp_path / "latest")) == {"a", "b"}
+
+
+def test_a_checkpoint_that_was_not_finished_is_loaded_with_a_warning(saved):
+    (saved / "snapshot_done").unlink()
+    for load in (flow.checkpoint.get, flow.load, flow.train.CheckPoint().load):
+        with pytest.warns(UserWarning, match="has no file 'snapshot_done', which is written last: variables may be missing"):
+            load(str(saved))
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"reader": ' + "9" * 5000 + "}"], ids=["deep", "digits"])
+def test_positions_that_no_reader_wrote_are_refused(text):
+    job = two_variables()
+    job()
+    with pytest.raises(CheckpointError, match="'System-DataState-job' of the checkpoint is damaged: "):
+        flow.load_variables({"System-DataState-job": np.frombuffer(text.encode(), np.uint8)})

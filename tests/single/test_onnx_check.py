@@ -9,6 +9,7 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import onnx as flow_onnx
+from oneflow.core.errors import CheckpointError
 
 RANDOM = flow.random_normal_initializer(0.0, 0.3)
 
@@ -152,4 +153,20 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
         flow_onnx.load_weights(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff no model")
     with pytest.raises(ValueError, match="'.*bad.onnx' cannot be read as an ONNX model"):
+        flow_onnx.load_weights(tmp_path / "bad.onnx")
+
+
+@pytest.mark.parametrize(
+    "dims, kept",
+    [((2, 3), 5), ((2, 3), 8), ((2, 3), 0), ((-1, 3), 24), ((-2, -3), 24), ((2**62, 4), 24), ((0, 3), 24)],
+)
+def test_an_initializer_whose_data_is_not_what_its_dims_say_is_refused(tmp_path, dims, kept):
+    flow_onnx.export(dense_job(), None, tmp_path / "net.onnx")
+    model = onnx.load(tmp_path / "net.onnx")
+    tensor = next(one for one in model.graph.initializer if one.name == "fc-weight")
+    tensor.raw_data = tensor.raw_data[:kept]
+    del tensor.dims[:]
+    tensor.dims.extend(dims)
+    (tmp_path / "bad.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(CheckpointError, match=r"bad.onnx': the initializer 'fc-weight' of dims \(.*\) does not hold such a tensor: "):
         flow_onnx.load_weights(tmp_path / "bad.onnx")

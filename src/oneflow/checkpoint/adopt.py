@@ -119,6 +119,7 @@ def _matched(session: Session, entries: dict[str, Entry], origin: Origin, cast: 
         match.used.add(key)
         spec = session.store.decls[name].spec
         try:
+            _require_dense(value)
             match.found[name] = _typed(_laid_out(value, spec, perm, name in last), spec, cast)
         except _Misfit as misfit:
             match.problems.append(f"variable {name!r} is {spec}, {key!r} is {_described(value)}: {misfit}")
@@ -127,6 +128,18 @@ def _matched(session: Session, entries: dict[str, Entry], origin: Origin, cast: 
 
 class _Misfit(Exception):
     """Why a value cannot be a variable's."""
+
+
+def _require_dense(value: torch.Tensor) -> None:
+    """Only plain tensors of numbers can be brought into another layout and copied."""
+    if value.is_meta:
+        raise _Misfit("the tensor has no values, it lies on the device 'meta'; load its weights first")
+    if value.is_nested:
+        raise _Misfit("the tensor is nested; give one of its tensors, or .to_padded_tensor(0)")
+    if value.layout is not torch.strided:
+        raise _Misfit("the tensor is sparse; call .to_dense() on it")
+    if value.is_quantized:
+        raise _Misfit("the tensor is quantized; call .dequantize() on it")
 
 
 def _laid_out(value: torch.Tensor, spec: TensorSpec, perm: Sequence[int] | None, is_last: bool) -> torch.Tensor:
@@ -153,9 +166,6 @@ def _of_shape(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
 
 
 def _typed(value: torch.Tensor, spec: TensorSpec, cast: bool) -> torch.Tensor:
-    if value.is_meta or value.layout is not torch.strided:
-        kind = "has no values, it lies on the device 'meta'; load its weights first" if value.is_meta else "is sparse; call .to_dense() on it"
-        raise _Misfit(f"the tensor {kind}")
     if value.dtype != spec.dtype.torch:
         if not (cast and value.dtype.is_floating_point and spec.dtype.is_floating_point):
             can = value.dtype.is_floating_point and spec.dtype.is_floating_point
@@ -165,7 +175,8 @@ def _typed(value: torch.Tensor, spec: TensorSpec, cast: bool) -> torch.Tensor:
 
 
 def _described(value: torch.Tensor) -> str:
-    return f"{str(value.dtype).removeprefix('torch.')}({', '.join(map(str, value.shape))})"
+    shape = "..." if value.is_nested else ", ".join(map(str, value.shape))
+    return f"{str(value.dtype).removeprefix('torch.')}({shape})"
 
 
 def _channels_last_filters(session: Session) -> frozenset[str]:

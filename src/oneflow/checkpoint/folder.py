@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import os
 import re
+import stat
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import torch
@@ -25,7 +28,8 @@ from oneflow.core.spec import TensorSpec
 
 DONE = "snapshot_done"
 _BY_NAME = {d.checkpoint_name: d for d in dtypes.ALL}
-_META = re.compile(r"\s*shape\s*\{((?:\s*dim:\s*\d{1,19})*)\s*\}\s*data_type:\s*(\w+)\s*")
+LARGEST_META = 2**16
+_META = re.compile(r"\s*shape\s*\{((?:\s*dim:\s*\d{1,19})*)\s*\}\s*data_type:\s*(\w+)\s*", re.ASCII)
 
 
 def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarray]) -> None:
@@ -33,7 +37,7 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
     target = Path(path)
     _check_free(target)
     for name in values:
-        if "/" in name or "\0" in name or name in ("", ".", "..", DONE):
+        if "/" in name or "\0" in name or name in ("", ".", "..", DONE) or not _is_text(name):
             raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -48,7 +52,17 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
         raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
 
 
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def _check_free(target: Path) -> None:
+    if "\0" in str(target):
+        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: no path has a zero byte; choose another path")
     if target.is_dir() and not target.is_symlink() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
@@ -90,12 +104,13 @@ class FileValue:
             raise CheckpointError(f"variable {self.name!r} is {expected}, checkpoint {str(self.folder)!r} holds {self.spec}")
         spec = expected or self._known()
         assert spec.dtype.numpy is not None
-        data = (self.folder / "out").read_bytes()
         size = spec.elements * spec.dtype.numpy.itemsize
+        with open_regular(self.folder / "out") as file:
+            found = os.fstat(file.fileno()).st_size
+            data = file.read() if found == size else b""
         if len(data) != size:
             raise CheckpointError(
-                f"unexpected model snapshot size: {str(self.folder / 'out')!r} has {len(data)} bytes, "
-                f"variable {self.name!r} {spec} needs {size}"
+                f"unexpected model snapshot size: {str(self.folder / 'out')!r} has {found} bytes, variable {self.name!r} {spec} needs {size}"
             )
         return np.frombuffer(data, spec.dtype.numpy.newbyteorder("<")).astype(spec.dtype.numpy).reshape(spec.shape)
 
@@ -106,21 +121,47 @@ def _same(a: TensorSpec, b: TensorSpec) -> bool:
 
 
 def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, FileValue]:
-    """Every variable of a checkpoint by name, or the one variable that ``path`` itself is the folder of."""
+    """Every variable of a checkpoint by name, or the one variable that ``path`` itself is the folder of.
+
+    ``path`` may be a link; what is inside is read only where it lies there itself.
+    """
     folder = Path(path)
     if not folder.is_dir():
         raise CheckpointError(f"checkpoint {str(folder)!r} is not a folder")
     if (folder / "out").is_file():
         return {folder.name: _file_value(folder)}
-    found = {sub.name: _file_value(sub) for sub in sorted(folder.iterdir()) if (sub / "out").is_file()}
+    variables = [sub for sub in sorted(folder.iterdir()) if (sub / "out").is_file()]
+    _require_no_link(*variables)
+    found = {sub.name: _file_value(sub) for sub in variables}
     if not found:
         raise CheckpointError(f"{str(folder)!r} holds no variables: a checkpoint has a folder with a file 'out' for each")
+    if not (folder / DONE).is_file():
+        warnings.warn(f"checkpoint {str(folder)!r} has no file {DONE!r}, which is written last: variables may be missing in it", stacklevel=3)
     return found
 
 
 def _file_value(folder: Path) -> FileValue:
     meta = folder / "meta"
+    _require_no_link(folder / "out", meta)
     return FileValue(folder.name, folder, _parse_meta(meta) if meta.is_file() else None)
+
+
+def _require_no_link(*paths: Path) -> None:
+    for path in paths:
+        if path.is_symlink():
+            raise CheckpointError(f"{str(path)!r} is a link, which could lead anywhere and is not followed; put what it leads to in its place")
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a plain file for reading. A link could lead anywhere, and reading from a pipe or a device need not end."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from None
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CheckpointError(f"cannot read {str(path)!r}: it is no plain file")
+    return os.fdopen(handle, "rb")
 
 
 def meta_text(shape: Sequence[int], data_type: str) -> str:
@@ -136,7 +177,9 @@ def parse_meta(text: str) -> tuple[tuple[int, ...], str] | None:
 
 
 def _parse_meta(path: Path) -> TensorSpec:
-    found = parse_meta(path.read_text(errors="replace"))
+    with open_regular(path) as file:
+        text = file.read(LARGEST_META + 1).decode(errors="replace")
+    found = parse_meta(text) if len(text) <= LARGEST_META else None
     if found is None or found[1] not in _BY_NAME:
         raise CheckpointError(f"{str(path)!r} is not a checkpoint's meta file: expected a shape block and a data_type of {list(_BY_NAME)}")
     return TensorSpec(found[0], _BY_NAME[found[1]])

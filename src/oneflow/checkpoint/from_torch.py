@@ -59,6 +59,8 @@ def _origin(name: str, state: Any, is_ours: bool = False) -> Origin:
 
 def read_torch_file(path: Path, map_location: Any = "cpu") -> Any:
     """What ``torch.save`` has written: tensors and plain values, never objects. A file that names anything else is refused unread."""
+    if path.stat().st_size == 0:
+        raise CheckpointError(f"{str(path)!r} is not a file of torch tensors: it is empty, as a save or a download that broke off leaves it")
     try:
         return torch.load(path, map_location=map_location, weights_only=True)
     except Exception as error:  # a damaged file fails in torch, in its reader of zip files or in the pickle

@@ -21,13 +21,13 @@ import numpy as np
 import torch
 
 from oneflow.checkpoint import Variable, save_dict
-from oneflow.checkpoint.folder import DONE, FileValue, read_checkpoint
+from oneflow.checkpoint.folder import DONE, FileValue, open_regular, read_checkpoint
 from oneflow.checkpoint.from_torch import read_torch_file
 from oneflow.checkpoint.mapping import Placed, placed
 from oneflow.checkpoint.restricted_pickle import RefusedGlobal, read_pickle, require_readable
 from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
-from oneflow.checkpoint.tensor_files import DATA_TYPES, open_regular, read_tensor, write_tensor
+from oneflow.checkpoint.tensor_files import DATA_TYPES, read_tensor, write_tensor
 from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
 from oneflow.core.spellings import spelled
 from oneflow.core.errors import ArgumentError, CheckpointError
@@ -91,8 +91,8 @@ def load(
 
 
 def _as_path(path: Any) -> Path:
-    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
-        raise ArgumentError(f"a path is a string or a pathlib.Path, got {path!r}")
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path) or "\0" in str(path):
+        raise ArgumentError(f"a path is a string or a pathlib.Path without zero bytes, got {path!r}")
     return Path(path)
 
 

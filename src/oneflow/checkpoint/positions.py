@@ -41,7 +41,7 @@ def parsed(name: str, value: np.ndarray) -> dict[str, Any]:
     """Positions by reader out of the saved value ``name``."""
     try:
         states = json.loads(value.tobytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{name!r} of the checkpoint is damaged: {error}") from None
     if not isinstance(states, dict):
         raise CheckpointError(f"{name!r} of the checkpoint is damaged: it holds a {type(states).__name__}, not positions by reader")

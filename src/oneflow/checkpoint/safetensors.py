@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from oneflow.checkpoint.writing import beside, sync_folder
 from oneflow.core.errors import CheckpointError
 from oneflow.core.optional import optional_package
 from oneflow.job.function import default_session
@@ -42,17 +42,13 @@ def _package(name: str, needed_for: str) -> Any:
 
 
 def _write(save_file: Callable[..., None], target: Path, tensors: dict[str, torch.Tensor]) -> None:
-    handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent)
-    try:
-        save_file(tensors, name, metadata={"format": "pt", "producer": _PRODUCER})
-        os.fsync(handle)
-        os.chmod(name, 0o644)
-        os.rename(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
-    finally:
-        os.close(handle)
+    with beside(target) as folder:
+        made = folder / target.name
+        save_file(tensors, str(made), metadata={"format": "pt", "producer": _PRODUCER})
+        sync_folder(made)
+        made.chmod(0o644)
+        os.rename(made, target)
+    sync_folder(target.parent)
 
 
 def is_safetensors(path: Path) -> bool:

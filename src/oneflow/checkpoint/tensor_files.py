@@ -8,14 +8,12 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import torch
 
-from oneflow.checkpoint.folder import meta_text, parse_meta
+from oneflow.checkpoint.folder import LARGEST_META, meta_text, open_regular, parse_meta
 from oneflow.core.errors import CheckpointError
 
 DATA_TYPES = {
@@ -33,7 +31,6 @@ DATA_TYPES = {
     torch.complex128: "kComplex128",
 }
 _BY_NAME = {name: dtype for dtype, name in DATA_TYPES.items()} | {"kChar": torch.int8}
-_LARGEST_META = 2**16
 # Whole numbers of a width stand for whatever has that width: numpy has no bfloat16.
 _BITS = {1: (torch.uint8, "<u1"), 2: (torch.int16, "<i2"), 4: (torch.int32, "<i4"), 8: (torch.int64, "<i8"), 16: (torch.complex128, "<c16")}
 
@@ -62,8 +59,8 @@ def read_tensor(folder: Path) -> torch.Tensor:
 
 def _read_meta(path: Path) -> tuple[tuple[int, ...], torch.dtype]:
     with open_regular(path) as file:
-        text = file.read(_LARGEST_META + 1).decode(errors="replace")
-    found = parse_meta(text) if len(text) <= _LARGEST_META else None
+        text = file.read(LARGEST_META + 1).decode(errors="replace")
+    found = parse_meta(text) if len(text) <= LARGEST_META else None
     if found is None or found[1] not in _BY_NAME:
         raise CheckpointError(f"{str(path)!r} is not the meta file of a tensor: expected a shape block and a data_type of {list(_BY_NAME)}")
     return found[0], _BY_NAME[found[1]]
@@ -81,15 +78,3 @@ def _read_out(path: Path, elements: int, dtype: torch.dtype) -> torch.Tensor:
     if dtype == torch.bool and elements and values.max() > 1:
         raise CheckpointError(f"{str(path)!r} holds the byte {values.max()} where a bool, 0 or 1, should be: it is damaged")
     return torch.from_numpy(values)
-
-
-def open_regular(path: Path) -> BinaryIO:
-    """Opens a plain file for reading. A link could lead anywhere, and reading from a pipe or a device need not end."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise CheckpointError(f"cannot read {str(path)!r}: {error.strerror}") from None
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise CheckpointError(f"cannot read {str(path)!r}: it is no plain file")
-    return os.fdopen(handle, "rb")

@@ -24,15 +24,27 @@ def beside(target: Path) -> Iterator[Path]:
     A writer holds a lock on its folder, which ends with the process: a folder that nobody has locked is one that nobody will finish.
     """
     _remove_abandoned(target)
-    folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
-    handle = os.open(folder, os.O_RDONLY)
+    folder, handle = _new_folder(target)
     try:
-        _locked(handle)
         folder.chmod(0o755)
         yield folder
     finally:
         os.close(handle)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _new_folder(target: Path) -> tuple[Path, int]:
+    """A folder and the handle that locks it. Between the two another writer may take it for abandoned; then there is a next one."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
+        try:
+            handle = os.open(folder, os.O_RDONLY)
+        except FileNotFoundError:
+            continue
+        _locked(handle, waits=True)
+        if folder.exists():
+            return folder, handle
+        os.close(handle)
 
 
 def _remove_abandoned(target: Path) -> None:
@@ -41,7 +53,10 @@ def _remove_abandoned(target: Path) -> None:
             continue
         if "." in path.name.removeprefix(f".{target.name}.").removesuffix(".tmp"):
             continue  # of a target whose name begins like this one's
-        handle = os.open(path, os.O_RDONLY)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except OSError:  # renamed or removed meanwhile, or another user's
+            continue
         try:
             if _locked(handle):
                 shutil.rmtree(path, ignore_errors=True)
@@ -49,10 +64,10 @@ def _remove_abandoned(target: Path) -> None:
             os.close(handle)
 
 
-def _locked(handle: int) -> bool:
-    """Takes the lock of an open folder; False if another process has it, or the file system knows no locks."""
+def _locked(handle: int, waits: bool = False) -> bool:
+    """Takes the lock of an open folder; False if another process has it and is not waited for, or the file system knows no locks."""
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
     except OSError:
         return False
     return True

@@ -125,6 +125,10 @@ def body_length(framing: Framing, head: bytes, left: int | None) -> int:
 # ------------------------------------------------------------------ writing
 
 
+# An OFRecord file has no record of length 0: one without features holds a field that no reader knows, and all pass over.
+_NO_FEATURES = b"\x78\x00"
+
+
 class RecordWriter:
     """Writes a part file: beside the target under another name, renamed when all is on disk.
 
@@ -167,7 +171,7 @@ class RecordWriter:
         if hasattr(message, "SerializeToString"):
             return message.SerializeToString()
         if isinstance(message, Mapping) and all(isinstance(value, FeatureValue) for value in message.values()):
-            return self._format.encode(message)
+            return self._format.encode(message) or _NO_FEATURES
         if isinstance(message, (bytes, bytearray, memoryview)):
             return bytes(message)
         raise ArgumentError(

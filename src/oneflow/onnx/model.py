@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +11,7 @@ from typing import IO, Any
 
 import torch
 
+from oneflow.checkpoint.writing import beside
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.onnx.builder import TENSOR_TYPES, Node, Operand
 from oneflow.onnx.emit import FOREIGN_DOMAIN, OnnxParts
@@ -114,7 +113,7 @@ def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill],
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _folder_beside(path) as folder:
+        with beside(path) as folder:
             data = folder / f"{path.name}.data"
             if is_external:
                 with _synced(data) as file:
@@ -129,15 +128,6 @@ def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill],
                     os.replace(made, path.parent / made.name)
     except OSError as error:
         raise ArgumentError(f"cannot write an ONNX model to {str(path)!r}: {error.strerror}; choose another path") from None
-
-
-@contextmanager
-def _folder_beside(path: Path) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager

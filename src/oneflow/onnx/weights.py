@@ -34,7 +34,7 @@ def load_weights(
     onnx = onnx_package("flow.onnx.load_weights")
     model = _read(onnx, Path(path))
     is_ours = model.producer_name == PRODUCER
-    values = {tensor.name: _value(onnx, tensor) for tensor in model.graph.initializer if tensor.data_type in _DTYPES}
+    values = {tensor.name: _value(onnx, tensor, os.fspath(path)) for tensor in model.graph.initializer if tensor.data_type in _DTYPES}
     extras = frozenset(name for name, value in values.items() if not _is_weight(name, value, is_ours))
     return adopt(Origin(repr(os.fspath(path)), values, is_ours, extras), table, job, strict, cast)
 
@@ -53,7 +53,13 @@ def _read(onnx: Any, path: Path) -> Any:
         raise CheckpointError(f"{str(path)!r} cannot be read as an ONNX model: {error}") from None
 
 
-def _value(onnx: Any, tensor: Any) -> torch.Tensor:
-    array = np.array(onnx.numpy_helper.to_array(tensor))
+def _value(onnx: Any, tensor: Any, path: str) -> torch.Tensor:
+    try:
+        if min(tensor.dims, default=0) < 0:
+            raise ValueError("a dim is below 0")
+        array = np.array(onnx.numpy_helper.to_array(tensor))
+    except Exception as error:  # of numpy and of onnx, for data that is too short, too long or elsewhere
+        dims = ", ".join(map(str, tensor.dims))
+        raise CheckpointError(f"{path!r}: the initializer {tensor.name!r} of dims ({dims}) does not hold such a tensor: {error}") from None
     dtype = _DTYPES[tensor.data_type]
     return torch.from_numpy(array.view(np.int16)).view(dtype) if dtype == torch.bfloat16 else torch.from_numpy(array)

@@ -10,7 +10,7 @@ import argparse
 import os
 import runpy
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from oneflow.job.function import default_session
 from oneflow.job.session import Session
 from oneflow.plan import plan_job
 from oneflow.plan.devices import device_axes
-from oneflow.plan.report import Plan
+from oneflow.plan.report import Plan, checked_ending, save_plans
 
 
 def main(argv: Sequence[str]) -> int:
@@ -30,6 +30,8 @@ def main(argv: Sequence[str]) -> int:
     if not args.script.is_file():
         parser.error(f"{args.script} is no file; name the program whose jobs are to be planned")
     try:
+        if args.output is not None:
+            checked_ending(args.output)
         _show(_plans(args, argv[cut + 1 :]), args)
     except OneFlowError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -49,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--job", metavar="NAME", help="plan this job only")
     parser.add_argument("--devices", type=_axes, metavar="AXES", help="plan for so many devices, such as 1024 or 8x128")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--output", metavar="FILE", help="write the plan to a .html, .txt or .json file instead of printing it")
+    form.add_argument("--output", metavar="FILE", help="write the plans to one .html, .txt or .json file instead of printing them")
     form.add_argument("--json", action="store_true", help="print JSON, one line per job")
     return parser
 
@@ -62,7 +64,7 @@ def _axes(text: str) -> tuple[int, ...]:
 
 
 def _plans(args: argparse.Namespace, script_args: Sequence[str]) -> list[Plan]:
-    session = _defined_by(args.script, script_args)
+    session = _defined_by(args.script, script_args, lambda session: _announce(session, args))
     try:
         names = _chosen(session, args)
         with redirect_stdout(sys.stderr):  # bodies of jobs that are traced only now may print
@@ -71,21 +73,26 @@ def _plans(args: argparse.Namespace, script_args: Sequence[str]) -> list[Plan]:
         session.close()
 
 
+def _announce(session: Session, args: argparse.Namespace) -> None:
+    """Says what one file will hold, before jobs are traced, which may take its time."""
+    names = list(session.jobs)
+    if args.job is None and args.output is not None and len(names) > 1:
+        print(f"{args.output} will have the plans of {len(names)} jobs, --job chooses one: {', '.join(names)}", file=sys.stderr, flush=True)
+
+
 def _chosen(session: Session, args: argparse.Namespace) -> list[str]:
     names = list(session.jobs)
     if not names:
         raise ArgumentError(f"{args.script} ended without defining a job; decorate a function with @flow.global_function")
     if args.job is not None and args.job not in names:
         raise ArgumentError(f"{args.script} has no job {args.job!r}, it has {', '.join(names)}.{nearest(args.job, names)}")
-    if args.job is None and args.output is not None and len(names) > 1:
-        raise ArgumentError(f"{args.script} has {len(names)} jobs and --output writes one; choose with --job: {', '.join(names)}")
     return names if args.job is None else [args.job]
 
 
 def _show(plans: Sequence[Plan], args: argparse.Namespace) -> None:
     if args.output is not None:
-        plans[0].save(args.output)
-        print(f"the plan is in {args.output}", file=sys.stderr)
+        save_plans(plans, args.output)
+        print(f"{'the plan is' if len(plans) == 1 else f'{len(plans)} plans are'} in {args.output}", file=sys.stderr)
         return
     print("\n".join(plan.to_json() for plan in plans) if args.json else "\n\n\n".join(map(str, plans)))
     sys.stdout.flush()
@@ -98,12 +105,14 @@ class _FirstCall(BaseException):
     """The program has come to its first call of a job. No Exception, so that the program does not take it for one of its own."""
 
 
-def _defined_by(script: Path, arguments: Sequence[str]) -> Session:
-    """The session with the jobs that a program defines before it first calls one; all are traced if it came so far."""
+def _defined_by(script: Path, arguments: Sequence[str], defined: Callable[[Session], None]) -> Session:
+    """The session with the jobs that a program defines before it first calls one; all are traced if it came so far. ``defined`` is called before that."""
     stopped = False
 
     def stop() -> None:
         nonlocal stopped
+        if not stopped:
+            defined(default_session())
         default_session().trace()
         stopped = True
         raise _FirstCall
@@ -122,6 +131,8 @@ def _defined_by(script: Path, arguments: Sequence[str]) -> Session:
             raise
     finally:
         default_session().before_start = None
+    if not stopped:
+        defined(default_session())
     return default_session()
 
 

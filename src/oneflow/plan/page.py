@@ -13,13 +13,14 @@ _PLACE = re.compile(r"\{\{(\w+)\}\}")
 _ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
-def plan_page(plan: Figures) -> str:
-    """The page. Names are the user's and are never read as HTML or script."""
+def plan_page(*plans: Figures) -> str:
+    """The page of one plan, or of several to choose from. Names are the user's and are never read as HTML or script."""
+    texts = [plan.to_json() for plan in plans]
     filling = {
-        "title": html.escape(f"{plan.job}: plan"),
+        "title": html.escape(f"{', '.join(plan.job for plan in plans)}: plan"),
         "style": _template("page.css"),
         "script": _template("page.js"),
-        "data": plan.to_json().translate(_ESCAPES),
+        "data": (texts[0] if len(texts) == 1 else f"[{','.join(texts)}]").translate(_ESCAPES),
     }
     return _PLACE.sub(lambda place: filling[place[1]], _template("page.html"))
 

@@ -12,6 +12,8 @@ from oneflow.core.errors import ArgumentError, NameError_
 from oneflow.ir.graph import VariableDecl
 from oneflow.runtime.rank_variables import draw
 
+_MOST_STEPS = 1 << 62  # so that a counter can be added to
+
 
 class Keeper(Protocol):
     """Where the values of a session's variables lie: in this process, or in parts on workers."""
@@ -105,8 +107,8 @@ class VariableStore:
         """Sets variables; every shape and dtype is checked before the first is written."""
         for name, value in values.items():
             self.check(name, tuple(value.shape), value.dtype)
-            if name in self.host and value.dtype.kind == "i" and value.min(initial=0) < 0:
-                raise ArgumentError(f"variable {name!r} counts steps and cannot be {int(value.min())}; it is 0 or more")
+            if name in self.host and value.dtype.kind == "i" and not ((value >= 0) & (value < _MOST_STEPS)).all():
+                raise ArgumentError(f"variable {name!r} counts steps and cannot be {int(value.flat[0])}; it is 0 or more, and below {_MOST_STEPS}")
         for name in values.keys() & self.host.keys():
             self.host[name].copy_(torch.from_numpy(np.array(values[name], order="C")))
         kept = {name: value for name, value in values.items() if name not in self.host}

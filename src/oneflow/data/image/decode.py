@@ -28,6 +28,7 @@ MOST_PIXELS = 178_956_970
 
 # Formats that are only data: Pillow would run other programs for some of the rest.
 _FORMATS = ("PNG", "JPEG", "BMP", "DIB", "GIF", "PPM", "TIFF", "WEBP")
+_APP2, _START_OF_SCAN = 0xE2, 0xDA  # markers of JPEG
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 
 
@@ -83,7 +84,21 @@ def _jpeg_pixels(data: Bytes, color: str) -> np.ndarray:
     try:
         return simplejpeg.decode_jpeg(data, colorspace=color, strict=True)
     except ValueError as error:
+        if "ICC" in str(error) and (bare := _without_profile(data)) is not None:
+            return _jpeg_pixels(bare, color)
         raise DataError(f"broken JPEG: {error}") from None
+
+
+def _without_profile(data: Bytes) -> bytes | None:
+    """A JPEG without its colour profile: nothing here reads one, so that a broken one does not matter. None if there is none to leave out."""
+    view, at, kept = memoryview(data), 2, [bytes(data[:2])]
+    while at + 4 <= len(view) and view[at] == 0xFF and view[at + 1] != _START_OF_SCAN:
+        end = at + 2 + int.from_bytes(view[at + 2 : at + 4], "big")
+        if view[at + 1] != _APP2 or bytes(view[at + 4 : at + 16]) != b"ICC_PROFILE\0":
+            kept.append(bytes(view[at:end]))
+        at = end
+    whole = b"".join([*kept, view[at:]])
+    return whole if len(whole) < len(view) else None
 
 
 def check_pixels(width: int, height: int) -> None:

@@ -1,7 +1,9 @@
 "use strict";
 // Everything that is shown goes through textContent: names are the user's and are never read as HTML.
 (() => {
-  const plan = JSON.parse(document.getElementById("plan").textContent);
+  const plans = [].concat(JSON.parse(document.getElementById("plan").textContent));
+  const jobInAddress = () => new URLSearchParams(location.hash.slice(1)).get("job");
+  const plan = plans.find((one) => one.job === jobInAddress()) || plans[0];
   const PARTS = ["forward", "backward", "update"];
   const $ = (id) => document.getElementById(id);
   const sum = (values) => values.reduce((a, b) => a + b, 0);
@@ -140,6 +142,14 @@
     $("legend").append(
       swatch("S", "S split"), swatch("B", "B broadcast"), swatch("P", "P partial sum"), swatch("comm", "bytes communicated"),
       el("span", {}, "up: operations of a rank · down: bytes · both as square roots · click to go there"));
+  }
+
+  function showJobs() {
+    $("jobs").hidden = plans.length < 2;
+    for (const one of plans) {
+      const choose = () => { location.hash = new URLSearchParams({ job: one.job }); };
+      $("jobs").append(el("button", { class: "chip", type: "button", "aria-pressed": one === plan, on: { click: choose } }, one.job));
+    }
   }
 
   function showNotes() {
@@ -322,7 +332,8 @@
   }
 
   function writeAddress() {
-    const values = Object.entries({ q: state.q, part: [...state.part].join(), only: [...state.only].join() }).filter(([, value]) => value);
+    const job = plans.length > 1 ? plan.job : "";
+    const values = Object.entries({ job, q: state.q, part: [...state.part].join(), only: [...state.only].join() }).filter(([, value]) => value);
     const address = values.length ? `#${new URLSearchParams(values)}` : "#";
     try {
       history.replaceState(null, "", address);
@@ -376,7 +387,11 @@
     }
     $("search").addEventListener("input", () => search($("search").value));
     $("clear").addEventListener("click", showAll);
-    addEventListener("hashchange", () => { readAddress(); apply(); });
+    addEventListener("hashchange", () => {
+      if ((jobInAddress() || plans[0].job) !== plan.job && plans.length > 1) location.reload();
+      readAddress();
+      apply();
+    });
   }
 
   // ---------------------------------------------------------------- keyboard
@@ -486,6 +501,7 @@
   const sentFor = (op) => sum(op.boxing.filter(isSent).map((s) => s.bytes));
   const columns = groups.flatMap((group) => group.ops.map((op) => ({ op, group, bytes: sentFor(op) })));
   showSummary();
+  showJobs();
   showNotes();
   showRanks();
   showBuckets();
