@@ -45,7 +45,5 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _of(kind: Any, found: Any, where: str) -> Any:
     if type(found) is not kind:
-        raise ArgumentError(
-            f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found!r:.80}, expected {kind.__name__}"
-        )
+        raise ArgumentError(f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found!r:.80}, expected {kind.__name__}")
     return found
