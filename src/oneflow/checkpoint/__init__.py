@@ -16,6 +16,7 @@ from oneflow.checkpoint.folder import FileValue, read_checkpoint, write_checkpoi
 from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.safetensors import to_safetensors
 from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.core.tracebacks import entry
 from oneflow.job.function import default_session
 from oneflow.job.session import Session
 
@@ -42,6 +43,7 @@ class Variable:
         return self.session.store.numpy(self.name)
 
 
+@entry
 def get_all_variables() -> dict[str, Variable]:
     """Every variable of every job by name: weights, optimizer state, step counters."""
     session = default_session()
@@ -49,6 +51,7 @@ def get_all_variables() -> dict[str, Variable]:
     return {name: Variable(name, session) for name in session.store}
 
 
+@entry
 def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None) -> None:
     """Saves all variables and where the jobs' readers stand, or the given variables. ``path`` must not exist, or be an empty folder."""
     values: Mapping[str, Any] = get_all_variables() if var_dict is None else var_dict
@@ -56,6 +59,7 @@ def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None
     write_checkpoint(path, {name: _array(name, value) for name, value in values.items()} | readers)
 
 
+@entry
 def get(path: str | os.PathLike[str]) -> Any:
     """The variables of a saved checkpoint by name; for the folder of one variable, that one."""
     found = read_checkpoint(path)
@@ -68,6 +72,7 @@ def save_dict(obj: Mapping[str, Any], save_dir: str | os.PathLike[str]) -> None:
     save(save_dir, obj)
 
 
+@entry
 def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) -> None:
     """Sets variables from arrays, saved values or other variables, all or none.
 

@@ -12,11 +12,13 @@ import torch
 from oneflow.checkpoint.adopt import Loaded, Origin, Table, adopt, listed
 from oneflow.checkpoint.safetensors import read_safetensors
 from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.core.tracebacks import entry
 
 # torch's batch norm counts its steps; nothing here reads that.
 _NO_WEIGHT = ".num_batches_tracked"
 
 
+@entry
 def from_torch(
     state: Mapping[str, torch.Tensor] | str | os.PathLike[str],
     table: Table = None,

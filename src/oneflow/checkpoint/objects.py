@@ -31,6 +31,7 @@ from oneflow.checkpoint.tensor_files import DATA_TYPES, read_tensor, write_tenso
 from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
 from oneflow.core.spellings import spelled
 from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.core.tracebacks import entry
 from oneflow.global_tensor.tensor import is_global
 from oneflow.world import current_world
 
@@ -68,6 +69,7 @@ def save(obj: Any, path: str | os.PathLike[str], global_dst_rank: int | None = N
         _save_global(target, pickler, global_dst_rank)
 
 
+@entry
 def load(
     path: str | os.PathLike[str], global_src_rank: int | None = None, map_location: Any = None, *, support_pytorch_format: bool = True
 ) -> Any:

@@ -12,11 +12,13 @@ import torch
 from oneflow.checkpoint.writing import beside, sync_folder
 from oneflow.core.errors import CheckpointError
 from oneflow.core.optional import optional_package
+from oneflow.core.tracebacks import entry
 from oneflow.job.function import default_session
 
 _PRODUCER = "oneflow-torch"
 
 
+@entry
 def to_safetensors(path: str | os.PathLike[str]) -> None:
     """Saves the model variables of all jobs, without optimizer state and counters, as one safetensors file.
 

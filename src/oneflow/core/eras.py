@@ -14,6 +14,7 @@ import torch
 
 from oneflow.core.body import Symbol, running_body
 from oneflow.core.errors import OutsideJobError
+from oneflow.core.tracebacks import trim
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -24,7 +25,11 @@ def either(job: Callable[_P, _R], tensor: Callable[..., Any]) -> Callable[_P, _R
 
     @wraps(job)
     def chosen(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        return (job if means_job(args, kwargs) else tensor)(*args, **kwargs)
+        try:
+            return (job if means_job(args, kwargs) else tensor)(*args, **kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     vars(chosen).update(of_job=job, of_tensors=tensor)
     return chosen

@@ -20,10 +20,14 @@ from types import FrameType
 import torch
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-# Code that stands between the user's line and ours: this package and those that are built on it, and what they call that calls them back.
+# This package and those that are built on it, and the programs that are made of jobs.
+_OURS = (
+    *(os.path.join(os.path.dirname(_PACKAGE), name) + os.sep for name in ("oneflow", "flowvision", "libai", "fastnn")),
+    "<program of job ",
+)
+# Code that stands between the user's line and ours: our own, and what it calls that calls it back.
 _NOT_THE_USERS = (
-    _PACKAGE + os.sep,
-    *(os.path.join(os.path.dirname(_PACKAGE), name) + os.sep for name in ("flowvision", "libai", "fastnn")),
+    *_OURS,
     os.path.dirname(os.path.abspath(torch.__file__)) + os.sep,
     os.path.dirname(os.path.abspath(futures.__file__)) + os.sep,
     contextlib.__file__,
@@ -131,6 +135,11 @@ class DataError(OneFlowError, ValueError):
 def is_users_file(name: str) -> bool:
     """Whether code of this file is neither ours nor torch's."""
     return not name.startswith(_NOT_THE_USERS)
+
+
+def is_our_file(name: str) -> bool:
+    """Whether code of this file is ours."""
+    return name.startswith(_OURS)
 
 
 def user_line() -> str:

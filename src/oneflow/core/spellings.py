@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from oneflow.core.errors import ArgumentError, KeywordError, nearest
 from oneflow.core.sbp import Sbp
+from oneflow.core.tracebacks import trim
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -163,8 +164,12 @@ def spelled(name: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 
         @functools.wraps(function)
         def call(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-            found, given = arguments(args, kwargs)
-            return function(*found, **given)
+            try:
+                found, given = arguments(args, kwargs)
+                return function(*found, **given)
+            except Exception as error:
+                trim(error)
+                raise
 
         vars(call)["arguments_of_any_year"] = arguments
         return call

@@ -12,6 +12,7 @@ import torch
 
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
+from oneflow.core.tracebacks import entry
 from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, gradient_in, layout_on, relaid, to_local
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
@@ -75,6 +76,7 @@ class Members:
             return self._spec.device
         raise GlobalTensorError("Only local tensors have 'device'. Please use 'placement' for global tensors.")
 
+    @entry
     def to_global(self, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = False, copy: bool = False) -> Any:
         """The same logical tensor on another placement, in another layout, or both; what is not given stays. ``grad_sbp`` is how its
         gradient is laid before it goes on backwards. All ranks of both placements call this."""

@@ -7,11 +7,13 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import GlobalTensorError, GraphError
+from oneflow.core.tracebacks import entry
 from oneflow.global_tensor.building import current_building
 from oneflow.global_tensor.sbp import broadcast, partial_sum
 from oneflow.global_tensor.sbp import sbp as Sbp
 
 
+@entry
 def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
     """The global tensor of which the local tensors of all ranks are the parts: slices of a split, terms of a sum; of what is broadcast, the
     first rank's counts. All ranks call this, those outside the placement too, with whatever tensor they have."""
@@ -32,6 +34,7 @@ def local_to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, 
     return to_global(self, placement, sbp)
 
 
+@entry
 def to_local(self: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
     """This rank's part of a global tensor; a local one has none."""
     if current_building() is not None:
@@ -39,6 +42,7 @@ def to_local(self: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
     raise GlobalTensorError("Expected global tensor for to_local but got local tensor!")
 
 
+@entry
 def global_to_global(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """``to_global`` of a global tensor."""
     if current_building() is not None:
@@ -53,6 +57,7 @@ def _of_global_tensors(name: str) -> Any:
     return refused
 
 
+@entry
 def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = None) -> torch.nn.Module:
     """Makes the parameters and buffers global, in place, and returns the module: local ones with placement and sbp together; of those that
     are global already the layout is changed. What has no dims, such as the count of a batch norm, is broadcast where others are split."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from oneflow.core.tracebacks import trim
 from oneflow.global_tensor.spec import Spec
 
 
@@ -51,7 +52,11 @@ class GlobalTensor(torch.Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # type: ignore[override]
-        return cls.run(func, args, kwargs)
+        try:
+            return cls.run(func, args, kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
 
 def is_global(tensor: torch.Tensor) -> bool:

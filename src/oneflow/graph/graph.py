@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
+from oneflow.core.tracebacks import trim
 from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
 from oneflow.graph.definition import Definition
 from oneflow.graph.positions import load_positions, name_of, positions
@@ -161,8 +162,12 @@ class Graph:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """One step."""
-        call = self._call_of(args, kwargs)
-        return self._step_of(call).run(call.tensors if call.nesting is not None else call.leaves)
+        try:
+            call = self._call_of(args, kwargs)
+            return self._step_of(call).run(call.tensors if call.nesting is not None else call.leaves)
+        except Exception as error:
+            trim(error)
+            raise
 
     def _call_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         call, definition = call_of(args, kwargs), self.__dict__.get("_graph")

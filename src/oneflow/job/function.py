@@ -9,6 +9,7 @@ from typing import Any
 
 from oneflow.core.body import running_body
 from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.tracebacks import entry, trim
 from oneflow.ir.trace import current, require_trace
 from oneflow.job.job import Job
 from oneflow.job.session import Session
@@ -65,6 +66,7 @@ def current_machine_id() -> int:
     return default_session().machines.here
 
 
+@entry
 def global_function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
     """Makes a function a job.
 
@@ -74,6 +76,7 @@ def global_function(type: Any = None, function_config: FunctionConfig | None = N
     return _decorator(type, function_config, is_early=False)
 
 
+@entry
 def function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
     """``global_function`` under its name until June 2020. In such a job a cross entropy at its largest value gives no gradient."""
     return _decorator(type, function_config, is_early=True)
@@ -112,7 +115,11 @@ def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionCo
         if running_body() is not None:
             trace = require_trace(job.name)
             raise JobError(f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
-        return job.call(args, kwargs)
+        try:
+            return job.call(args, kwargs)
+        except Exception as error:
+            trim(error)
+            raise
 
     call.__dict__["job"] = job  # where those who are given the function find it
     return call

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from oneflow.core.errors import ArgumentError, RunError, UnsupportedError
+from oneflow.core.tracebacks import entry
 from oneflow.core.tree import tree_leaves, tree_map
 from oneflow.job.job import Job
 from oneflow.job.result import JobFuture
@@ -21,6 +22,7 @@ _WRAPS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda a: a, "list": 
 """What a call gives for one array, by the kind of the input's definition."""
 
 
+@entry
 def check_equality(
     job_func: Callable[..., Any],
     onnx_filename: str | os.PathLike[str],

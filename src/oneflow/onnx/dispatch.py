@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from oneflow.core.errors import ArgumentError
+from oneflow.core.tracebacks import entry
 from oneflow.onnx.exporter import StrPath, export_job, opset_version
 from oneflow.onnx.packages import onnx_package
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from oneflow.onnx.capture import Source
 
 
+@entry
 def export(
     job_func: Callable[..., Any] | torch.nn.Module | Any,
     model_save_dir: StrPath | Any = None,

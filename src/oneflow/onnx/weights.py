@@ -12,6 +12,7 @@ import torch
 
 from oneflow.checkpoint.adopt import Loaded, Origin, Table, adopt
 from oneflow.core.errors import CheckpointError
+from oneflow.core.tracebacks import entry
 from oneflow.onnx.builder import TENSOR_TYPES
 from oneflow.onnx.model import PRODUCER
 from oneflow.onnx.packages import onnx_package
@@ -19,6 +20,7 @@ from oneflow.onnx.packages import onnx_package
 _DTYPES = {number: dtype for dtype, number in TENSOR_TYPES.items()}
 
 
+@entry
 def load_weights(
     path: str | os.PathLike[str],
     job: Callable[..., Any] | None = None,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from oneflow.core.collector import paused
 from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.tracebacks import entry
 from oneflow.core.placement import Placement
 from oneflow.job.job import Job
 from oneflow.plan.devices import device_axes, placement_of
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["plan", "plan_job"]
 
 
+@entry
 def plan(job: Callable[..., Any], *inputs: Any, devices: int | tuple[int, ...] | str | None = None, placement: Any = None) -> Plan:
     """The plan of a job or of a graph: operations, bytes communicated and peak memory of each rank, and every op with its SBP and boxing.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from oneflow import checkpoint
 from oneflow.checkpoint.folder import DONE, read_checkpoint
 from oneflow.core.errors import CheckpointError
+from oneflow.core.tracebacks import entry
 from oneflow.job.function import default_session
 
 __all__ = ["CheckPoint", "SimpleCheckPointManager"]
@@ -17,6 +18,7 @@ __all__ = ["CheckPoint", "SimpleCheckPointManager"]
 class CheckPoint:
     """Initialises, saves and loads the variables of all jobs. Every method is done when it returns."""
 
+    @entry
     def init(self) -> None:
         """Draws all variables anew from their initializers."""
         session = default_session()
@@ -27,11 +29,13 @@ class CheckPoint:
         if not fresh:
             session.store.initialise()
 
+    @entry
     def save(self, path: str) -> None:
         """Saves all variables, optimizer state, step counters and where readers of data stand. ``path`` must not exist, or be an empty folder."""
         _check_path(path)
         checkpoint.save(path)
 
+    @entry
     def load(self, path: str) -> None:
         """Loads every variable of the jobs from ``path``; all are checked before the first is changed.
 
