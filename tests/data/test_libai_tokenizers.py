@@ -226,6 +226,22 @@ def test_the_configs_of_data_sets_feed_the_trainer(tmp_path, kind):
         assert {len(value.tensor) for value in batch.get_fields().values()} == {rows}
 
 
+def test_a_run_that_is_told_in_epochs_has_the_samples_of_one(tmp_path):
+    dist.setup_dist_util({})
+    prefix, (vocab, merges) = text_files(tmp_path), byte_files(tmp_path)
+    cfg = get_config("common/data/gpt_dataset.py")
+    cfg.train, cfg.graph, cfg.optim = get_config("common/train.py").train, get_config("common/models/graph.py").graph, get_config("common/optim.py").optim
+    cfg.train.update(dict(train_iter=0, train_epoch=3, train_micro_batch_size=4))
+    cfg.train.evaluation.enabled = False
+    cfg.model = LazyCall(dict)()
+    cfg.dataloader.train.update(num_workers=0, splits=[[1, 0, 0]])
+    dataset = cfg.dataloader.train.dataset[0]
+    dataset.max_seq_length, dataset.data_prefix, dataset.indexed_dataset.data_prefix = 16, prefix, prefix
+    loader, _, _ = DefaultTrainer.build_train_loader(cfg, GPT2Tokenizer(vocab, merges))
+    tokens = int(loader.dataset.indexed_dataset.sizes.sum())
+    assert len(loader.dataset) == (tokens - 1) // 16
+
+
 def refused(call, message, kind=ValueError):
     with pytest.raises(kind, match=message):
         call()

@@ -253,7 +253,8 @@ class DefaultTrainer(TrainerBase):
             "test_batch_size": train.test_micro_batch_size,
             "seed": train.seed,
             "consumed_samples": cfg.dataloader.get("consumed_samples", 0),
-            "train_val_test_num_samples": [int(train.samples), int(periods * each), int(each)],
+            # A run that is told in epochs alone learns its length from the data: one epoch of samples is made then.
+            "train_val_test_num_samples": [max(1, int(train.samples)), int(periods * each), int(each)],
         }
         loaders = _built_loader(cfg.dataloader.train, offered, train.seed, tokenizer)
         return loaders if isinstance(loaders, tuple) else (loaders, None, None)
