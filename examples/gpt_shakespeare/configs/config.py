@@ -3,7 +3,6 @@
 from libai.config import LazyCall, get_config
 from libai.evaluation import PPLEvaluator
 from libai.scheduler import WarmupCosineLR
-from modeling import Writer
 
 text = dict(
     file="",  # plain text, in UTF-8
@@ -23,7 +22,7 @@ dataloader.train.update(num_workers=0, splits=[[9.0, 1.0, 0.0]])
 dataloader.train.dataset[0].update(data_prefix="${text.folder}/text_document", max_seq_length=128)
 dataloader.train.dataset[0].indexed_dataset.data_prefix = "${text.folder}/text_document"
 
-model = LazyCall(Writer)(cfg=get_config("common/models/gpt.py").cfg)
+model = get_config("common/models/gpt.py").pretrain_model
 model.cfg.update(hidden_layers=4, hidden_size=128, ffn_hidden_size=512, num_attention_heads=4, max_seq_length=128)
 model.cfg.update(embedding_dropout_prob=0.1, attention_dropout_prob=0.1, output_dropout_prob=0.1)
 
