@@ -117,6 +117,30 @@ def test_crop(folder):
         decoded(folder, fdata.ImageCodec([fdata.ImageCropPreprocessor(50, 20)]))
 
 
+def test_center_crop_takes_the_largest_part_of_its_shape(folder):
+    found = decoded(folder, fdata.ImageCodec([fdata.ImageCenterCropPreprocessor(20, 24)]))
+    picture = decode(PICTURES[0], "BGR")  # 30 x 40: a part of 5 : 6 is 30 x 25, 7 pixels from the left
+    np.testing.assert_array_equal(found[0], resize(picture[:, 7:32], 20, 24, "linear"))
+
+
+def test_target_resize_keeps_the_shape_of_a_picture(folder):
+    corner = fdata.ImageCropPreprocessor(10, 9, random_xy=False)
+    expected = resize(decode(PICTURES[0], "BGR"), 20, 15, "linear")[:9, :10]  # of 40 x 30
+    for step in (dict(target_size=15), dict(target_size=60, max_size=20), dict(target_size=20, resize_side="longer")):
+        found = decoded(folder, fdata.ImageCodec([fdata.ImageTargetResizePreprocessor(**step), corner]), (9, 10, 3))
+        np.testing.assert_array_equal(found[0], expected)
+
+
+def test_crops_of_random_size_lie_in_the_picture(folder):
+    small = fdata.ImageResizePreprocessor(20, 24)
+    whole = fdata.ImageCropWithRandomSizePreprocessor(aspect_ratio=(4 / 3, 4 / 3), area=(1.0, 1.0))
+    np.testing.assert_array_equal(decoded(folder, fdata.ImageCodec([whole, small]))[0], decoded(folder, fdata.ImageCodec([small]))[0])  # of 40 x 30
+    rows = decoded(folder, fdata.ImageCodec([fdata.ImageCropWithRandomSizePreprocessor(), small]), steps=3)
+    assert len({row.tobytes() for row in rows[::COUNT]}) == 3
+    with pytest.raises(DataError, match=r"where shape \(24, 20, 3\) was asked for"):
+        decoded(folder, fdata.ImageCodec([fdata.ImageCropWithRandomSizePreprocessor()]))
+
+
 def test_a_picture_of_another_size_is_an_error(folder):
     with pytest.raises(DataError, match=r"part-0: record 0 .*is \(30, 40, 3\).*ImageResizePreprocessor"):
         decoded(folder, fdata.ImageCodec())

@@ -12,9 +12,10 @@ from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import real
 from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob
+from oneflow.ir.blob import Blob, emit
 from oneflow.nn._arguments import axis_in
 from oneflow.ops import create as rows
+from oneflow.ops.reduce import reduced_shape_elem_cnt
 
 
 def constant(value: float, dtype: Any = None, shape: Sequence[int] | None = None, name: str | None = None) -> Blob:
@@ -75,10 +76,9 @@ def range(start: float, limit: float | None = None, delta: float = 1, dtype: Any
 
 @spelled("elem_cnt")
 def elem_cnt(x: Blob, dtype: Any = None, name: str | None = None, axis: int | Sequence[int] | None = None) -> Blob:
-    """How many elements x has, on the named axes or on all: shape (1,), int32 if no ``dtype`` is given."""
+    """How many elements x has in this step, on the named axes or on all: shape (1,), int32 if no ``dtype`` is given."""
     rank = len(blob_of("elem_cnt", x).shape)
     axes = tuple(builtins.range(rank)) if axis is None else tuple(axis) if isinstance(axis, (list, tuple)) else (axis,)
-    count = 1
-    for i in axes:
-        count *= x.shape[axis_in("elem_cnt's axis", i, rank)]
-    return _filled(count, dtypes.int32 if dtype is None else as_dtype(dtype), (1,), name)
+    dims = [axis_in("elem_cnt's axis", i, rank) for i in axes]
+    kind = dtypes.int32 if dtype is None else as_dtype(dtype)
+    return emit(reduced_shape_elem_cnt, x, axis=dims, dtype=kind.torch, name=name)

@@ -1,38 +1,56 @@
-"""Micro-batches by hand, as they were before ``train.num_gradient_accumulation_steps``."""
+"""Micro-batches by hand, as they were before ``train.num_gradient_accumulation_steps``: blobs are cut, or repeated, and put together again."""
 
 from __future__ import annotations
 
 from oneflow.array._arguments import blob_of
 from oneflow.array._shape import identity
-from oneflow.core.errors import UnsupportedError
+from oneflow.core.errors import ArgumentError
 from oneflow.core.number import whole
-from oneflow.ir.blob import Blob
+from oneflow.ir import micro
+from oneflow.ir.blob import Blob, emit
+from oneflow.ir.notes import change_op_note
+from oneflow.ir.trace import require_trace
+from oneflow.ops.elementwise import add_n
+from oneflow.ops.index import slice_v2
 
 
 def acc(one: Blob, max_acc_num: int, name: str | None = None) -> Blob:
-    """The sum of ``one`` over ``max_acc_num`` micro-batches; of one, the blob itself. More are the work of the job's settings."""
-    return _of_one("acc", one, max_acc_num, name)
+    """The sum of ``one`` over ``max_acc_num`` micro-batches, which ``unpack`` or ``repeat`` has made."""
+    count = _count("acc", one, max_acc_num)
+    if count == 1:
+        return identity(one, name)
+    made = emit(add_n, [Blob(node) for node in micro.copies(require_trace("flow.acc"), one.node, count, "flow.acc")], name=name)
+    change_op_note(made.node, micro=1)
+    return made
 
 
 def pack(input: Blob, pack_num: int, name: str | None = None) -> Blob:
-    """The values of ``pack_num`` micro-batches joined along the first axis; of one, the blob itself."""
-    return _of_one("pack", input, pack_num, name)
+    """The values of ``pack_num`` micro-batches, which ``unpack`` or ``repeat`` has made, joined along the first axis."""
+    count = _count("pack", input, pack_num)
+    return identity(input, name) if count == 1 else Blob(micro.record_joined(micro.copies(require_trace("flow.pack"), input.node, count, "flow.pack"), name))
 
 
 def unpack(input: Blob, unpack_num: int, name: str | None = None) -> Blob:
-    """``input`` cut along the first axis into ``unpack_num`` micro-batches; into one, the blob itself."""
-    return _of_one("unpack", input, unpack_num, name)
+    """``input`` cut along the first axis into ``unpack_num`` micro-batches. What follows runs for each of them, up to ``pack`` or ``acc``."""
+    count = _count("unpack", input, unpack_num)
+    if count == 1:
+        return identity(input, name)
+    if not input.shape or input.shape[0] % count:
+        raise ArgumentError(f"unpack cuts the first axis into {count} equal parts, which that of {input!r} cannot be")
+    first = emit(slice_v2, input, bounds=((0, input.shape[0] // count, 1),), name=name)
+    micro.begin(first.node, count)
+    return first
 
 
 def repeat(input: Blob, repeat_num: int, name: str | None = None) -> Blob:
-    """``input`` given to each of ``repeat_num`` micro-batches; to one, the blob itself."""
-    return _of_one("repeat", input, repeat_num, name)
+    """``input``, given to each of ``repeat_num`` micro-batches. What follows runs for each of them, up to ``pack`` or ``acc``."""
+    count = _count("repeat", input, repeat_num)
+    first = identity(input, name)
+    if count > 1:
+        micro.begin(first.node, count)
+    return first
 
 
-def _of_one(what: str, x: Blob, count: int, name: str | None) -> Blob:
-    if whole(f"{what}'s number of micro-batches", count, above=0) > 1:
-        raise UnsupportedError(
-            f"flow.{what} over {count} micro-batches: a job is cut into micro-batches as a whole, with "
-            f"function_config().train.num_gradient_accumulation_steps({count}); leave flow.{what} out"
-        )
-    return identity(blob_of(what, x), name)
+def _count(what: str, x: Blob, count: int) -> int:
+    blob_of(what, x)
+    return whole(f"{what}'s number of micro-batches", count, above=0)

@@ -14,6 +14,7 @@ from oneflow.ir.trace import require_trace
 from oneflow.nn import _arguments as arguments
 from oneflow.ops import array as rows
 from oneflow.ops import elementwise as elementwise_rows
+from oneflow.ops import index
 from oneflow.ops import padding as padding_rows
 from oneflow.ops import sort as sort_rows
 from oneflow.ops.row import Op
@@ -125,6 +126,16 @@ def pad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float = 0, n
     """x surrounded by ``constant_value``; ``paddings`` holds (before, after) for every axis, the batch axis included."""
     pairs = tuple(_pair(entry) for entry in sequence_of("pad's paddings", paddings))
     return apply(rows.pad, x, paddings=pairs, constant_value=constant_value, name=name)
+
+
+def pad_grad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float = 0, name: str | None = None) -> Blob:
+    """The gradient of ``pad`` by its input, given that by its result: x without what ``pad`` has put around it."""
+    pairs = [_pair(entry) for entry in sequence_of("pad_grad's paddings", paddings)]
+    sizes = blob_of("pad_grad", x).shape
+    bounds = tuple((before, size - after, 1) for (before, after), size in zip(pairs, sizes))
+    if len(pairs) != len(sizes) or any(before < 0 or after < 0 or before >= stop for (before, after), (_, stop, _) in zip(pairs, bounds)):
+        raise ArgumentError(f"pad_grad takes (before, after) for every axis of what pad has made, got {paddings!r} for {x!r}")
+    return emit(index.slice_v2, x, bounds=bounds, name=name)
 
 
 def _pair(entry: Any) -> tuple[int, int]:

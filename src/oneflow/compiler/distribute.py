@@ -88,8 +88,10 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     Relies on a graph as a trace leaves it, which is not changed. Leaves what ``distribute`` does.
     """
     graph = rewritten(graph)
-    joint = build_joint(joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision))
-    over = Spread(target.ranks, target.layouts, target.device, _mirrored(graph, target.ranks))
+    mirrored = _mirrored(graph, target.ranks)
+    options = joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision)
+    joint = build_joint(replace(options, copies=1 if mirrored is None else mirrored.size))
+    over = Spread(target.ranks, target.layouts, target.device, mirrored)
     return distribute(decl_of_job(graph), joint, over, custom_rates(graph), after)
 
 

@@ -82,7 +82,8 @@ class JointOptions:
 
     ``tensors`` gives each placeholder a tensor (a variable's own, or what stands for one) whose layout the graph is made for.
     ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an input of the
-    graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates.
+    graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates. In the mirrored view ``copies`` is the number of
+    devices, whose gradients are added up.
     """
 
     graph: Graph
@@ -93,6 +94,7 @@ class JointOptions:
     loss_scale: float | None = 1.0
     micro_batches: int = 1
     rates: tuple[fx.Node, ...] = ()
+    copies: int = 1
 
 
 def build_joint(options: JointOptions) -> Joint:
@@ -167,7 +169,10 @@ class _TracedStep:
         graph, options = self.options.graph, self.options
         if not graph.losses:
             return [], []
-        losses = [env[node] for node in graph.losses if env[node].requires_grad]
+        nodes = [node for node in graph.losses if env[node].requires_grad]
+        losses = [env[node] for node in nodes]
+        # A variable is one value that the copies of a mirrored job share: as a loss it is one loss, not one of each copy.
+        shares = [options.copies if node.op == "placeholder" else 1 for node in nodes]
         watched = [w.node for w in graph.watches if w.diff]
         if not losses:
             if any(op_note(node).spec.dtype.is_floating_point for node in graph.losses):
@@ -178,10 +183,10 @@ class _TracedStep:
         # A watched gradient is that of the sum: where one is watched the backward pass begins with it, and what updates is divided at the end.
         divisor = 1 if any(watch.diff for watch in graph.watches) else elements
         if seed:
-            seeds = [(seed[0] / divisor).to(loss.dtype).expand(loss.shape) for loss in losses]
+            seeds = [(seed[0] / (divisor * share)).to(loss.dtype).expand(loss.shape) for loss, share in zip(losses, shares)]
         else:
             assert options.loss_scale is not None
-            seeds = [torch.full_like(loss, options.loss_scale / divisor) for loss in losses]
+            seeds = [torch.full_like(loss, options.loss_scale / (divisor * share)) for loss, share in zip(losses, shares)]
         nodes = [node for node in self._differentiated() if env[node].requires_grad]
         grads = torch.autograd.grad(losses, [env[node] for node in nodes], seeds, allow_unused=True)
         count = len(options.trained)

@@ -41,7 +41,6 @@ REFUSED: dict[str, str] = {
     "object_segmentation_polygon_flip": _DETECTION,
     "object_segmentation_polygon_scale": _DETECTION,
     "object_segmentation_polygon_to_mask": _DETECTION,
-    "pad_grad": "gradients are derived, not called; flow.slice cuts what flow.pad has added",
     "sync_dynamic_resize": _BUFFERS,
     "tensor_buffer_to_tensor_list": _BUFFERS,
     "tensor_list_split": _BUFFERS,
@@ -50,11 +49,7 @@ REFUSED: dict[str, str] = {
 }
 """Names of ``flow`` itself."""
 
-_PREPROCESSOR = "use flow.data.OFRecordImageDecoderRandomCrop, flow.image.Resize and flow.image.CropMirrorNormalize"
 REFUSED_DATA: dict[str, str] = {
-    "ImageCenterCropPreprocessor": _PREPROCESSOR,
-    "ImageCropWithRandomSizePreprocessor": _PREPROCESSOR,
-    "ImageTargetResizePreprocessor": _PREPROCESSOR,
     "OneRecDecoder": _ONEREC,
     "coco_reader": "COCO files are not read; write OFRecord files and use flow.data.ofrecord_reader",
     "onerec_decoder": _ONEREC,

@@ -16,12 +16,15 @@ from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import feature_name, positive, row_shape, row_spec
 from oneflow.data.decode import (
     BytesDecoder,
+    CenterCropped,
     Cropped,
     Decoder,
     Normalised,
     PictureStep,
+    RandomlySized,
     RawDecoder,
     Resized,
+    SideResized,
     SteppedDecoder,
     mirrored,
     swapped,
@@ -92,13 +95,70 @@ class ImageCropPreprocessor:
         return Cropped(self.width, self.height, self.x, self.y, self.random_xy)
 
 
+@dataclass(frozen=True)
+class ImageCenterCropPreprocessor:
+    """Takes the largest part of the shape ``width`` by ``height`` out of the middle of a picture, and makes it that large, bilinearly."""
+
+    width: int
+    height: int
+
+    def __post_init__(self) -> None:
+        positive("ImageCenterCropPreprocessor", width=self.width, height=self.height)
+
+    def step(self) -> PictureStep:
+        return CenterCropped(self.width, self.height)
+
+
+@dataclass(frozen=True)
+class ImageCropWithRandomSizePreprocessor:
+    """Takes a part of random size out of a picture, at a random place: between the two shares ``area`` of its pixels, with a width by height between
+    the two of ``aspect_ratio``. After ``max_attempts`` that do not fit it takes the largest part that has such a shape. Resize what it gives."""
+
+    aspect_ratio: tuple[float, float] = (0.75, 1.33)
+    area: tuple[float, float] = (0.05, 1.0)
+    max_attempts: int = 100
+
+    def __post_init__(self) -> None:
+        positive("ImageCropWithRandomSizePreprocessor", max_attempts=self.max_attempts)
+        for name, pair, most in (("aspect_ratio", self.aspect_ratio, float("inf")), ("area", self.area, 1.0)):
+            if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not 0 < pair[0] <= pair[1] <= most:
+                raise ArgumentError(f"ImageCropWithRandomSizePreprocessor: {name} is two numbers, 0 < low <= high <= {most}; got {pair!r}")
+
+    def step(self) -> PictureStep:
+        return RandomlySized((self.area[0], self.area[1]), (self.aspect_ratio[0], self.aspect_ratio[1]), self.max_attempts)
+
+
+@dataclass(frozen=True)
+class ImageTargetResizePreprocessor:
+    """Makes the "shorter" or "longer" side (``resize_side``) of a picture ``target_size`` long, bilinearly; the other follows, and with the shorter
+    side given the longer becomes at most ``max_size``. Crop what it gives."""
+
+    target_size: int
+    max_size: int | None = None
+    resize_side: str = "shorter"
+
+    def __post_init__(self) -> None:
+        positive("ImageTargetResizePreprocessor", target_size=self.target_size, **({} if self.max_size is None else {"max_size": self.max_size}))
+        if self.resize_side not in ("shorter", "longer"):
+            raise ArgumentError(f"ImageTargetResizePreprocessor: resize_side is 'shorter' or 'longer', got {self.resize_side!r}")
+
+    def step(self) -> PictureStep:
+        return SideResized(self.target_size, self.resize_side, self.max_size)
+
+
+_Preprocessor = (
+    ImagePreprocessor, ImageResizePreprocessor, ImageCropPreprocessor, ImageCenterCropPreprocessor, ImageCropWithRandomSizePreprocessor,
+    ImageTargetResizePreprocessor,
+)  # fmt: skip
+
+
 class ImageCodec:
     """A picture, decoded in blue-green-red order (or grey where the blob has one channel), then changed by each preprocessor in turn."""
 
     def __init__(self, image_preprocessors: Sequence[Any] | None = None) -> None:
         self.image_preprocessors = tuple(image_preprocessors or ())
         for one in self.image_preprocessors:
-            if not isinstance(one, (ImagePreprocessor, ImageResizePreprocessor, ImageCropPreprocessor)):
+            if not isinstance(one, _Preprocessor):
                 raise ArgumentError(f"ImageCodec takes a list of flow.data.Image*Preprocessor, got {one!r}")
 
 

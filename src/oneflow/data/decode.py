@@ -18,7 +18,7 @@ from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.core.record.messages import FeatureValue
 from oneflow.core.spec import TensorSpec
-from oneflow.data.image import Window, center_crop, decode, decode_crop_resize_normalize, random_crop_window, resize, size_of
+from oneflow.data.image import Window, aspect_window, center_crop, decode, decode_crop_resize_normalize, keep_aspect_size, random_crop_window, resize, size_of
 from oneflow.data.order import Draws
 
 Features = Mapping[str, FeatureValue]
@@ -306,6 +306,47 @@ class Cropped:
             if x + self.width > width or y + self.height > height:
                 raise DataError(f"a crop of {self.width} x {self.height} at ({x}, {y}) does not lie in a picture of {width} x {height}")
         return image[y : y + self.height, x : x + self.width]
+
+
+@dataclass(frozen=True)
+class CenterCropped:
+    """The largest part in the middle that has the shape of ``width`` by ``height``, made that large."""
+
+    width: int
+    height: int
+
+    def __call__(self, image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
+        window = aspect_window(image.shape[1], image.shape[0], self.width / self.height)
+        return resize(_part(image, window), self.width, self.height, "linear")
+
+
+@dataclass(frozen=True)
+class RandomlySized:
+    """A part of random size and shape, at a random place."""
+
+    area: tuple[float, float]
+    ratio: tuple[float, float]
+    attempts: int
+
+    def __call__(self, image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
+        return _part(image, random_crop_window(image.shape[1], image.shape[0], self.area, self.ratio, self.attempts, draws.stream(salt)))
+
+
+@dataclass(frozen=True)
+class SideResized:
+    """The picture with one side made ``target``; the other one follows."""
+
+    target: int
+    side: str
+    max_size: int | None
+
+    def __call__(self, image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
+        size = keep_aspect_size(image.shape[1], image.shape[0], self.target, self.side, max_size=self.max_size)
+        return resize(image, *size, "linear")
+
+
+def _part(image: np.ndarray, window: Window) -> np.ndarray:
+    return image[window.y : window.y + window.h, window.x : window.x + window.w]
 
 
 def mirrored(image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:

@@ -124,8 +124,22 @@ class Blob(Symbol):
     def _no_value(self, what: str) -> NoReturn:
         raise JobError(
             f"{what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "
-            "A job's body runs once; use flow.where or return the blob and decide outside"
+            "A job's body runs once; use flow.where or return the blob and decide outside (or numpy() with flow.enable_eager_execution())"
         )
+
+    def numpy(self, parallel_id: int | None = None) -> np.ndarray:
+        """In eager execution: its value in the call under way, whose body is running; in the mirrored view that of one device."""
+        return self._value("numpy()").numpy(parallel_id)
+
+    def numpy_list(self) -> list[np.ndarray]:
+        """In eager execution: its value in the call under way, one array per device in the mirrored view."""
+        return self._value("numpy_list()").numpy_list()
+
+    def _value(self, what: str) -> Any:
+        trace = require_trace(f"a blob's {what}")
+        if trace.graph.body is not self.node.graph or trace.value_of is None:
+            self._no_value(what)
+        return trace.value_of(self.node)
 
     def __bool__(self) -> bool:
         self._no_value("the truth")

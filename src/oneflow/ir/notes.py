@@ -19,7 +19,8 @@ class OpNote:
 
     ``batch_axis`` is the dim along which an input is cut for devices and micro-batches (None: it is not), ``hint`` the layout that the user
     asks for. ``pictures`` and ``coin`` are what ops on pictures remember of the pipeline that makes them. Of a blob with a ``count`` only so
-    many first rows are meant. What is made in one ``region`` is made again for the backward pass.
+    many first rows are meant. What is made in one ``region`` is made again for the backward pass. Above 1, ``micro`` says of how many
+    micro-batches this is the first (``micro.py``).
     """
 
     name: str
@@ -33,6 +34,7 @@ class OpNote:
     coin: Any = None
     count: fx.Node | None = None
     region: int | None = None
+    micro: int = 1
 
 
 def op_note(node: fx.Node) -> OpNote:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
@@ -37,6 +37,8 @@ class Trace:
         self.namespaces: list[str] = []
         self.placements: list[Placement] = [placement]
         self.regions: list[int | None] = [None]
+        self.value_of: Callable[[fx.Node], Any] | None = None  # eager execution: what a node comes to in the call under way
+        self.micro_copies: dict[int, dict[fx.Node, fx.Node]] = {}  # of the ops of micro-batches (micro.py), by their number
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
 
@@ -60,7 +62,10 @@ class Trace:
 
     def claim(self, name: str | None, prefix: str) -> str:
         """The op's full name; a name that the job used before is an error."""
-        full = self.full_name(name if name is not None else self.auto_name(prefix))
+        return self.claim_full(self.full_name(name if name is not None else self.auto_name(prefix)))
+
+    def claim_full(self, full: str) -> str:
+        """Takes a full name; one that the job used before is an error."""
         if full in self._names:
             raise NameError_(f"op_name: {full} already exist in job: {self.graph.job}; give each op its own name")
         self._names.add(full)
@@ -78,7 +83,8 @@ class Trace:
     def _describe(self, node: fx.Node, name: str, spec: Any) -> None:
         is_dynamic = any(op_note(n).is_dynamic for n in node.all_input_nodes)
         batch_axis = 0 if isinstance(spec, TensorSpec) and spec.shape else None
-        set_op_note(node, OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, region=self.regions[-1]))
+        note = OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, region=self.regions[-1], micro=_micro_of(node))
+        set_op_note(node, note)
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
         node = self.placeholder(name, spec)
@@ -158,6 +164,14 @@ class Trace:
             name, spec = op_note(node).name, op_note(node).spec
             raise ArgumentError(f"blob {name!r} is {spec}, which numpy does not have; cast it to watch it")
         self.graph.watches.append(Watch(node, handler, diff, user_line()))
+
+
+def _micro_of(node: fx.Node) -> int:
+    """Of how many micro-batches an op gives the first, by what it takes."""
+    counts = {op_note(n).micro for n in node.all_input_nodes} - {1}
+    if len(counts) > 1:
+        raise JobError(f"an op takes blobs of {' and of '.join(map(str, sorted(counts)))} micro-batches; put one of them together with flow.pack or flow.acc first")
+    return counts.pop() if counts else 1
 
 
 def current() -> Trace | None:

@@ -19,11 +19,13 @@ from oneflow.core.tree import tree_map
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.ir.blob import Blob
 from oneflow.ir.graph import Graph, Reader, VariableDecl
+from oneflow.ir.micro import joined, require_joined
 from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.text import graph_text
 from oneflow.ir.trace import Trace, tracing
 from oneflow.ir.trained import state_decls
 from oneflow.job.backend import OpenJob, Value, Values
+from oneflow.job.peek import graph_up_to
 from oneflow.job.result import DynamicResultArray, MirroredResult, ResultArray, Rows, check_results, cut_rows, deliver
 from oneflow.job.settings import FunctionConfig, Settings, frozen
 from oneflow.job.signature import Signature, TensorDef, annotations_of
@@ -32,6 +34,10 @@ from oneflow.job.training import training_of
 from oneflow.optimizer.optimizers import Optimizer, WeightDecay, state_variable
 from oneflow.optimizer.schedule import LrScheduler, WarmUp
 from oneflow.runtime.variables import VariableStore
+
+
+Inputs = tuple[tuple[Any, ...], dict[str, Any]]
+"""The arguments of a call."""
 
 
 class JobSession(Protocol):
@@ -52,6 +58,8 @@ class JobSession(Protocol):
 
     def settle(self) -> None: ...
 
+    def open(self, traced: Traced) -> OpenJob: ...
+
 
 class Job:
     """A decorated function: its signature, settings, and once traced its graph. Decorating does nothing else."""
@@ -69,7 +77,6 @@ class Job:
         self.is_replaced = False  # by a later definition of its name
         self.opened: OpenJob | None = None  # on the session's backend, which opens it once it is traced
         self._calls = torch.zeros(1, dtype=torch.int64)
-        self._fresh = False  # traced, and not called since
         self._touched = dict(config.touched) if config is not None else {}
 
     @property
@@ -86,20 +93,24 @@ class Job:
     def settings(self) -> Settings:
         return Settings() if self.traced is None else self.traced.settings
 
-    def trace(self) -> None:
-        """Runs the body once and settles what the job is."""
+    def trace(self, inputs: Inputs | None = None) -> None:
+        """Runs the body once and settles what the job is. With the ``inputs`` of a call under way blobs have values."""
         session = self.session
         signature = Signature(self.function, self.line)
         self._read_return()
         settings = self._settings()
         placement = settings.placement or session.default_placement()
         trace = Trace(self.name, settings, session.store.decls, placement)
+        if inputs is not None:
+            trace.value_of = lambda node: self._peek(trace, node, signature, inputs)
         with tracing(trace):
             copies = placement.size if settings.mirrored else 1
             blobs = tree_map(lambda definition: _input(trace, definition, copies, self.line), signature.defs)
             returned = self.function(*blobs)
+            trace.graph.losses = [joined(trace, loss) for loss in trace.graph.losses]
         graph = trace.graph
         graph.results = None if returned is None else tree_map(lambda value: self._result(value, graph), returned)
+        require_joined(trace)
         graph.drop_unused_sources()
         if self.has_return:
             check_results(returned, self.returns, self.name, self.line)
@@ -111,13 +122,33 @@ class Job:
         traced = Traced(self.name, self.line, graph, settings, signature, self.returns, self._calls)
         self._declare(traced)
         self.traced = traced
-        self._fresh = True
 
-    def _trace_again(self) -> None:
+    def _peek(self, trace: Trace, node: fx.Node, signature: Signature, inputs: Inputs) -> Any:
+        """Eager execution: the value of a node in the call under way."""
+        store, settings = self.session.store, trace.settings
+        graph = graph_up_to(trace.graph, node)
+        graph.is_mirrored, graph.placement = settings.mirrored, trace.placements[0]
+        peeked = replace(settings, is_train=False, micro_batches=settings.micro_batches if settings.is_train else 1)
+        traced = Traced(self.name, self.line, graph, peeked, signature, None, self._calls)
+        step = store.host.get(traced.counter_name, self._calls) if settings.is_train else self._calls  # random ops draw what they will in the step
+        traced = replace(traced, name=f"{self.name} (eager)", calls=step.clone())
+        store.check_declarations(graph.decls, [])
+        for decl in graph.decls.values():
+            store.declare(decl)
+        opened = self.session.open(traced)
+        results, _ = opened.step(*inputs)
+        opened.close()
+        arrays = [_array(value, op_note(node).is_dynamic) for value in results]
+        return Rows(*arrays).cut() if len(arrays) > 1 else arrays[0]
+
+    def _trace_again(self, inputs: Inputs) -> None:
         """Eager execution: the body runs at each call; what was compiled is kept while it records the same graph."""
         before = self.traced
-        assert before is not None
-        self.trace()
+        if before is None:
+            self.trace(inputs)
+            self.session.settle()
+            return
+        self.trace(inputs)
         now = self.traced
         assert now is not None
         if graph_text(now.graph, lines=False) != graph_text(before.graph, lines=False):
@@ -137,7 +168,7 @@ class Job:
         try:
             self.session.settle()
         except BaseException:
-            self.traced, self.opened, self._fresh = before, opened, False
+            self.traced, self.opened = before, opened
             raise
         before.graph.close_sources()
 
@@ -181,10 +212,9 @@ class Job:
         if self.is_replaced:
             now = self.session.current(self.name)
             raise JobError(f"job {self.name!r} of {self.line} was replaced by another definition at {now.line}")
-        if self.session.eager and not self._fresh:
+        if self.session.eager:
             with self.session.making:
-                self._trace_again()
-        self._fresh = False
+                self._trace_again((args, kwargs))
         assert self.opened is not None and self.traced is not None
         results, watched = self.opened.step(args, kwargs)
         graph = self.traced.graph

@@ -10,9 +10,10 @@ from oneflow.core.collector import paused
 from oneflow.core.errors import JobError
 from oneflow.core.placement import Placement
 from oneflow.ir.trace import current
-from oneflow.job.backend import Backend
+from oneflow.job.backend import Backend, OpenJob
 from oneflow.job.job import Job
 from oneflow.job.machines import HANDLER, Machines
+from oneflow.job.traced import Traced
 from oneflow.runtime.device import Devices
 from oneflow.runtime.variables import VariableStore
 
@@ -78,8 +79,9 @@ class Session:
         if self.before_start is not None:
             self.before_start()
         self.machines.serve_unless_first(self.default_placement())
-        self.trace()
-        self.settle()
+        if not self.eager:  # there every call traces its own job
+            self.trace()
+            self.settle()
         self._ready = True
 
     def trace(self) -> None:
@@ -107,6 +109,13 @@ class Session:
             if job.opened is None:
                 job.opened = backend.open(traced, device)
         self.store.materialise()
+
+    def open(self, traced: Traced) -> OpenJob:
+        """A traced job beside those of the session, on the same devices; its variables have values then."""
+        backend = self._backend(traced.placements())
+        opened = backend.open(traced, self.devices.resolve([placement for placement, _ in traced.placements()], backend.workers))
+        self.store.materialise()
+        return opened
 
     def _backend(self, placements: list[tuple[Placement, str]]) -> Backend:
         """What runs jobs on these placements: this process where they name its first device alone, else workers."""

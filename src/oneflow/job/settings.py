@@ -162,7 +162,7 @@ _TUNING: dict[str, Kind] = {
         """
         allow_cpu_return_op enable_inplace enable_reused_mem enable_cudnn cudnn_conv_heuristic_search_algo
         cudnn_conv_enable_pseudo_half enable_true_half_config_when_conv cudnn_conv_enable_true_half enable_float_compute_for_half_gemm
-        prune_parallel_cast_ops prune_cast_to_static_shape_ops prune_amp_white_identity_ops enable_fuse_add_to_output
+        prune_parallel_cast_ops prune_cast_to_static_shape_ops prune_amp_white_identity_ops prune_depend_ops enable_fuse_add_to_output
         enable_fuse_model_update_ops enable_fuse_cast_scale enable_cudnn_fused_normalization_add_relu enable_gradients_stats_aggregation
         do_parallel_cast_before_widening_type_cast use_xla_jit use_tensorrt tensorrt.use_fp16
         tensorrt.use_int8 qat.per_channel_weight_quantization qat.symmetric use_memory_allocation_algorithm_v2 enable_keep_header_only

@@ -1,6 +1,5 @@
 """``flow.math``: arithmetic, comparison, elementary functions and reductions of blobs."""
 
-from oneflow.core.absent import absent
 from oneflow.math._binary import (
     add,
     add_n,
@@ -27,6 +26,7 @@ from oneflow.math._binary import (
     xdivy,
     xlogy,
 )
+from oneflow.math._dropout import fused_scale_tril_softmax_dropout
 from oneflow.math._matrix import fused_scale_tril, tril
 from oneflow.math._reduce import (
     argmax,
@@ -126,6 +126,7 @@ __all__ = [
     "floor",
     "floordiv",
     "fused_scale_tril",
+    "fused_scale_tril_softmax_dropout",
     "gelu",
     "gelu_grad",
     "greater",
@@ -194,6 +195,3 @@ __all__ = [
     "xdivy",
     "xlogy",
 ]
-
-_ABSENT = {"fused_scale_tril_softmax_dropout": "use flow.nn.fused_scale_tril_softmax_dropout"}
-__getattr__ = absent("oneflow.math", _ABSENT, lambda: globals())

@@ -123,7 +123,8 @@ def in_top_k(targets: Blob, predictions: Blob, k: int, name: str | None = None) 
     ``targets`` are integers of shape (N,), ``predictions`` floats of shape (N, classes). A target that is no class, and a row with
     values that are not finite, give 0.
     """
-    return emit(rows.in_top_k, targets, predictions, k=k, name=name)
+    dynamic = {"dynamic": True} if any(isinstance(b, Blob) and b.is_dynamic for b in (targets, predictions)) else {}
+    return emit(rows.in_top_k, targets, predictions, k=k, name=name, **dynamic)
 
 
 @spelled("math.l2_normalize")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from oneflow.core.errors import ArgumentError
 from oneflow.core.number import number, whole
 from oneflow.ir.blob import Blob, emit
-from oneflow.math import fused_scale_tril, gelu
+from oneflow.math import gelu
+from oneflow.math._dropout import dropout
 from oneflow.nn import _arguments as arguments
-from oneflow.nn._activation import softmax
 from oneflow.nn._conv import bias_add
-from oneflow.nn._dropout import dropout
 from oneflow.ops import array as array_rows
 from oneflow.ops import index as index_rows
 from oneflow.ops import matmul as matmul_rows
-
-Number = int | float
 
 
 def fused_bias_add_gelu(value: Blob, bias: Blob, data_format: str | None = None, name: str | None = None) -> Blob:
@@ -27,26 +26,12 @@ def fused_bias_add_dropout(
     bias: Blob,
     data_format: str | None = None,
     rate: float = 0.0,
-    noise_shape: None = None,
+    noise_shape: Sequence[int] | None = None,
     seed: int | None = None,
     name: str | None = None,
 ) -> Blob:
     """dropout(value + bias), the bias along the channels as in ``bias_add``."""
     return dropout(bias_add(value, bias, data_format), rate, noise_shape, seed, name)
-
-
-def fused_scale_tril_softmax_dropout(
-    x: Blob,
-    diagonal: int = 0,
-    fill_value: Number = 0,
-    scale: Number = 1,
-    rate: float = 0.0,
-    noise_shape: None = None,
-    seed: int | None = None,
-    name: str | None = None,
-) -> Blob:
-    """dropout(softmax(fused_scale_tril(x))): attention weights that see no later position, for ``fill_value`` minus infinity."""
-    return dropout(softmax(fused_scale_tril(x, diagonal, fill_value, scale)), rate, noise_shape, seed, name)
 
 
 def fused_self_attention_query_mul_key_and_value(x: Blob, head_size: int, alpha: float = 1.0, name: str | None = None) -> tuple[Blob, Blob]:

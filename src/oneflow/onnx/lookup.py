@@ -16,6 +16,8 @@ def predict_job(job_func: Callable[..., Any], what: str) -> Job:
     if not isinstance(job, Job):
         raise ArgumentError(f"{what} takes a function decorated with @flow.global_function, got {job_func!r}")
     job.session.start()
+    job.session.trace()  # eager execution traces a job when it is called
+    job.session.settle()
     if job.session.current(job.name) is not job:
         raise JobError(f"job {job.name!r} of {job.line} was replaced by another definition; give {what} the later one")
     assert job.graph is not None

@@ -116,10 +116,12 @@ def concat(inputs: list[Tensor], axis: int, max_dim_size: int | None = None) -> 
     for x in inputs[1:]:
         fits = x.dim() == first.dim() and all(n == m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis)
         require(fits, f"concat joins blobs whose shapes differ on axis {axis} only")
-    size = sum(x.shape[axis] for x in inputs)
-    fits = max_dim_size is None or size <= max_dim_size or first.is_meta
-    require(fits, f"concat gives {size} elements on axis {axis}, max_dim_size is {max_dim_size}")
-    return torch.cat(inputs, axis)
+    joined = torch.cat(inputs, axis)
+    size = joined.shape[axis]
+    if max_dim_size is None or size <= max_dim_size:
+        return joined
+    require(first.is_meta, f"concat gives {size} elements on axis {axis}, max_dim_size is {max_dim_size}")
+    return joined.narrow(axis, 0, max_dim_size)
 
 
 @ROWS.op("stack", precision="clear")

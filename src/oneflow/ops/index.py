@@ -44,7 +44,7 @@ def slice_(x: Tensor, begin: tuple[int | None, ...], size: tuple[int | None, ...
         extent = x.shape[dim]
         start = 0 if first is None else first + extent if first < 0 else first
         count = extent - start if wanted is None or wanted == -1 else wanted
-        fits = start >= 0 and count > 0 and start + count <= extent
+        fits = start >= 0 and (count > 0 or not extent) and start + count <= extent
         require(fits, f"begin {first} and size {wanted} do not lie inside axis {dim}, which has {extent} elements")
         x = x.narrow(dim, start, count)
     return x
@@ -59,6 +59,8 @@ def _cuts(shape: torch.Size, bounds: tuple[Bounds, ...]) -> list[Cut]:
 def _cut(dim: int, extent: int, bound: Bounds) -> Cut:
     require(bound[2] != 0, f"the step of axis {dim} is 0")
     taken = range(extent)[slice(*bound)]
+    if not extent:  # of a dynamic input that is empty in this step
+        return Cut(dim, 0, 0, 1, False)
     require(len(taken) > 0, f"the slice {bound} takes nothing of axis {dim}, which has {extent} elements")
     low, high = sorted((taken[0], taken[-1]))
     return Cut(dim, low, high + 1, abs(taken.step), taken.step < 0)

@@ -125,16 +125,20 @@ def _one(axis: Any) -> int:
 
 
 @ROWS.op("math.in_top_k")
-def in_top_k(targets: Tensor, predictions: Tensor, k: int) -> Tensor:
+def in_top_k(targets: Tensor, predictions: Tensor, k: int, dynamic: bool = False) -> Tensor:
     """int8 (N,): 1 where fewer than k classes have a larger prediction than the target class.
 
-    A target outside the classes and a row with a value that is not finite give 0.
+    A target outside the classes and a row with a value that is not finite give 0. Of ``dynamic`` inputs the sizes of each step are compared.
     """
     require_float(predictions)
     require(predictions.dim() == 2, f"predictions have shape (batch, classes), got {tuple(predictions.shape)}")
     require(not require_blob(targets).dtype.is_floating_point, "targets are class numbers, an integer blob; got floats")
     batch, classes = predictions.shape
-    require(tuple(targets.shape) == (batch,), f"targets have shape ({batch},) for these predictions, got {tuple(targets.shape)}")
+    fits = targets.dim() == 1 and (targets.shape[0] == batch or dynamic and targets.is_meta)
+    if fits and targets.shape[0] != batch:  # while a job is traced dynamic inputs have the shapes they can have at most
+        batch = min(batch, targets.shape[0])
+        targets, predictions = targets[:batch], predictions[:batch]
+    require(fits, f"targets have shape ({batch},) for these predictions, got {tuple(targets.shape)}")
     require(type(k) is int and k >= 1, f"k is an int of at least 1, got {k!r}")
     known = (targets >= 0) & (targets < classes) & torch.isfinite(predictions).all(1)
     chosen = predictions.gather(1, targets.long().clamp(0, classes - 1).unsqueeze(1))

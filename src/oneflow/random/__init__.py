@@ -6,13 +6,14 @@ the same in every run and on every placement.
 
 from __future__ import annotations
 
+import secrets
 from typing import Any
 
 from oneflow.core.dtype import as_dtype
 from oneflow.core.number import number, whole
 from oneflow.core.number import seed as checked_seed
 from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import Trace, require_trace
+from oneflow.ir.trace import Trace, current, require_trace
 from oneflow.ops import sample as rows
 from oneflow.ops.counter_random import stable_seed
 from oneflow.ops.row import Op
@@ -47,11 +48,11 @@ CoinFlip = coin_flip
 
 
 def gen_seed(seed: int | None = None) -> tuple[int, bool]:
-    """(seed, whether it was given). One that was not given is the job's own, another at each call."""
+    """(seed, whether it was given). One that was not given is another at each call: in a job by its own seed, outside by chance."""
     if seed is not None:
         return checked_seed(seed), True
-    trace = require_trace("flow.random.gen_seed")
-    return _seed_of(trace, trace.auto_name("gen_seed")), False
+    trace = current()
+    return (secrets.randbits(31) if trace is None else _seed_of(trace, trace.auto_name("gen_seed"))), False
 
 
 def _draw(op: Op, *args: Any, seed: int | None, name: str | None, **attributes: Any) -> Blob:
