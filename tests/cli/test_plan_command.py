@@ -344,10 +344,11 @@ def test_a_plan_of_split_classes_and_rows_needs_no_labels():
 def test_a_plan_is_refused_where_the_run_would_be():
     @flow.global_function()
     def reads():
-        return flow.data.decode_random((3,), flow.float32, 12, name="pictures")
+        with flow.scope.placement("cpu", "0:0-7", (2, 4)):
+            return flow.identity(flow.data.decode_random((3,), flow.float32, 12, name="pictures"))
 
-    with pytest.raises(ArgumentError, match="reader 'pictures' gives batches of 12, which 8 devices cannot share evenly"):
-        flow.plan(reads, devices=8)
+    with pytest.raises(ArgumentError, match="reader 'pictures' gives batches of 12, which 8 devices in a hierarchy cannot share; choose a batch size that 8 divides"):
+        flow.plan(reads)
 
 
 def test_an_input_that_nothing_reads_is_no_batch_that_is_too_small():

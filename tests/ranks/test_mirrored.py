@@ -165,13 +165,36 @@ def test_each_device_reads_its_share_of_a_batch(folder):
     assert [sorted(pieces[0] + pieces[1]) for pieces in got] == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_a_batch_that_devices_cannot_share(folder, batch_size):
+def test_the_first_device_reads_more_of_an_uneven_batch(folder):
+    @flow.global_function("train", function_config=mirrored())
+    def job() -> tp.ListNumpy:
+        read = numbers(folder, 3)
+        w = flow.get_variable("w", (1,), initializer=flow.ones_initializer())
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(w * flow.cast(read, flow.float))
+        return read
+
+    assert [[piece.tolist() for piece in job()] for _ in range(2)] == [[[0, 1], [2]], [[3, 4], [5]]]
+    gradients = (0 + 1) / 2 + 2 + (3 + 4) / 2 + 5  # each device divides by its own share
+    np.testing.assert_allclose(flow.get_all_variables()["w"].numpy(), [1 - 0.1 * gradients], rtol=1e-6)
+
+
+def test_a_batch_that_devices_cannot_share(folder):
     @flow.global_function(function_config=mirrored())
     def job() -> tp.ListNumpy:
-        return numbers(folder, batch_size)
+        return numbers(folder, 1)
 
-    with pytest.raises(
-        ArgumentError, match=f"gives batches of {batch_size}, which 2 devices cannot share evenly; choose a batch size that 2 divides"
-    ):
+    with pytest.raises(ArgumentError, match="gives batches of 1, which 2 devices cannot share; choose a batch size that 2 divides"):
         job()
+
+
+def test_a_variable_that_is_itself_the_loss_is_one_loss_and_not_one_of_each_device():
+    @flow.global_function("train", function_config=mirrored())
+    def job():
+        w = flow.get_variable("w", (2,), initializer=flow.ones_initializer())
+        v = flow.get_variable("v", (2,), initializer=flow.ones_initializer())
+        flow.losses.add_loss(flow.identity(v))  # this one is
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0).minimize(w)
+
+    job()
+    found = flow.get_all_variables()
+    assert found["w"].numpy().tolist() == [0.5, 0.5] and found["v"].numpy().tolist() == [0.0, 0.0]

@@ -24,6 +24,7 @@ from oneflow.compiler.step_decl import StepDecl, decl_of_job
 from oneflow.compiler.storage import RankOfDevice, splits_of, update_layout
 from oneflow.compiler.strides import free_strides
 from oneflow.core.placement import Placement
+from oneflow.core.region import span
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
@@ -149,12 +150,13 @@ def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] 
     return assigned
 
 
-def feeds_like(graph: Graph, inputs: Sequence[torch.Tensor], device: torch.device, shares: int = 1) -> list[Like]:
+def feeds_like(graph: Graph, inputs: Sequence[torch.Tensor], device: torch.device, share: int = 0, shares: int = 1) -> list[Like]:
     """What one micro-batch of these inputs looks like, together with what readers give: one of so many ``shares`` of their batch."""
     feeds = [Like(tuple(tensor.shape), tensor.dtype, device) for tensor in inputs]
     for node in graph.feeds()[len(feeds) :]:
         spec = op_note(node).spec
-        feeds.append(Like(spec.shape if shares == 1 else (spec.shape[0] // shares, *spec.shape[1:]), spec.dtype.torch, device))
+        start, stop = span(spec.shape[0], shares, share)
+        feeds.append(Like((stop - start, *spec.shape[1:]), spec.dtype.torch, device))
     return feeds
 
 

@@ -23,6 +23,7 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.region import span
 from oneflow.data import order as orders
 from oneflow.data.collate import Batch, Collation
 from oneflow.data.dataset import Parts, expand
@@ -59,6 +60,7 @@ class Loader:
     ``shuffle_buffer_size`` records only, as TensorFlow does; or "oneflow", OneFlow's shuffle of parts after each epoch
     (``shuffle_after_epoch``) and of records in a buffer that goes on over epochs (``shuffle_buffer_size``, 0 for none). All are functions of
     ``seed`` and the files alone: ``world`` ranks of ``batch_size`` read in each step what one rank of ``world * batch_size`` would.
+    ``whole_batch`` is what all ranks read in a step where ``world`` does not divide it: the first ranks then have one sample more.
     ``shard="parts"`` gives each rank its own part files instead, as OneFlow did; then the state belongs to one rank.
 
     With ``epochs=None`` batches come without end and may straddle two epochs. Otherwise one pass is that many epochs, the next
@@ -91,6 +93,7 @@ class Loader:
         pin_memory: bool | None = None,
         shuffle_buffer_size: int = 1024,
         shuffle_after_epoch: bool = True,
+        whole_batch: int | None = None,
     ) -> None:
         _check_counts(batch_size=batch_size, world=world, prefetch=prefetch)
         _check_choices(order, shard, on_error)
@@ -114,7 +117,8 @@ class Loader:
         self._seed, self._epochs, self._drop_last = seed, epochs, drop_last
         self._rank, self._world, self._by_parts = rank, world, shard == "parts" and world > 1
         self._share = 1 if self._by_parts else world
-        if epochs is not None and drop_last and self._count < batch_size * self._share:
+        self._step = batch_size * self._share if whole_batch is None else whole_batch  # samples that all ranks read in a step
+        if epochs is not None and drop_last and self._count < self._step:
             raise ArgumentError(f"an epoch of {self._count} samples has no full batch of {self._share} x {batch_size}; drop_last leaves nothing")
         self._order = self._make_order(order, shuffle_buffer_size, shuffle_after_epoch)
         self._kind: dict[str, Any] = {"order": order, "shard": f"parts {rank}/{world}" if self._by_parts else "samples"}
@@ -153,7 +157,7 @@ class Loader:
         """The number of batches of a whole pass; an endless loader has none."""
         if self._epochs is None:
             raise TypeError("a loader with epochs=None has no end and so no length")
-        full, rest = divmod(self._count, self.batch_size * self._share)
+        full, rest = divmod(self._count, self._step)
         last = rest and not self._drop_last and self._cut(0, rest)[1] > self._cut(0, rest)[0]
         return self._epochs * (full + bool(last))
 
@@ -254,19 +258,20 @@ class Loader:
                 self._begin(mine, stop)
 
     def _end_of_batch(self, first: int) -> int:
-        stop = first + self.batch_size * self._share
+        stop = first + self._step
         return stop if self._epochs is None else min(stop, (first // self._count + 1) * self._count)
 
     def _start_of_next(self, stop: int) -> int:
         """Where the batch behind ``stop`` begins: the rest of an epoch that fills no batch is passed over."""
         left = self._count - stop % self._count
-        short = self._epochs is not None and self._drop_last and left < self.batch_size * self._share
+        short = self._epochs is not None and self._drop_last and left < self._step
         return stop + left if short else stop
 
     def _cut(self, first: int, stop: int) -> tuple[int, int]:
         """This rank's samples of those that all ranks read in a step."""
         size, rank = stop - first, 0 if self._by_parts else self._rank
-        return first + size * rank // self._share, first + size * (rank + 1) // self._share
+        start, end = span(size, self._share, rank)
+        return first + start, first + end
 
     def _begin(self, mine: tuple[int, int], end: int) -> None:
         rows = mine[1] - mine[0]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from oneflow.core.errors import ArgumentError, JobError
+from oneflow.core.region import span
 from oneflow.core.spec import TensorSpec
 from oneflow.data.dataset import Parts
 from oneflow.data.decode import Coin, CoinDecoder, Decoder, RandomCrop, Size
@@ -108,7 +109,7 @@ class RecordPipeline:
             how = self._reading
             decoders = {number: decoder for number, decoder in enumerate(self._decoders) if decoder is not None}
             self._loader = Loader(
-                self.parts, how.batch_size // self._shares, decoders, rank=self._share, world=self._shares,
+                self.parts, span(how.batch_size, self._shares, 0)[1], decoders, rank=self._share, world=self._shares, whole_batch=how.batch_size,
                 order="oneflow", seed=how.seed, shuffle_buffer_size=how.buffer_size, shuffle_after_epoch=how.shuffle_parts,
                 on_error=how.on_error, max_errors=how.max_errors,
             )  # fmt: skip

@@ -10,6 +10,7 @@ import torch
 
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
+from oneflow.core.region import span
 from oneflow.core.spec import TensorSpec, spec_of
 from oneflow.data.arguments import positive, row_shape
 from oneflow.initializer import random_uniform_initializer
@@ -30,8 +31,7 @@ class RandomSource:
 
     def share(self, number: int, shares: int) -> None:
         """Makes it give the rows of one share: all draw the same batch."""
-        rows = self.specs[0].shape[0] // shares
-        self._rows = slice(number * rows, (number + 1) * rows)
+        self._rows = slice(*span(self.specs[0].shape[0], shares, number))
 
     def start(self) -> None:
         """Nothing to do ahead."""

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from oneflow.core.errors import ArgumentError, UnsupportedError
+from oneflow.core.region import span
 from oneflow.core.spec import TensorSpec
 from oneflow.data.arguments import positive, row_spec
 from oneflow.data.indexed import TokenSamples, open_indexed, split_documents
@@ -54,10 +55,10 @@ class TokenSource:
     def _made(self) -> Loader:
         if self._loader is None:
             into = self.specs[0].dtype.require_numpy()
-            batch = self.specs[0].shape[0] // self._shares
+            whole = self.specs[0].shape[0]
             self._loader = Loader(
-                self._samples, batch, lambda sample, draws: sample.astype(into), rank=self._share, world=self._shares,
-                order=self._order, seed=self._seed, threads=1,
+                self._samples, span(whole, self._shares, 0)[1], lambda sample, draws: sample.astype(into), rank=self._share, world=self._shares,
+                whole_batch=whole, order=self._order, seed=self._seed, threads=1,
             )  # fmt: skip
         return self._loader
 

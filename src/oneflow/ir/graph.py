@@ -31,7 +31,7 @@ class Source(Reader, Protocol):
     """Something that makes input tensors on the host, once per step: a record reader, a random batch.
 
     ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``share`` makes it give
-    the rows of one of several equal shares of each batch, before it starts; ``specs`` stay those of the whole. Sources of one
+    the rows of one of several shares (``core.region.span``) of each batch, before it starts; ``specs`` stay those of the whole. Sources of one
     ``name`` share a state. A source that was not started can be pickled.
     """
 

@@ -55,10 +55,10 @@ class Compiling:
     def _target(self, feeds: list[Like], layouts: Mapping[str, Layout]) -> CompileTarget:
         return CompileTarget(self.driver.ranks, layouts, feeds, self.device, self.job.settings.mixed_precision)
 
-    def assigned(self, inputs: Sequence[torch.Tensor], rows: int = 1) -> Assigned:
-        """The job for one micro-batch of these inputs. Readers give each device one of ``rows`` shares of a batch."""
+    def assigned(self, inputs: Sequence[torch.Tensor], share: int = 0, shares: int = 1) -> Assigned:
+        """The job for one micro-batch of these inputs, and of what readers give: one of so many ``shares`` of a batch."""
         layouts = {name: self._variables.layouts[name] for name in self.job.graph.variables}
-        target = self._target(feeds_like(self.job.graph, inputs, self.device, rows), layouts)
+        target = self._target(feeds_like(self.job.graph, inputs, self.device, share, shares), layouts)
         chosen, self._chosen = self._chosen, None
         if chosen is not None and chosen[0] == target:
             return chosen[1]  # layouts were chosen for these very shapes

@@ -72,12 +72,13 @@ class DrivenJob:
 
     def __init__(self, compiling: Compiling) -> None:
         self._compiling = compiling
-        self._programs = Programs(compiling.making, lambda inputs: _DrivenProgram(compiling, inputs))
+        self._programs: Programs[_DrivenProgram] = Programs(compiling.making)
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._compiling.job
         tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        return self._programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), tensors).step(tensors)
+        shapes = shapes_of(tensors) if job.signature.is_dynamic else ()
+        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, tensors)).step(tensors)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._compiling.readers()

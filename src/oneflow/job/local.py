@@ -73,12 +73,13 @@ class LocalJob:
 
     def __init__(self, job: Traced, rank: Rank, store: VariableStore, making: RLock) -> None:
         self._job = job
-        self.programs = Programs(making, lambda inputs: LocalProgram(self._job, inputs, rank, store))
+        self._made = lambda inputs: LocalProgram(self._job, inputs, rank, store)
+        self.programs: Programs[LocalProgram] = Programs(making)
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._job
         tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        return self.programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), tensors).step(tensors)
+        return self.programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), lambda: self._made(tensors)).step(tensors)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._job.graph.readers()

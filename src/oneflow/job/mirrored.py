@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from oneflow.core.region import span
 from oneflow.ir.graph import Reader
 from oneflow.job.backend import Values
 from oneflow.job.compiling import Compiling
@@ -30,7 +31,7 @@ class MirroredJob:
         self._compiling = compiling
         self._driver = compiling.driver
         self._mesh = mesh
-        self._programs = Programs(compiling.making, self._made)
+        self._programs: Programs[Loaded] = Programs(compiling.making)
         self._clock: StepClock | None = None
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
@@ -38,7 +39,7 @@ class MirroredJob:
         job = self._compiling.job
         inputs = job.signature.bind_each(args, kwargs, job.settings.micro_batches, self._mesh.size)
         cuts = [job.micro_batches(tensors) for tensors in inputs]
-        of_device = [self._programs.of(shapes_of(micro[0]), micro[0]) for micro in cuts]
+        of_device = [self._program(device, micro[0]) for device, micro in enumerate(cuts)]
         of_rank = dict(zip(self._mesh.ranks, of_device))
         # A rank that is none of the job's devices has an empty share in any of its programs.
         loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
@@ -50,10 +51,16 @@ class MirroredJob:
             self._clock.advance(self._driver.step(loaded, self._clock.step(), job.name))
             return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
 
-    def _made(self, tensors: list[torch.Tensor]) -> Loaded:
+    def _program(self, device: int, inputs: list[torch.Tensor]) -> Loaded:
+        """The program for what a device is given, and for the rows that readers give it."""
+        rows = tuple(span(source.specs[0].shape[0], self._mesh.size, device) for source, _ in self._compiling.job.graph.sources)
+        sizes = tuple((stop - start,) for start, stop in rows)
+        return self._programs.of((*shapes_of(inputs), *sizes), lambda: self._made(inputs, device))
+
+    def _made(self, tensors: list[torch.Tensor], device: int) -> Loaded:
         if not self._programs.by_shapes:
             self._compiling.job.tell_precision(self._compiling.device)
-        assigned = self._compiling.assigned(tensors, self._mesh.size)
+        assigned = self._compiling.assigned(tensors, device, self._mesh.size)
         self._clock = self._clock or self._compiling.clock(assigned)
         return self._compiling.load(assigned, len(tensors))
 

@@ -15,22 +15,21 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Programs(Generic[_P]):
-    """What ``make`` gives for inputs of each set of shapes, made when it is first asked for by the thread that holds ``making``."""
+    """The program for inputs of each set of shapes, made when it is first asked for by the thread that holds ``making``."""
 
-    def __init__(self, making: RLock, make: Callable[[list[torch.Tensor]], _P]) -> None:
+    def __init__(self, making: RLock) -> None:
         self._making = making
-        self._make = make
         self.by_shapes: dict[Shapes, _P] = {}
 
-    def of(self, shapes: Shapes, inputs: list[torch.Tensor]) -> _P:
-        """The program for inputs of these shapes."""
+    def of(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
+        """The program for inputs of these shapes, which ``make`` makes."""
         found = self.by_shapes.get(shapes)
-        return found if found is not None else self._made(shapes, inputs)
+        return found if found is not None else self._made(shapes, make)
 
-    def _made(self, shapes: Shapes, inputs: list[torch.Tensor]) -> _P:
+    def _made(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
         with self._making, paused():
             if shapes not in self.by_shapes:  # another thread may have made it meanwhile
-                self.by_shapes[shapes] = self._make(inputs)
+                self.by_shapes[shapes] = make()
             return self.by_shapes[shapes]
 
     def forget(self) -> None:
