@@ -135,15 +135,6 @@ def test_unique_values_and_sums_of_rows() -> None:
     assert squares.tolist() == [(rows**2).sum()]
 
 
-def test_rows_by_the_data_cannot_be_computed_with() -> None:
-    @flow.global_function()
-    def job(x: tp.Numpy.Placeholder((2, 3))) -> tp.Numpy:
-        return flow.cast(flow.argwhere(x), flow.float32)
-
-    with pytest.raises(UnsupportedError, match=r"test_job_forms.py:\d+: cast was given <Blob .* as many rows as the data says; .* returned or watched"):
-        job(X)
-
-
 def test_categories_get_numbers_that_stay() -> None:
     @flow.global_function()
     def job(x: tp.Numpy.Placeholder((3, 3), dtype=flow.int64)) -> tp.Numpy:

@@ -1,10 +1,12 @@
 """``flow.watch`` and ``flow.watch_diff``, and eager execution, which runs the body at every call."""
 
 import numpy as np
+import pytest
 from small_jobs import array, train_config, value, weight
 
 import oneflow as flow
 import oneflow.typing as tp
+from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.job.result import ResultArray
 
 
@@ -146,3 +148,59 @@ def test_eager_execution_watches_what_was_not_watched_before():
     for i in range(3):
         job(array(i))
     assert seen == [1]
+
+
+def test_eager_bodies_see_the_values_of_blobs():
+    flow.enable_eager_execution()
+    flow.train.CheckPoint().init()
+    seen = []
+
+    @flow.global_function("train")
+    def job(x=flow.FixedTensorDef((2, 8))):
+        w = flow.get_variable("w", (8, 8), initializer=flow.random_normal_initializer())
+        y = flow.nn.dropout(flow.layers.batch_normalization(flow.matmul(x, w), momentum=0.0, name="norm"), 0.5)
+        seen.append((w.numpy(), y.numpy(), flow.argwhere(y).numpy(), y.numpy_list()[0]))
+        if y.numpy().sum() > 1e6:
+            y = y * 0.0  # never: the body decides by values
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(y)
+        return y, flow.identity(w)
+
+    for step in range(3):
+        y, w = job(np.random.RandomState(step).rand(2, 8).astype(np.float32)).get()
+        for found, expected in zip(seen[-1], (w, y, np.argwhere(y), y)):
+            np.testing.assert_allclose(found, expected, 1e-5, 1e-6)
+    assert len(seen) == 3 and not np.array_equal(seen[0][0], seen[1][0])
+
+
+def test_blobs_have_no_values_where_bodies_run_once_or_read_first(tmp_path):
+    @flow.global_function()
+    def job(x=flow.FixedTensorDef((1,))):
+        return x if x.numpy()[0] else x + 1.0
+
+    with pytest.raises(JobError, match=r"numpy\(\) of blob .*: it has no value while the job is traced.* flow.enable_eager_execution\(\)"):
+        job(array(1))
+    flow.clear_default_session()
+    flow.enable_eager_execution()
+
+    @flow.global_function()
+    def reads():
+        return (flow.data.decode_random((3,), flow.float32, name="batch") * 2.0).numpy()
+
+    with pytest.raises(UnsupportedError, match="is made of what 'batch' reads, which comes when the step runs, after the body; return the blob"):
+        reads()
+
+
+def test_looking_at_a_value_moves_no_statistics():
+    flow.enable_eager_execution()
+
+    @flow.global_function("train")
+    def job(x=flow.FixedTensorDef((4, 1))):
+        y = flow.layers.batch_normalization(x, momentum=0.5, name="norm")
+        counter = flow.get_variable("counter", (1,), initializer=flow.zeros_initializer(), trainable=False)
+        raised = flow.assign(counter, counter + 1.0)
+        assert y.numpy().shape == (4, 1) and raised.numpy()[0] == 1
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(y)
+
+    job(np.float32([[1], [2], [3], [6]]))
+    found = flow.get_all_variables()
+    assert found["norm-moving_mean"].numpy().tolist() == [1.5] and found["counter"].numpy().tolist() == [1]

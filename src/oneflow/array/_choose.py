@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, dtype_of, places_of, sequence_of, shape_of, slices_of
+from oneflow.array._dynamic import argwhere
 from oneflow.array._shape import assign, cast
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import whole
@@ -88,9 +89,11 @@ def one_hot(
 
 
 def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None) -> Blob:
-    """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number."""
+    """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number. Without them it is ``argwhere``."""
+    if x is None and y is None:
+        return argwhere(condition, name=name)
     if x is None or y is None:
-        raise UnsupportedError("where takes x and y; the positions that are not 0 have no static shape")
+        raise ArgumentError("where takes both x and y, or neither: then it gives where the condition is not 0")
     return emit(array_rows.where, blob_of("where", condition), x, y, name=name)
 
 

@@ -9,11 +9,12 @@ import torch
 from torch import fx
 
 from oneflow.core.body import Symbol
-from oneflow.core.errors import DTypeError, JobError, UnsupportedError
+from oneflow.core.errors import DTypeError, JobError
 from oneflow.core.placement import Placement
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.core.spec import TensorSpec
-from oneflow.core.tree import tree_map
+from oneflow.core.tree import tree_leaves, tree_map
+from oneflow.ir.counted import count_of, record_counted, refuse_counted
 from oneflow.ir.notes import change_op_note, op_note
 from oneflow.ir.trace import record, require_trace
 from oneflow.ops import elementwise
@@ -218,17 +219,20 @@ def emit(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> Blob
 
 def emit_many(op: Op, *args: Any, name: str | None = None, **attributes: Any) -> tuple[Blob, ...]:
     """Records an op of several results and gives them all."""
-    node = _record(op, args, attributes, name)
+    node = _record(op, args, attributes, name, gives_several=True)
     base = op_note(node).name
     count = len(op_note(node).spec)
     names = [base.rsplit("-", 1)[-1] + f"_out{i}" for i in range(count)]
     return tuple(Blob(record(item, (node, i), {}, names[i])) for i in range(count))
 
 
-def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None) -> fx.Node:
+def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, gives_several: bool = False) -> fx.Node:
     trace = require_trace(f"flow.{op.name}")
-    nodes = tree_map(lambda a: _node(a, op, trace.graph.body), (args, attributes))
-    return record(op, nodes[0], nodes[1], name)
+    args, attributes = tree_map(lambda a: _node(a, op, trace.graph.body), (args, attributes))
+    count = count_of([node for node in tree_leaves((args, attributes)) if isinstance(node, fx.Node)], op)
+    if count is None:
+        return record(op, args, attributes, name)
+    return record_counted(op, args, attributes, name, count) if not gives_several else refuse_counted(op, args)
 
 
 def with_count(rows: Blob, count: Blob) -> Blob:
@@ -244,8 +248,4 @@ def _node(value: Any, op: Op, graph: fx.Graph) -> Any:
         return value
     if value.node.graph is not graph:
         raise JobError(f"{op.name} was given {value!r}, which belongs to another job or another trace of this one")
-    if op_note(value.node).count is not None:
-        raise UnsupportedError(
-            f"{op.name} was given {value!r}, which has as many rows as the data says; such a blob can be returned or watched, go on with it in numpy"
-        )
     return value.node

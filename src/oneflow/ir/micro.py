@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import fx
 
-from oneflow.core.errors import JobError
+from oneflow.core.errors import JobError, UnsupportedError
 from oneflow.ir.nodes import row_of
 from oneflow.ir.notes import change_op_note, op_note, set_op_note
 from oneflow.ir.trace import Trace, record
@@ -29,7 +29,7 @@ def copies(trace: Trace, node: fx.Node, count: int, what: str) -> list[fx.Node]:
     found = op_note(node).micro
     if found != count:
         came = "is the same in all micro-batches" if found == 1 else f"is one of {found} micro-batches"
-        raise JobError(f"{what} puts {count} micro-batches together, but {op_note(node).name!r} {came}; cut with flow.unpack or flow.repeat by the same number")
+        raise UnsupportedError(f"{what} puts {count} micro-batches together, but {op_note(node).name!r} {came}; cut with flow.unpack or flow.repeat by the same number")
     reached = trace.graph.reached_by([node])
     region = [other for other in trace.graph.body.nodes if op_note(other).micro > 1 and other in reached]
     return [node, *(_copy(trace, region, node, i) for i in range(1, count))]
@@ -56,7 +56,7 @@ def require_joined(trace: Trace) -> None:
         if op_note(node).micro > 1:
             raise JobError(
                 f"{op_note(node).line}: {op_note(node).name!r} is one of {op_note(node).micro} micro-batches; "
-                "put them together with flow.pack or flow.acc before it is returned, watched or written into a variable (as batch normalisation does)"
+                "put them together with flow.pack or flow.acc before it is returned, watched or assigned to a variable"
             )
 
 

@@ -137,6 +137,8 @@ class Trace:
         if node in self.graph.losses:
             raise JobError(f"the loss {op_note(node).name!r} was added to job {self.graph.job!r} before")
         self._check_own(node)
+        if op_note(node).count is not None:
+            raise JobError(f"the loss {op_note(node).name!r} has as many rows as the data says; take their sum or mean first, with flow.math.reduce_mean")
         self._check_loss(node)
         self.graph.losses.append(node)
 

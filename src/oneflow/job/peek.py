@@ -11,6 +11,7 @@ from oneflow.ir.graph import Graph
 from oneflow.ir.nodes import argument
 from oneflow.ir.notes import op_note
 from oneflow.ops.array import assign
+from oneflow.ops.norm import batch_norm_train
 
 
 def graph_up_to(graph: Graph, node: fx.Node) -> Graph:
@@ -21,6 +22,9 @@ def graph_up_to(graph: Graph, node: fx.Node) -> Graph:
     for other in reversed(list(own.body.nodes)):
         if other.target is assign:
             other.replace_all_uses_with(argument(other, 1))
+            own.results = [argument(other, 1) if result is other else result for result in own.results]
+        if other.target is batch_norm_train:
+            other.update_kwarg("momentum", 1.0)  # its moving statistics stay where they are
         if other.op == "call_function" and not other.users and other not in own.results:
             own.body.erase_node(other)
     named = own.named_nodes()

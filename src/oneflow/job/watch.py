@@ -44,7 +44,9 @@ def watch_diff(blob: Blob, handler_or_prompt: Handler | str | None = None) -> No
     if not trace.is_train:
         raise JobError(f"flow.watch_diff: job {trace.graph.job!r} is a predict job and has no gradients")
     node = _node(blob, "flow.watch_diff")
-    trace.watch(node, _handler(handler_or_prompt), diff=True)
+    handler, count = _handler(handler_or_prompt), op_note(node).count
+    for part, keep in [(node, handler)] if count is None else zip((node, count), _gathering(_cutting(handler), 2)):
+        trace.watch(part, keep, diff=part is node)
 
 
 def _cutting(handler: Handler) -> Handler:

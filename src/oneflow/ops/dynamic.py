@@ -19,10 +19,16 @@ def _places(n: int, like: Tensor) -> Tensor:
     return torch.arange(n, device=like.device)
 
 
+@ROWS.op("dynamic_filled")
+def filled(rows: Tensor, count: Tensor, *, value: float) -> Tensor:
+    """The first ``count`` rows, ``value`` behind them."""
+    is_row = (_places(rows.shape[0], rows) < count).reshape([-1] + [1] * (rows.dim() - 1))
+    return torch.where(is_row, rows, torch.full_like(rows, value))
+
+
 def _kept(rows: Tensor, count: Tensor) -> Tensor:
     """Zeros behind the first ``count`` rows."""
-    is_row = (_places(rows.shape[0], rows) < count).reshape([-1] + [1] * (rows.dim() - 1))
-    return torch.where(is_row, rows, torch.zeros_like(rows))
+    return filled(rows, count, value=0)
 
 
 @ROWS.op("argwhere")

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from sample import Sample, ints, rand
 
-from oneflow.ir.blob import emit_many
+from oneflow.ir.blob import emit, emit_many
 from oneflow.ops import dynamic as rows
 
 MASK = np.array([[0, 3, 0, 1], [0, 0, 0, 0], [5, 0, 0, 2]], np.int32)
@@ -52,6 +52,12 @@ def encoded(table: torch.Tensor, ids: torch.Tensor) -> tuple[Any, ...]:
 SAMPLES = [
     Sample("argwhere", lambda x: emit_many(rows.argwhere, x, dtype=torch.int32), (MASK,), places, gradient=False),
     Sample("argwhere", lambda x: emit_many(rows.argwhere, x, dtype=torch.int32), (ints(2, 3, 4, high=2),), places, gradient=False),
+    Sample(
+        "dynamic_filled",
+        lambda x, count: emit(rows.filled, x, count, value=2.5),
+        (rand(8, 3), np.array([5], np.int32)),
+        lambda x, count: torch.cat([x[:5], torch.full((3, 3), 2.5)]),
+    ),
     Sample("experimental.unique_with_counts", lambda x: emit_many(rows.unique_with_counts, x, dtype=torch.int32), (IDS,), unique, gradient=False),
     Sample("experimental.indexed_slices_reduce_sum", lambda i, v: emit_many(rows.indexed_slices_reduce_sum, i, v), (IDS, rand(8, 3)), summed, gradient=False),
     Sample(
