@@ -25,6 +25,7 @@ from flowvision.datasets.mnist import read_sn3_pascalvincent_tensor
 from libai.data import datasets as of_libai
 from oneflow.core.errors import DataError
 from oneflow.data import FeatureValue, RecordWriter
+from oneflow.data.at_once import NotAtOnce, at_once
 
 
 @pytest.fixture(autouse=True)
@@ -399,11 +400,13 @@ def test_libai_s_sets_give_instances_one_by_one_and_at_once(tmp_path):
     for cls in (of_libai.MNISTDataset, of_libai.CIFAR10Dataset, of_libai.CIFAR100Dataset):
         for transform in (transforms.ToTensor(), row):
             found = cls(tmp_path, transform=transform)
-            batch = found.__getitems__([3, 1])
+            images, labels = at_once(lambda index, found=found: [found[index].images.tensor, found[index].labels.tensor], [3, 1])
             for place, index in enumerate([3, 1]):
-                assert torch.equal(batch.images.tensor[place], found[index].images.tensor) and batch.labels.tensor[place] == found[index].labels.tensor
-            assert batch.labels.placement_idx == -1 and found[0].labels.tensor.dtype == torch.int64
-        assert cls(tmp_path, transform=transforms.Compose([transforms.RandomHorizontalFlip(), *row.transforms])).__getitems__([0]) is NotImplemented
+                assert torch.equal(images[place], found[index].images.tensor) and labels[place] == found[index].labels.tensor
+            assert found[0].labels.placement_idx == -1 and labels.dtype == found[0].labels.tensor.dtype == torch.int64
+        turned = cls(tmp_path, transform=transforms.Compose([transforms.RandomHorizontalFlip(), *row.transforms]))
+        with pytest.raises(NotAtOnce):
+            at_once(lambda index, turned=turned: [turned[index].images.tensor], [0])
     assert of_libai.ImageNetDataset(tmp_path / "imagenet", train=False, transform=transforms.ToTensor())[3].labels.tensor == 1
     with pytest.raises(TypeError, match="gives a tensor, got Image; end it with ToTensor"):
         of_libai.MNISTDataset(tmp_path)[0]

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from flowvision.datasets.utils import bring, extract_archive
-from flowvision.datasets.vision import VisionDataset, transformed
+from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
 from oneflow.core.errors import DataError
 
 _PIXELS = (3, 32, 32)
@@ -66,8 +65,8 @@ class CIFAR10(VisionDataset):
         self.class_to_idx = {name: number for number, name in enumerate(self.classes)}
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        picture = transformed(torch.from_numpy(self.data[index]), self.transform)
-        target = self.targets[index]
+        picture = transformed(pixels_at(self.data, index), self.transform)
+        target = label_at(self.targets, index)
         return picture, target if self.target_transform is None else self.target_transform(target)
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from flowvision.datasets.utils import MissingDataError, bring, check_integrity, extract_archive, verify_str_arg
-from flowvision.datasets.vision import VisionDataset, transformed
+from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
 from oneflow.core.errors import DataError
 from oneflow.data.idx import read_idx
 from oneflow.data.mnist_files import MIRRORS, SHA256, SUBSET
@@ -63,8 +63,8 @@ class MNIST(VisionDataset):
         return {name: number for number, name in enumerate(self.classes)}
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        target = int(self.targets.numpy()[index])  # four times as fast as the tensor's own indexing
-        picture = transformed(self.data[index], self.transform)
+        target = label_at(self.targets.numpy(), index)  # four times as fast as the tensor's own indexing
+        picture = transformed(pixels_at(self.data, index), self.transform)
         return picture, target if self.target_transform is None else self.target_transform(target)
 
     def __len__(self) -> int:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from flowvision.datasets.utils import bring, extract_archive, verify_str_arg
-from flowvision.datasets.vision import VisionDataset, transformed
+from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
 from oneflow.core.errors import ArgumentError, DataError
 
 _PICTURE = (3, 96, 96)
@@ -54,8 +53,8 @@ class STL10(VisionDataset):
         self.classes = names.read_text().split() if names.exists() else []
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        pixels = torch.from_numpy(np.ascontiguousarray(self.data[index].transpose(1, 2, 0)))
-        target = int(self.labels[index])
+        pixels = pixels_at(self.data, index).permute(1, 2, 0)
+        target = label_at(self.labels, index)
         return transformed(pixels, self.transform), target if self.target_transform is None else self.target_transform(target)
 
     def __len__(self) -> int:

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from flowvision.datasets.matlab import load_arrays
 from flowvision.datasets.utils import bring, verify_str_arg
-from flowvision.datasets.vision import VisionDataset, transformed
+from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
 from oneflow.core.errors import DataError
 
 _MD5 = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3", "extra": "a93ce644f1a588dc4d68dda5feec44a7"}
@@ -51,8 +50,8 @@ class SVHN(VisionDataset):
         return self._pixels.transpose(0, 3, 1, 2)
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        picture = transformed(torch.from_numpy(self._pixels[index]), self.transform)
-        target = int(self.labels[index])
+        picture = transformed(pixels_at(self._pixels, index), self.transform)
+        target = label_at(self.labels, index)
         return picture, target if self.target_transform is None else self.target_transform(target)
 
     def __len__(self) -> int:

@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from PIL import Image
 
 from flowvision.transforms import Compose, ToTensor
 from oneflow.core.errors import ArgumentError
+from oneflow.data.at_once import BatchIndex, BatchNumber
 from oneflow.utils.data import Dataset
 
 Transform = Callable[[Any], Any]
@@ -68,6 +70,18 @@ class StandardTransform:
         return "\n".join(["StandardTransform", *parts])
 
 
+def pixels_at(pictures: Any, index: Any) -> torch.Tensor:
+    """The pixels of a picture among those of a tensor or an array; ``index`` may stand for a batch."""
+    if type(index) is BatchIndex:
+        return index.of(pictures)
+    return pictures[index] if isinstance(pictures, torch.Tensor) else torch.from_numpy(pictures[index])
+
+
+def label_at(labels: np.ndarray | list[int], index: Any) -> Any:
+    """A label; ``index`` may stand for a batch."""
+    return BatchNumber(index.of(labels)) if type(index) is BatchIndex else int(labels[index])
+
+
 def transformed(pixels: torch.Tensor, transform: Transform | None) -> Any:
     """``transform`` of the picture of these pixels, uint8 (height, width) or (height, width, channels).
 
@@ -80,7 +94,7 @@ def transformed(pixels: torch.Tensor, transform: Transform | None) -> Any:
         for later in transform.transforms[1:]:
             made = later(made)
         return made
-    picture = Image.fromarray(pixels.numpy())
+    picture = Image.fromarray(pixels.contiguous().numpy())
     return picture if transform is None else transform(picture)
 
 

@@ -152,8 +152,9 @@ def trivial_batch_collator(batch: Any) -> Instance:
 
 
 def _loader(dataset: Any, sampler: Any, num_workers: int, seed: int, collate_fn: Callable[[Any], Any] | None, **kwargs: Any) -> BatchLoader:
-    settings = {"persistent_workers": num_workers > 0, **kwargs}
-    return BatchLoader(dataset, sampler, collate_fn or trivial_batch_collator, seed, num_workers, **settings)
+    collate = collate_fn or trivial_batch_collator
+    settings = {"persistent_workers": num_workers > 0, "is_stacked": collate is trivial_batch_collator, **kwargs}
+    return BatchLoader(dataset, sampler, collate, seed, num_workers, **settings)
 
 
 def _sampler(sampler: Any, dataset: Any, batch_size: int, seed: int, **counted: int) -> Any:

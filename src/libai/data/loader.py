@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch.utils.data import get_worker_info
 
+from libai.data.together import Together
 from oneflow.core.errors import DataError
 from oneflow.utils.data import DataLoader
 
@@ -25,7 +26,8 @@ class BatchLoader(DataLoader):
     Before a sample is made, Python's, numpy's and torch's generators are seeded by ``seed`` and the place of the sample in the run. So
     augmentations are the same for any number of workers and ranks, and for a run that was resumed. A data set that has
     ``__getitems__(indices)`` is asked for whole batches: it returns an Instance, which is the batch, a list of samples, or NotImplemented to be
-    asked for each. An error of the data set is raised once, as a ``DataError`` with the index and the class, in the program, not in a worker.
+    asked for each. With ``is_stacked`` (``collate_fn`` does nothing but stack Instances) any other data set is asked for whole batches by its
+    ``__getitem__``, where that gives the same. An error of the data set is raised once, as a ``DataError`` with the index and the class, in the program, not in a worker.
     Ctrl-C is left to the program as well.
     """
 
@@ -37,9 +39,11 @@ class BatchLoader(DataLoader):
         seed: int = 0,
         num_workers: int = 0,
         worker_init_fn: Callable[[int], None] | None = None,
+        is_stacked: bool = False,
         **kwargs: Any,
     ) -> None:
         self.seed = seed
+        self._is_stacked = is_stacked
         kwargs.setdefault("generator", torch.Generator().manual_seed(seed))  # torch's own would be drawn from, which belongs to the program
         init = _WorkerInit(worker_init_fn)
         super().__init__(dataset, batch_sampler=batch_sampler, num_workers=num_workers, collate_fn=collate_fn, worker_init_fn=init, **kwargs)
@@ -51,7 +55,7 @@ class BatchLoader(DataLoader):
     def _get_iterator(self) -> Any:
         # The iterator, and the workers it starts, read whole batches from a source; everyone else sees the data set itself.
         shown = (self.dataset, self.collate_fn)
-        self.__dict__.update(dataset=_Source(self.dataset, self.collate_fn, self.seed), collate_fn=_as_it_is)
+        self.__dict__.update(dataset=_Source(self.dataset, self.collate_fn, self.seed, self._is_stacked), collate_fn=_as_it_is)
         try:
             return super()._get_iterator()
         finally:
@@ -109,9 +113,10 @@ class _PlacedBatch(list):
 class _Source:
     """What a worker reads: batches of a data set, collated."""
 
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: int) -> None:
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: int, is_stacked: bool) -> None:
         self._dataset, self._collate, self._seed = dataset, collate, seed
         self._at_once = getattr(dataset, "__getitems__", None)
+        self._together = Together(dataset) if is_stacked else None
 
     def __len__(self) -> int:
         return len(self._dataset)
@@ -124,8 +129,15 @@ class _Source:
 
     def _made(self, batch: _PlacedBatch) -> Any:
         samples = self._all_at_once(batch) if callable(self._at_once) else NotImplemented
-        if samples is NotImplemented:
-            samples = self._one_by_one(batch)
+        if samples is not NotImplemented:
+            return self._collated(batch, samples)
+
+        def single() -> Any:
+            return self._collated(batch, self._one_by_one(batch))
+
+        return single() if self._together is None else self._together.batch(batch, single)
+
+    def _collated(self, batch: _PlacedBatch, samples: Any) -> Any:
         if isinstance(samples, _Failure):
             return samples
         try:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from flowvision import datasets
-from libai.data.datasets.pictures import batch_instance, picture_instance
+from libai.data.datasets.pictures import picture_instance
 from libai.data.structures import Instance
 
 
@@ -20,12 +18,6 @@ class CIFAR10Dataset(datasets.CIFAR10):
 
     def __getitem__(self, index: int) -> Instance:  # type: ignore[override]
         return picture_instance(*super().__getitem__(index))
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        if type(self).__getitem__ is not CIFAR10Dataset.__getitem__ or self.target_transform is not None:
-            return NotImplemented
-        labels = torch.tensor([self.targets[index] for index in indices])
-        return batch_instance(torch.from_numpy(self.data[indices]), labels, self.transform)
 
 
 class CIFAR100Dataset(CIFAR10Dataset, datasets.CIFAR100):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from flowvision import datasets
-from libai.data.datasets.pictures import batch_instance, picture_instance
+from libai.data.datasets.pictures import picture_instance
 from libai.data.structures import Instance
 
 
@@ -18,8 +18,3 @@ class MNISTDataset(datasets.MNIST):
 
     def __getitem__(self, index: int) -> Instance:  # type: ignore[override]
         return picture_instance(*super().__getitem__(index))
-
-    def __getitems__(self, indices: list[int]) -> Any:
-        if type(self).__getitem__ is not MNISTDataset.__getitem__ or self.target_transform is not None:
-            return NotImplemented
-        return batch_instance(self.data[indices], self.targets[indices], self.transform)
