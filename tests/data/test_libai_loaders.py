@@ -174,3 +174,30 @@ def test_texts_are_cut_into_parts():
     assert (len(train.dataset), len(valid.dataset), train.dataset.name, valid.dataset.name) == (16, 4, "train", "valid")
     with pytest.raises(ValueError, match="one entry each for every data set, got 1, 1 and 2"):
         build_nlp_train_val_test_loader([described], [[1, 0, 0]], [1, 1], [1, 1, 1], 1, 1)
+
+
+@pytest.mark.parametrize("image", [torch.zeros(0), torch.arange(5, dtype=torch.int16), torch.tensor(True), torch.rand(3, 4).t(), torch.zeros(2**20 + 1)])
+def test_batches_of_any_kind_come_whole_from_workers(image):
+    class Kind(Noisy):
+        def __getitem__(self, index):
+            return Instance(images=DistTensorData(image, sbp_list=["broadcast"], placement_idx=2), index=torch.tensor(index), note=[index])
+
+    class Tensors(Kind):
+        def __getitem__(self, index):
+            sample = super().__getitem__(index)
+            sample.remove("note")
+            return sample
+
+    for kind in (Kind(), Tensors()):
+        read = [list(islice(build_image_train_loader(kind, 4, num_workers=workers, seed=5)[0], 11)) for workers in (0, 2)]
+        for one, other in zip(*read):
+            assert list(one.get_fields()) == list(other.get_fields()) and torch.equal(one.index, other.index) and torch.equal(one.images.tensor, other.images.tensor)
+            assert (one.images.sbp_list, one.images.placement_idx, one.images.tensor.dtype) == (other.images.sbp_list, other.images.placement_idx, other.images.tensor.dtype)
+            is_large = other.has("note") or image.numel() > 2**20  # or not a batch of tensors
+            assert other.index.is_shared() == is_large and one.get_fields().get("note") == other.get_fields().get("note")
+
+
+def test_batches_that_are_kept_are_not_written_over():
+    loader, _, _ = build_image_train_loader(Noisy(), 4, num_workers=1, seed=5)
+    kept = list(islice(loader, 20))
+    assert [batch.labels.tensor.tolist() for batch in kept] == [labels for _, labels in batches(build_image_train_loader(Noisy(), 4, num_workers=0, seed=5)[0], 20)]

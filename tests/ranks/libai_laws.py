@@ -41,6 +41,7 @@ def _same(*overrides: str, resume_at: int | None = None, first: tuple[str, ...] 
         assert abs(results["Acc@1"] - accuracies[1]) < 1e-9, (results, accuracies)
         if RANK == 0:
             np.testing.assert_allclose(begun + losses(run), wanted, rtol=1e-5)
+            assert Path(folder, "plan.html").exists() == (_OPS not in overrides)
             if resume_at is None:
                 said = [line["Acc@1"] for line in metrics(folder) if "Acc@1" in line]
                 np.testing.assert_allclose(said, accuracies, rtol=1e-9)

@@ -390,3 +390,19 @@ def test_an_iteration_costs_little_beside_step_and_data(tmp_path):
     run.train(0, 2000)
     assert time.perf_counter() - begin < 10
     assert isinstance(run.storage, EventStorage)
+
+
+def test_a_run_of_a_graph_writes_its_plan_and_one_without_a_graph_none(tmp_path):
+    trainer(tmp_path / "graph", *SHORT).train()
+    page = (tmp_path / "graph" / "plan.html").read_text()
+    assert "<html" in page and "stack.0.weight" in page
+    trainer(tmp_path / "eager", "graph.enabled=false", *SHORT).train()
+    assert not (tmp_path / "eager" / "plan.html").exists()
+
+
+def test_a_plan_that_cannot_be_written_ends_no_run(tmp_path, caplog):
+    (tmp_path / "plan.html").mkdir()
+    run = trainer(tmp_path, *SHORT)
+    with caplog.at_level(logging.WARNING, "libai"):
+        run.train()
+    assert run.iter == 2 and "the plan of the graph cannot be written to" in caplog.text

@@ -14,6 +14,7 @@ import torch
 from torch.utils.data import get_worker_info
 
 from libai.data.together import Together
+from libai.data.transfer import Mailbox, Sent
 from oneflow.core.errors import DataError
 from oneflow.utils.data import DataLoader
 
@@ -44,6 +45,7 @@ class BatchLoader(DataLoader):
     ) -> None:
         self.seed = seed
         self._is_stacked = is_stacked
+        self._mailboxes: list[Mailbox] = []
         kwargs.setdefault("generator", torch.Generator().manual_seed(seed))  # torch's own would be drawn from, which belongs to the program
         init = _WorkerInit(worker_init_fn)
         super().__init__(dataset, batch_sampler=batch_sampler, num_workers=num_workers, collate_fn=collate_fn, worker_init_fn=init, **kwargs)
@@ -55,14 +57,24 @@ class BatchLoader(DataLoader):
     def _get_iterator(self) -> Any:
         # The iterator, and the workers it starts, read whole batches from a source; everyone else sees the data set itself.
         shown = (self.dataset, self.collate_fn)
-        self.__dict__.update(dataset=_Source(self.dataset, self.collate_fn, self.seed, self._is_stacked), collate_fn=_as_it_is)
+        self._mailboxes = self._new_mailboxes()
+        source = _Source(self.dataset, self.collate_fn, self.seed, self._is_stacked, self._mailboxes)
+        self.__dict__.update(dataset=source, collate_fn=_as_it_is)
         try:
             return super()._get_iterator()
         finally:
             self.__dict__.update(zip(("dataset", "collate_fn"), shown))
 
+    def _new_mailboxes(self) -> list[Mailbox]:
+        """One for each worker, if workers are forked; pinned batches go another way."""
+        context = self.multiprocessing_context or torch.multiprocessing
+        if not self.num_workers or self.pin_memory or context.get_start_method() != "fork":
+            return []
+        return [Mailbox(self.prefetch_factor + 2) for _ in range(self.num_workers)]
+
     def __iter__(self) -> Any:
-        return _Batches(self, super().__iter__())
+        iterator = super().__iter__()
+        return _Batches(self, iterator, self._mailboxes)
 
     def close(self) -> None:
         """Ends the workers that are kept for the next round; a next round starts others."""
@@ -74,8 +86,8 @@ class BatchLoader(DataLoader):
 class _Batches:
     """The batches of an iterator; a failure among them is raised here, and ends the workers."""
 
-    def __init__(self, loader: BatchLoader, iterator: Any) -> None:
-        self._loader, self._iterator = loader, iterator
+    def __init__(self, loader: BatchLoader, iterator: Any, mailboxes: list[Mailbox]) -> None:
+        self._loader, self._iterator, self._mailboxes = loader, iterator, mailboxes
 
     def __iter__(self) -> _Batches:
         return self
@@ -85,7 +97,7 @@ class _Batches:
         if isinstance(batch, _Failure):
             self._loader.close()
             raise batch.error()
-        return batch
+        return self._mailboxes[batch.worker].taken(batch) if isinstance(batch, Sent) else batch
 
 
 class _Placed:
@@ -113,8 +125,8 @@ class _PlacedBatch(list):
 class _Source:
     """What a worker reads: batches of a data set, collated."""
 
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: int, is_stacked: bool) -> None:
-        self._dataset, self._collate, self._seed = dataset, collate, seed
+    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: int, is_stacked: bool, mailboxes: list[Mailbox]) -> None:
+        self._dataset, self._collate, self._seed, self._mailboxes = dataset, collate, seed, mailboxes
         self._at_once = getattr(dataset, "__getitems__", None)
         self._together = Together(dataset) if is_stacked else None
 
@@ -122,10 +134,17 @@ class _Source:
         return len(self._dataset)
 
     def __getitems__(self, batch: _PlacedBatch) -> Any:
-        if get_worker_info() is not None:
-            return self._made(batch)
+        worker = get_worker_info()
+        if worker is not None:
+            return self._posted(self._made(batch), worker.id)
         with _own_random_numbers():
             return self._made(batch)
+
+    def _posted(self, batch: Any, worker: int) -> Any:
+        sent = self._mailboxes[worker].put(batch) if self._mailboxes else batch
+        if isinstance(sent, Sent):
+            sent.worker = worker
+        return sent
 
     def _made(self, batch: _PlacedBatch) -> Any:
         samples = self._all_at_once(batch) if callable(self._at_once) else NotImplemented

@@ -13,6 +13,8 @@ from libai.utils import distributed as dist
 from oneflow import sbp as sbp_values
 from oneflow.core.errors import ArgumentError, DTypeError, nearest
 
+SLOT_BYTES = 8 << 20
+"""Batches up to this size are copied from a worker to the program; each tensor of a larger one is a file in shared memory."""
 _DEFAULT_SBP = ("split_0", "broadcast")
 _PLAIN_SBP = {"broadcast": sbp_values.broadcast, "partial_sum": sbp_values.partial_sum}
 
@@ -121,11 +123,12 @@ class Instance:
 
 
 def stacked(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The tensors along a new first dimension: in a loader's worker straight into shared memory, from where no copy is made."""
+    """The tensors along a new first dimension: in a loader's worker, if they are large, straight into shared memory, from where no copy is made."""
     first = tensors[0]
-    if torch.utils.data.get_worker_info() is None:
+    size = first.element_size() * first.numel() * len(tensors)
+    if size <= SLOT_BYTES or torch.utils.data.get_worker_info() is None:
         return torch.stack(list(tensors))
-    storage = first.untyped_storage()._new_shared(first.element_size() * first.numel() * len(tensors), device=first.device)
+    storage = first.untyped_storage()._new_shared(size, device=first.device)
     out = first.new(storage).resize_(len(tensors), *first.shape)
     return torch.stack(list(tensors), out=out)
 

@@ -119,7 +119,10 @@ class DefaultTrainer(TrainerBase):
     def _graph_trainer(self, cfg: DictConfig) -> GraphTrainer:
         self.graph_train = self.build_graph(cfg, self.model, self.optimizer, self.lr_scheduler, is_train=True)
         self.graph_eval = self.build_graph(cfg, self.model, is_train=False)
-        return GraphTrainer(self.graph_train, self.train_loader, cfg.train.num_accumulation_steps)
+        trainer = GraphTrainer(self.graph_train, self.train_loader, cfg.train.num_accumulation_steps)
+        if dist.is_main_process():
+            trainer.plan_file = os.path.join(cfg.train.output_dir, "plan.html")
+        return trainer
 
     def _eager_trainer(self, cfg: DictConfig) -> EagerTrainer:
         if cfg.train.zero_optimization.enabled:

@@ -211,6 +211,8 @@ class GraphTrainer(_StepTrainer):
         super().__init__(data_loader, grad_acc_steps)
         graph.model.train()
         self.graph = graph
+        self.plan_file: str | None = None
+        """Where the plan of the graph is written after the first batch."""
 
     def run_step(self, get_batch: Callable[..., dict[str, Any]], input_placement_device: str = "cuda") -> None:  # type: ignore[override]
         """One batch."""
@@ -221,3 +223,12 @@ class GraphTrainer(_StepTrainer):
         if not isinstance(outputs, Mapping):
             outputs = dict(outputs)
         self.write_metrics(outputs, data_time)
+        if self.plan_file is not None:
+            self._write_plan(data, self.plan_file)
+            self.plan_file = None
+
+    def _write_plan(self, data: dict[str, Any], path: str) -> None:
+        try:
+            self.graph.plan_step((), None, data).save(path)
+        except Exception as error:  # a page to look at: no reason to end a run
+            _log.warning("the plan of the graph cannot be written to %s: %s: %s", path, type(error).__name__, error)

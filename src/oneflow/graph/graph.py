@@ -240,12 +240,13 @@ class Graph:
             raise GraphError(f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example inputs")
         return inputs_like(next(reversed(self._compiled)))
 
-    def plan_step(self, inputs: tuple[Any, ...], placement: Placement | None) -> Plan:
-        """What ``flow.plan(graph, *inputs)`` gives, on a placement or on the ranks of its global tensors. The graph is traced for it, and stays as it was."""
+    def plan_step(self, inputs: tuple[Any, ...], placement: Placement | None, named: dict[str, Any] | None = None) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives, on a placement or on the ranks of its global tensors; ``named`` are inputs by name. The graph is traced
+        for it, and stays as it was."""
         from oneflow.graph.planning import planned
 
         with self._making, paused():
-            return planned(self._graph, call_of(inputs, {}), placement)
+            return planned(self._graph, call_of(inputs, named or {}), placement)
 
     # -------------------------------------------------------------- text
 

@@ -179,7 +179,7 @@ def _gather_into(variables: list[Held], parts: list[Held], sizes: list[Shape], r
     return Exchange(None, "all_gather", 1, moved, workspace=rows * (1 + len(ranks)))
 
 
-def _norm_over(*_: Any) -> Exchange:
+def _norm_over(*_: Any, norm_type: float = 2.0) -> Exchange:
     return Exchange(fresh((), torch.float64), "all_reduce", 1, torch.float64.itemsize)
 
 
