@@ -17,11 +17,13 @@ from fastnn.datasets.dataset_factory import data_files, get_dataset_iterator
 from fastnn.datasets.download_and_convert_data import convert, main
 from fastnn.errors import FlagError
 from fastnn.flags import TABLE, Flags
+from fastnn.preprocessing import preprocessing_factory
+from fastnn.utils import dataset_utils
 from fastnn.utils.dataset_utils import RecordIterator, Share, require_labels
 from PIL import Image
 
 from oneflow.core.errors import DataError
-from oneflow.data import read_records
+from oneflow.data import Parts, read_records
 
 
 def made(tmp_path, *words):
@@ -39,6 +41,38 @@ def labels_of(iterator):
 
 def numbered(paths, flags, share=None, is_training=True):
     return RecordIterator(paths, dataset_factory.get_parse_fn("cifar10"), None, 4, share or Share(), is_training, flags)
+
+
+class OfTensorFlow:
+    """What a tensor of TensorFlow's has in common with an array: it becomes one when asked."""
+
+    ndim = 3
+
+    def __init__(self, value):
+        self.value = np.asarray(value)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value.astype(dtype or self.value.dtype)
+
+
+def test_a_parse_fn_may_give_tensors_of_tensorflow_where_it_is_installed(tmp_path):
+    paths = fastnn_records.write_numbered(tmp_path, 1, 4)
+    flags = made(tmp_path, "--batch_size=2", "--model_name=cifarnet")
+    preprocess = preprocessing_factory.get_preprocessing("cifarnet", is_training=False)
+    found = []
+    for given in (np.asarray, OfTensorFlow):
+        iterator = RecordIterator(paths, lambda example, given=given: (given(np.full((40, 40, 3), 7, np.uint8)), given(3)), preprocess, 32, Share(), False, flags)
+        found.append(next(iterator))
+        iterator.close()
+    assert torch.equal(found[0][0], found[1][0]) and found[1][1].tolist() == [3, 3]
+
+
+def test_a_worker_opens_its_own_files_once(tmp_path, monkeypatch):
+    paths = fastnn_records.write_numbered(tmp_path, 2, 5)
+    opened = []
+    monkeypatch.setattr(dataset_utils, "Parts", lambda files: opened.append([str(file) for file in files]) or Parts(files))
+    numbered(paths, made(tmp_path, "--batch_size=4"), Share(1, 2)).close()
+    assert sorted(opened) == [[str(path)] for path in paths]
 
 
 def test_records_are_repeated_before_they_are_batched(tmp_path):

@@ -103,10 +103,10 @@ class RecordIterator(DatasetIterator):
         by_file = share.by_file(files)
         self._share = Share() if by_file else share
         epochs = flags.num_epochs if is_training else 1
-        self._count = _record_count(Parts(files)) if not by_file else min(_record_count(Parts(Share(w, share.workers).files(files))) for w in range(share.workers))
-        self._samples = epochs * self._count
-        self._taken = 0
         parts = Parts(share.files(files) if by_file else files)
+        counts = [_record_count(Share(worker, share.workers).files(files)) for worker in range(share.workers) if worker != share.worker] if by_file else []
+        self._samples = epochs * min([len(parts), *counts])
+        self._taken = 0
         self._loader = Loader(
             _Cached(parts) if flags.datasets_use_caching else parts,
             self.batch_size,
@@ -153,8 +153,8 @@ class RecordIterator(DatasetIterator):
         self._loader.close()
 
 
-def _record_count(parts: Parts) -> int:
-    with parts:
+def _record_count(files: Sequence[str]) -> int:
+    with Parts(files) as parts:
         return len(parts)
 
 
@@ -168,6 +168,8 @@ class _Sample:
 
     def __call__(self, record: Record, draws: Draws) -> tuple[np.ndarray, np.ndarray]:
         image, label = self._parse(bytes(record.body))
+        if not isinstance(image, (np.ndarray, Tensor)):  # TensorFlow's, where it is installed
+            image = np.asarray(image)
         if self._preprocess is not None:
             random = {"draws": draws.stream()} if getattr(self._preprocess, "takes_draws", False) else {}
             image = self._preprocess(image, self._size, self._size, **random)

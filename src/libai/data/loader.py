@@ -68,7 +68,7 @@ class BatchLoader(DataLoader):
     def _new_mailboxes(self) -> list[Mailbox]:
         """One for each worker, if workers are forked; pinned batches go another way."""
         context = self.multiprocessing_context or torch.multiprocessing
-        if not self.num_workers or self.pin_memory or context.get_start_method() != "fork":
+        if not self.prefetch_factor or self.pin_memory or context.get_start_method() != "fork":
             return []
         return [Mailbox(self.prefetch_factor + 2) for _ in range(self.num_workers)]
 

@@ -33,8 +33,8 @@ class _Standing:
     def _has_no_value(self, *_: Any) -> NoReturn:
         raise NotAtOnce(f"a {type(self).__name__} stands for many numbers")
 
-    __bool__ = __int__ = __float__ = __index__ = __str__ = __repr__ = __format__ = __len__ = __iter__ = __array__ = _has_no_value  # type: ignore[assignment]
-    __eq__ = __ne__ = __hash__ = _has_no_value  # type: ignore[assignment]
+    __bool__ = __int__ = __float__ = __index__ = __str__ = __repr__ = __format__ = __len__ = __iter__ = __array__ = _has_no_value
+    __eq__ = __ne__ = __hash__ = _has_no_value
 
 
 class BatchIndex(_Standing):
@@ -54,7 +54,7 @@ class BatchNumber(_Standing):
     """A whole number of every sample, such as its label; ``tensor(number)`` is all that can be done with it."""
 
     def __init__(self, batched: torch.Tensor) -> None:
-        self.batched = batched
+        self.batched = batched.long()
 
 
 def at_once(make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Sequence[int], is_checked: bool = False) -> list[torch.Tensor]:
@@ -76,8 +76,8 @@ def at_once(make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Seque
 
 def _drawn() -> tuple[Any, ...]:
     """Where Python's and numpy's generators are; torch's is not to be drawn from inside vmap."""
-    _, key, place, *rest = np.random.get_state()
-    return random.getstate(), key.tobytes(), place, rest  # type: ignore[union-attr]
+    of_numpy: Any = np.random.get_state()
+    return random.getstate(), of_numpy[1].tobytes(), of_numpy[2:]
 
 
 def _called(make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Sequence[int], batched: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
