@@ -6,6 +6,7 @@ import mmap
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 
 from libai.data.structures import SLOT_BYTES, DistTensorData, Instance
@@ -76,7 +77,9 @@ class _Part:
         return torch.frombuffer(memory, dtype=self.dtype, count=torch.Size(self.shape).numel(), offset=self.begin).view(self.shape)
 
     def taken(self, memory: mmap.mmap) -> Any:
-        tensor = self.view(memory).clone()
+        tensor = torch.empty(self.shape, dtype=self.dtype)
+        if self.bytes:  # by one thread: torch's others would wait for cores that the workers have
+            tensor.view(-1).view(torch.uint8).numpy()[:] = np.frombuffer(memory, np.uint8, self.bytes, self.begin)
         return tensor if self.layout is None else DistTensorData(tensor, sbp_list=self.layout[0], placement_idx=self.layout[1])
 
 
