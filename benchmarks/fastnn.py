@@ -2,7 +2,7 @@
 
 The rival reads the same files by our reader in two ``DataLoader`` workers, decodes and preprocesses with Pillow and numpy, and trains eagerly in
 channels-last memory with torch's optimizer. resnet_v1_50 (batch 16, pictures of about 500 x 375 to 224) and cifarnet (batch 128, 32 x 32). The two
-take turns in one run; a turn is some steps, data included. Both have two threads of torch.
+take turns in one run; a turn is some steps, data included. Both have two threads of torch, and four batches ahead.
 
 ``python benchmarks/fastnn.py [--rounds N] [--steps N] [--only NAME] [--small]``
 """
@@ -57,7 +57,7 @@ def flags_for(folder: Path, network: str, batch: int, size: int) -> Flags:
     flags = Flags(TABLE)
     flags.parse(
         [f"--dataset_dir={folder}", "--dataset_name=cifar10", f"--model_name={network}", f"--batch_size={batch}", "--num_classes=10", "--use_fp16=False",
-         "--optimizer=momentum", "--num_epochs=1000000", "--stop_at_step=1000000", f"--train_image_size={size}"]
+         "--optimizer=momentum", "--num_epochs=1000000", "--stop_at_step=1000000", "--prefetch_buffer_size=3", "--num_parallel_batches=1", f"--train_image_size={size}"]
     )  # fmt: skip
     return flags
 

@@ -60,7 +60,7 @@ def test_the_tutorial_learns_is_evaluated_again_and_its_saved_config_runs(tmp_pa
     accuracies = [line["Acc@1"] for line in metrics(out) if "Acc@1" in line]
     assert len(accuracies) == 3 and accuracies[-1] > 85
     found = {path.name for path in out.iterdir() if not path.name.startswith("events.out")}
-    assert found == {"config.yaml", "last_checkpoint", "log.txt", "metrics.json", "model_best", "model_final"}
+    assert found == {"config.yaml", "last_checkpoint", "log.txt", "metrics.json", "model_best", "model_final", "plan.html"}
     saved = ["--config-file", "output/MNIST/config.yaml", "--eval-only", "train.load_weight=output/MNIST/model_final"]
     evaluated = run(tmp_path, *WARM.command(), "-m", "libai.train", *saved, status=1)
     assert "there is no module 'modeling'. Start from the project's folder" in evaluated.stderr and "Traceback" not in evaluated.stderr

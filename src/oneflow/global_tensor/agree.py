@@ -46,6 +46,8 @@ def logical(facts: Sequence[tuple[torch.dtype, Shape]], layout: Layout) -> tuple
     highest = max((sbp.dim for sbp in layout.sbp if sbp.dim is not None), default=-1)
     if highest >= len(shapes[0]):
         raise GlobalTensorError(f"a tensor of {len(shapes[0])} dims cannot be split along dim {highest}")
+    if layout.mesh.size == 1:
+        return dtypes[0], shapes[0]
     whole = tuple(_extent(shapes, layout, dim) for dim in range(len(shapes[0])))
     _require_parts(shapes, whole, layout)
     return dtypes[0], whole
