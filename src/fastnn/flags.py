@@ -102,7 +102,7 @@ class Flags:
 
     def parse(self, argv: Sequence[str] | None = None) -> None:
         """Sets the flags of a command line, by default that of this process. Flags that mean nothing here are told of once, on stderr."""
-        words = list(sys.argv[1:] if argv is None else argv)
+        words = [word for word in (sys.argv[1:] if argv is None else argv) if not word.isspace()]  # a blank behind the backslash of a line, as in the manual
         found: dict[str, Any] = {}
         while words:
             name, value = self._take(words)

@@ -58,6 +58,7 @@ def test_defaults_are_fastnns(flags, name):
         (["--train_files=0.tfrecord,1.tfrecord"], "train_files", "0.tfrecord,1.tfrecord"),
         (["--dataset_dir=/tmp/a=b"], "dataset_dir", "/tmp/a=b"),
         (["--hooks="], "hooks", ""),
+        (["--task_type=pretrain", " ", "--batch_size=3"], "batch_size", 3),
     ],
 )
 def test_forms_of_a_command_line(flags, words, name, value):
