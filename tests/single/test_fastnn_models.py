@@ -122,6 +122,14 @@ def test_variables_of_equal_name_and_shape_are_restored_bit_for_bit(lenet, caplo
     assert "6 of 8 variables restored" in caplog.text
 
 
+def test_a_checkpoint_is_read_once(lenet, monkeypatch):
+    network_fn, path = lenet
+    read = []
+    monkeypatch.setattr(misc_utils.slim, "load_slim_checkpoint", lambda path, load=slim.load_slim_checkpoint: read.append(path) or load(path))
+    misc_utils.restore(network_fn, path)
+    assert read == [path]
+
+
 def test_scopes_that_are_not_restored(lenet):
     network_fn, path = lenet
     restored = misc_utils.restore(network_fn, path, ["LeNet/conv1", "LeNet/fc3/", ""])

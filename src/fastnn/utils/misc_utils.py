@@ -31,9 +31,13 @@ def get_assigment_map_from_checkpoint(
     ``tvars`` are variables' names, or pairs of name and tensor. Names are equal, or become equal when ``scope_map=(old, new)`` writes what begins
     with ``old`` in a name of the checkpoint anew. A program may give a function of its own in its place.
     """
+    return _assigned(tvars, checkpoint_values(init_checkpoint), scope_map)
+
+
+def _assigned(tvars: Iterable[Any], there: Iterable[str], scope_map: tuple[str, str] | None = None) -> tuple[Mapping[str, str], Mapping[str, int]]:
     own = {(var if isinstance(var, str) else var[0]).removesuffix(":0") for var in tvars}
     found: OrderedDict[str, str] = OrderedDict()
-    for name in checkpoint_values(init_checkpoint):
+    for name in there:
         renamed = name
         if name not in own and scope_map is not None and scope_map[0] in name:
             renamed = scope_map[1] + name[name.index(scope_map[0]) + len(scope_map[0]) :]
@@ -68,7 +72,9 @@ def restore(
     own = network_fn.slim_module.slim_variables() if is_slim else _own_values(network_fn)
     wanted = [name for name in own if with_statistics or name.rsplit("/", 1)[-1] not in _STATISTICS]
     excluded = tuple(scope.strip().rstrip("/") for scope in exclude if scope.strip())
-    mapping, _ = assignment([name for name in wanted if not _is_below(name, excluded)], path)
+    named = [name for name in wanted if not _is_below(name, excluded)]
+    # Only a function of the program's own reads the checkpoint once more.
+    mapping, _ = _assigned(named, values) if assignment is get_assigment_map_from_checkpoint else assignment(named, path)
     taken = {here: values[there] for there, here in mapping.items() if there in values and here in own}
     fitting = {name: value for name, value in taken.items() if value.shape == own[name].shape}
     _report(own, taken, fitting, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
 from omegaconf import DictConfig
@@ -60,10 +61,17 @@ def completed(cfg: Any) -> DictConfig:
 def _is_complete(cfg: DictConfig) -> bool:
     if DERIVED in cfg or any(key in cfg.train for key in _ALIASES):
         return False
-    defaults = {"train": get_config("common/train.py").train}
-    if "graph" in cfg:
-        defaults["graph"] = get_config("common/models/graph.py").graph
-    return not any(_lacks(cfg[name], wanted) for name, wanted in defaults.items())
+    return not any(_lacks(cfg[name], wanted) for name, wanted in _default_keys().items() if name in cfg)
+
+
+@cache
+def _default_keys() -> dict[str, Any]:
+    """The keys of the defaults, nested. Their files are executed once for it: every evaluation asks whether its config is complete."""
+    return {"train": _keys(get_config("common/train.py").train), "graph": _keys(get_config("common/models/graph.py").graph)}
+
+
+def _keys(node: Any) -> dict[str, Any]:
+    return {key: _keys(node[key]) if _is_node(node[key]) else None for key in node}
 
 
 def _is_node(value: Any) -> bool:
