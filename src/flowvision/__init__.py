@@ -9,7 +9,7 @@ from oneflow.core.absent import absent as _absent
 from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-_NAMESPACES = ("data", "datasets", "layers", "loss", "models", "transforms", "utils")
+_NAMESPACES = ("data", "datasets", "layers", "loss", "models", "ops", "scheduler", "transforms", "utils")
 
 __all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
 

@@ -6,7 +6,7 @@ import numpy as np
 import onnxruntime
 import pytest
 import torch
-from zoo_table import CHEAP, PUBLISHED, ROUNDED, SAME
+from zoo_table import CHEAP, PUBLISHED, SAME
 
 import oneflow as flow
 from flowvision.models import ModelCreator
@@ -21,7 +21,7 @@ def counted(name: str) -> int:
 
 
 def test_the_table_names_every_network_and_none_is_refused_and_there():
-    assert sorted([*PUBLISHED, *SAME, *ROUNDED]) == sorted(NAMES)
+    assert sorted([*PUBLISHED, *SAME]) == sorted(NAMES)
     assert not set(NAMES) & set(REFUSED)
 
 
@@ -34,11 +34,6 @@ def test_parameters_as_published(name):
 def test_parameters_of_further_names(name):
     base, classes, width = SAME[name]
     assert counted(name) == PUBLISHED[base] + (classes - 1000) * (width + 1)
-
-
-@pytest.mark.parametrize("name", ROUNDED)
-def test_parameters_published_in_millions(name):
-    assert round(counted(name) / 1e6, 2) == ROUNDED[name]
 
 
 def cheap(name: str, classes: int = 4) -> tuple[torch.nn.Module, torch.Tensor]:

@@ -148,12 +148,60 @@ FOREIGN = {
             "layers.0.downsample.reduction.weight": "features.2.reduction.weight",
         },
     ),
+    "poolformer_s12": (
+        {"layers": (1, 1, 1, 1)},
+        {
+            "stem.conv.weight": "patch_embed.proj.weight",
+            "stages.1.downsample.conv.bias": "network.1.proj.bias",
+            "stages.2.blocks.0.mlp.fc1.weight": "network.4.0.mlp.fc1.weight",
+            "stages.3.blocks.0.layer_scale2.scale": "network.6.0.layer_scale_2",
+            "head.norm.weight": "norm.weight",
+            "head.fc.bias": "head.bias",
+        },
+    ),
     "resmlp_12_224": (
         {"img_size": 32, "depth": 1},
         {"patch_embed.proj.weight": "stem.proj.weight", "blocks.0.attn.weight": "blocks.0.linear_tokens.weight", "blocks.0.gamma_2": "blocks.0.ls2"},
     ),
     "densenet121": ({"block_config": (1, 1, 1, 1)}, {"features.denseblock1.denselayer1.norm.1.weight": "features.denseblock1.denselayer1.norm1.weight"}),
 }
+
+
+# Names in timm's files, where a family has the names of others already.
+TIMM = {
+    "convnext_tiny_224": {
+        "stem.0.weight": "features.0.0.weight",
+        "stages.1.downsample.0.bias": "features.2.0.bias",
+        "stages.2.blocks.0.conv_dw.weight": "features.5.0.block.0.weight",
+        "stages.3.blocks.0.norm.weight": "features.7.0.block.2.weight",
+        "stages.0.blocks.0.mlp.fc2.bias": "features.1.0.block.5.bias",
+        "head.norm.weight": "classifier.0.weight",
+        "head.fc.bias": "classifier.2.bias",
+    },
+    "swin_t": {
+        "layers.1.downsample.reduction.weight": "features.2.reduction.weight",
+        "layers.3.downsample.norm.bias": "features.6.norm.bias",
+        "head.fc.weight": "head.weight",
+    },
+}
+
+
+@pytest.mark.parametrize("name", TIMM)
+def test_names_of_timm_load_strictly(name):
+    model, other = (ModelCreator.create_model(name, depths=(1, 1, 1, 1), **SMALL) for _ in range(2))
+    theirs = {ours: their for their, ours in TIMM[name].items()}
+    state = {theirs.get(key, key): value for key, value in model.state_dict().items() if not key.endswith("relative_position_index")}
+    assert set(TIMM[name]) <= set(state)
+    other.load_state_dict(state, strict=True)
+    assert same(other, model.state_dict())
+
+
+def test_full_connections_that_are_convolutions():
+    from flowvision.models.vgg import _from_timm
+
+    state = {"features.0.weight": torch.zeros(4, 3, 3, 3), "pre_logits.fc1.weight": torch.zeros(5, 2, 7, 7), "pre_logits.fc2.bias": torch.zeros(5), "head.fc.weight": torch.zeros(3, 5)}
+    found = {key: tuple(value.shape) for key, value in _from_timm(state).items()}
+    assert found == {"features.0.weight": (4, 3, 3, 3), "classifier.0.weight": (5, 98), "classifier.3.bias": (5,), "classifier.6.weight": (3, 5)}
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -190,7 +238,7 @@ def test_names_in_the_registry():
         ModelCreator.create_model("fasterrcnn_resnet50_fpn")
     with pytest.raises(AbsentNameError, match="flowvision.models.deeplabv3_resnet50_coco is not there: segmentation networks are torchvision's"):
         flowvision.models.deeplabv3_resnet50_coco  # noqa: B018
-    with pytest.raises(AbsentNameError, match="flowvision.models.detection is not there: this zoo has image classifiers"):
+    with pytest.raises(AbsentNameError, match="flowvision.models.detection is not there: detection and instance segmentation are torchvision's"):
         flowvision.models.detection  # noqa: B018
     with pytest.raises(UnknownModelError, match="a network 'resnet18' is registered already"):
         register_model(resnet18)

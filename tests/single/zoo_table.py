@@ -109,6 +109,7 @@ PUBLISHED = {
     "poolformer_s36": 30_862_760,
     "poolformer_m36": 56_172_520,
     "poolformer_m48": 73_473_448,
+    "ghostnet": 5_182_508,
     # Further picture sizes and numbers of classes: position embeddings, biases of windows and heads are all that differs.
     "vit_tiny_patch16_384": 5_717_416 + (576 - 196) * 192,
     "vit_small_patch32_384": 22_878_952 + (144 - 49) * 384,
@@ -172,7 +173,6 @@ SAME = {
     "mlp_mixer_l16_224_in21k": ("mlp_mixer_l16_224", 21843, 1024),
     "mlp_mixer_b16_224_miil_in21k": ("mlp_mixer_b16_224", 11221, 768),
 }
-ROUNDED = {"ghostnet": 5.18}  # published in millions only
 
 # A member of each family, made cheap to run: its options, and the size of its pictures. Those with full connections of a hundred million are not among them.
 CHEAP = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from flowvision.absent import refuse as _refuse
 from flowvision.layers.blocks.patch_embed import to_2tuple
 from flowvision.models.alexnet import alexnet
 from flowvision.models.convnext import (
@@ -60,7 +61,7 @@ from flowvision.models.mnasnet import mnasnet0_5, mnasnet0_75, mnasnet1_0, mnasn
 from flowvision.models.mobilenet_v2 import mobilenet_v2
 from flowvision.models.mobilenet_v3 import mobilenet_v3_large, mobilenet_v3_small
 from flowvision.models.poolformer import poolformer_m36, poolformer_m48, poolformer_s12, poolformer_s24, poolformer_s36
-from flowvision.models.refused import REFUSED
+from flowvision.models.refused import REFUSED, REFUSED_MODULES
 from flowvision.models.registry import ModelCreator, register_model
 from flowvision.models.regnet import (
     regnet_x_16gf,
@@ -335,9 +336,11 @@ __all__ = [
 ]
 
 
+_absent = {**REFUSED, **REFUSED_MODULES}
+_refuse(__name__, _absent)
+
+
 def __getattr__(name: str) -> Any:
-    if name in REFUSED:
-        raise AbsentNameError(f"flowvision.models.{name} is not there: {REFUSED[name]}")
-    if name in ("detection", "segmentation", "style_transfer", "face_recognition"):
-        raise AbsentNameError(f"flowvision.models.{name} is not there: this zoo has image classifiers; ModelCreator.model_list() names them")
+    if name in _absent:
+        raise AbsentNameError(f"flowvision.models.{name} is not there: {_absent[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

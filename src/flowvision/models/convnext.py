@@ -1,4 +1,4 @@
-"""ConvNeXt with torchvision's names; files with the names of the paper's authors load too."""
+"""ConvNeXt with torchvision's names; files with the names of the paper's authors, or timm's, load too."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 import oneflow.nn as nn
 from flowvision.layers.regularization.norm import LayerNorm2d
 from flowvision.layers.regularization.stochastic_depth import StochasticDepth
-from flowvision.models.pretrained import accepts
+from flowvision.models.pretrained import accepts, by_patterns
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
 
@@ -73,12 +73,23 @@ class ConvNeXt(nn.Module):
 
 
 _INSIDE = {"dwconv": "block.0", "norm": "block.2", "pwconv1": "block.3", "pwconv2": "block.5"}
+_FROM_TIMM = by_patterns(
+    [
+        (r"stem\.(\d\.\w+)", r"downsample_layers.0.\1"),
+        (r"stages\.(\d)\.downsample\.(\d\.\w+)", r"downsample_layers.\1.\2"),
+        (r"stages\.(\d)\.blocks\.(\d+)\.conv_dw\.(\w+)", r"stages.\1.\2.dwconv.\3"),
+        (r"stages\.(\d)\.blocks\.(\d+)\.mlp\.fc(\d)\.(\w+)", r"stages.\1.\2.pwconv\3.\4"),
+        (r"stages\.(\d)\.blocks\.(.+)", r"stages.\1.\2"),
+        (r"head\.norm\.(\w+)", r"norm.\1"),
+        (r"head\.fc\.(\w+)", r"head.\1"),
+    ]
+)
 
 
 def _from_authors(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """downsample_layers.i.j, stages.i.j.dwconv, norm and head become features and classifier."""
     found = {}
-    for key, value in state.items():
+    for key, value in _FROM_TIMM(state).items():
         if match := re.fullmatch(r"downsample_layers\.(\d)\.(\d)\.(\w+)", key):
             key = f"features.{2 * int(match[1])}.{match[2]}.{match[3]}"
         elif match := re.fullmatch(r"stages\.(\d)\.(\d+)\.gamma", key):

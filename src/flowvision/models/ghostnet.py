@@ -24,6 +24,11 @@ _STAGES = (
 )
 
 
+def hard_sigmoid(x: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6."""
+    return F.hardsigmoid(x, inplace)
+
+
 class SqueezeExcite(nn.Module):
     def __init__(self, channels: int, ratio: float) -> None:
         super().__init__()
@@ -33,7 +38,7 @@ class SqueezeExcite(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         weights = self.conv_expand(F.relu(self.conv_reduce(x.mean((2, 3), keepdim=True))))
-        return x * (F.relu6(weights + 3.0) / 6.0)
+        return x * hard_sigmoid(weights)
 
 
 class ConvBnAct(nn.Module):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import oneflow.nn as nn
 from flowvision.layers.blocks.mlp import GatedMlp, Mlp
-from flowvision.layers.blocks.patch_embed import PatchEmbed
+from flowvision.layers.blocks.patch_embed import PatchEmbed, to_2tuple
 from flowvision.layers.regularization.droppath import DropPath
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
+
+pair = to_2tuple  # the published name
 
 
 class MixerBlock(nn.Module):

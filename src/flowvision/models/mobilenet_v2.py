@@ -8,6 +8,8 @@ from flowvision.layers.helpers import make_divisible
 from flowvision.models.registry import variant
 from oneflow import Tensor
 
+ConvBNActivation = ConvNormActivation  # the published name
+
 # Expansion, channels, repeats, stride of the first.
 _SETTING = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 

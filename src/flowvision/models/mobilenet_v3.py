@@ -11,6 +11,8 @@ from flowvision.layers.helpers import make_divisible
 from flowvision.models.registry import variant
 from oneflow import Tensor
 
+ConvBNActivation = ConvNormActivation  # the published name
+
 Row = tuple[int, int, int, bool, bool, int]  # kernel, expanded and output channels, weighed channels, hard swish, stride
 _NORM = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)
 

@@ -1,7 +1,8 @@
-"""PoolFormer: a transformer whose attention is an average over neighbours."""
+"""PoolFormer: a transformer whose attention is an average over neighbours. The authors' names; timm's files load too."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,7 @@ import oneflow.nn as nn
 import oneflow.nn.functional as F
 from flowvision.layers.blocks.mlp import ConvMlp
 from flowvision.layers.regularization.droppath import DropPath
+from flowvision.models.pretrained import accepts
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
 
@@ -67,12 +69,31 @@ class PoolFormer(nn.Module):
             if isinstance(module, nn.Linear):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 nn.init.zeros_(module.bias)
+        accepts(self, _from_timm)
 
     def forward(self, x: Tensor) -> Tensor:
         x = self.patch_embed(x)
         for part in self.network:
             x = part(x)
         return self.head(self.norm(x).mean((2, 3)))
+
+
+def _from_timm(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """stages.i.blocks.j and stages.i.downsample become network; stem, head.norm and head.fc lie at its ends."""
+    found = {}
+    for key, value in state.items():
+        if match := re.fullmatch(r"stem\.conv\.(\w+)", key):
+            key = f"patch_embed.proj.{match[1]}"
+        elif match := re.fullmatch(r"stages\.(\d)\.downsample\.conv\.(\w+)", key):
+            key = f"network.{2 * int(match[1]) - 1}.proj.{match[2]}"
+        elif match := re.fullmatch(r"stages\.(\d)\.blocks\.(\d+)\.layer_scale(\d)\.scale", key):
+            key = f"network.{2 * int(match[1])}.{match[2]}.layer_scale_{match[3]}"
+        elif match := re.fullmatch(r"stages\.(\d)\.blocks\.(\d+)\.(.+)", key):
+            key = f"network.{2 * int(match[1])}.{match[2]}.{match[3]}"
+        elif match := re.fullmatch(r"head\.(norm|fc)\.(\w+)", key):
+            key = f"{'norm' if match[1] == 'norm' else 'head'}.{match[2]}"
+        found[key] = value
+    return found
 
 
 def _poolformer(name: str, layers: Sequence[int], dims: Sequence[int], scale: float) -> Create:

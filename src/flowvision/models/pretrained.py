@@ -42,8 +42,13 @@ def load_weights(model: nn.Module, name: str, source: bool | str | os.PathLike[s
     path = found_in_cache(name) if source is True else _in_folder(Path(str(source)), name)
     if path is None:
         raise DataError(_missing(name))
+    _load(model, name, path, read_weights(path, progress))
+
+
+def read_weights(path: Path, progress: bool = True) -> dict[str, Tensor]:
+    """The tensors of a weight file by name; a hash in the file's name is compared."""
     _check_hash(path, progress)
-    _load(model, name, path, _state(path))
+    return _state(path)
 
 
 def found_in_cache(name: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -158,8 +159,12 @@ class SwinTransformer(nn.Module):
 
 
 def _from_authors(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """layers.i.blocks.j and layers.i.downsample become features; masks are made anew, indices flat."""
+    """layers.i.blocks.j and layers.i.downsample become features; masks are made anew, indices flat.
+
+    In timm's files since 0.9 a stage begins with its downsampling; before, as in the authors', it ends with it. Indices need not be there.
+    """
     found = {}
+    ends = any(key.startswith("layers.0.downsample.") for key in state)
     for key, value in state.items():
         if re.fullmatch(r"layers\.\d\.blocks\.\d+\.attn_mask", key):
             continue
@@ -169,8 +174,12 @@ def _from_authors(state: dict[str, Tensor]) -> dict[str, Tensor]:
             rest = match[3].replace("mlp.fc1", "mlp.0").replace("mlp.fc2", "mlp.3")
             key = f"features.{2 * int(match[1]) + 1}.{match[2]}.{rest}"
         elif match := re.fullmatch(r"layers\.(\d)\.downsample\.(.+)", key):
-            key = f"features.{2 * int(match[1]) + 2}.{match[2]}"
+            key = f"features.{2 * int(match[1]) + (2 if ends else 0)}.{match[2]}"
+        elif match := re.fullmatch(r"head\.fc\.(\w+)", key):
+            key = f"head.{match[1]}"
         found[key] = value.flatten() if key.endswith("relative_position_index") else value
+        if key.endswith(".relative_position_bias_table"):
+            found.setdefault(key.replace("bias_table", "index"), relative_positions((math.isqrt(len(value)) + 1) // 2))
     return found
 
 

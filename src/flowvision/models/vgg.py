@@ -1,10 +1,11 @@
-"""VGG: 3x3 convolutions in five groups, with and without batch norm."""
+"""VGG: 3x3 convolutions in five groups, with and without batch norm. Timm's files, whose full connections are convolutions, load too."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import oneflow.nn as nn
+from flowvision.models.pretrained import accepts, by_patterns
 from flowvision.models.registry import variant
 from oneflow import Tensor
 
@@ -42,6 +43,7 @@ class VGG(nn.Module):
         )
         if init_weights:
             self._init()
+        accepts(self, _from_timm)
 
     def _init(self) -> None:
         for module in self.modules():
@@ -56,6 +58,13 @@ class VGG(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
+
+
+_FULL = by_patterns([(r"pre_logits\.fc1\.(\w+)", r"classifier.0.\1"), (r"pre_logits\.fc2\.(\w+)", r"classifier.3.\1"), (r"head\.fc\.(\w+)", r"classifier.6.\1")])
+
+
+def _from_timm(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {key: value.flatten(1) if key.startswith("classifier.") and value.dim() == 4 else value for key, value in _FULL(state).items()}
 
 
 vgg11, vgg13, vgg16, vgg19 = (variant(f"vgg{depth}", VGG, repeats=repeats) for depth, repeats in _GROUPS.items())

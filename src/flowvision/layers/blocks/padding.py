@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import oneflow.nn.functional as F
 from oneflow import Tensor
+from oneflow.core.errors import ArgumentError
 
 Pair = tuple[int, int]
 
@@ -29,3 +32,16 @@ def pad_same(x: Tensor, k: Pair, s: Pair, d: Pair = (1, 1), value: float = 0) ->
     if rows or columns:
         x = F.pad(x, [columns // 2, columns - columns // 2, rows // 2, rows - rows // 2], value=value)
     return x
+
+
+def get_padding_value(padding: str | int, kernel_size: int, **kwargs: Any) -> tuple[int, bool]:
+    """The padding of "same", "valid" or "" (symmetric), and whether it depends on the picture's size; a number stays."""
+    if not isinstance(padding, str):
+        return padding, False
+    if padding.lower() == "same":
+        return (get_padding(kernel_size, **kwargs), False) if is_static_pad(kernel_size, **kwargs) else (0, True)
+    if padding.lower() == "valid":
+        return 0, False
+    if padding:
+        raise ArgumentError(f"padding is 'same', 'valid', '' or a number, got {padding!r}")
+    return get_padding(kernel_size, **kwargs), False
