@@ -101,7 +101,7 @@ def test_a_dynamic_convolution_mixes_kernels_for_each_picture():
 
 def test_blocks_of_other_libraries():
     frozen = blocks.FrozenBatchNorm2d(8)
-    for name, buffer in frozen.named_buffers():
+    for buffer in frozen.buffers():
         buffer.copy_(torch.rand(8) + 0.5)
     expected = F.batch_norm(X, frozen.running_mean, frozen.running_var, frozen.weight, frozen.bias)
     assert torch.allclose(frozen(X), expected, atol=1e-5) and not list(frozen.parameters())
