@@ -1,0 +1,31 @@
+"""Swin base, pictures of 224, windows of 7."""
+
+from omegaconf import DictConfig
+
+from libai.config import LazyCall
+from libai.models import SwinTransformer
+
+cfg = DictConfig(
+    dict(
+        img_size=224,
+        patch_size=4,
+        in_chans=3,
+        num_classes=1000,
+        embed_dim=128,
+        depths=[2, 2, 18, 2],
+        num_heads=[4, 8, 16, 32],
+        window_size=7,
+        mlp_ratio=4.0,
+        qkv_bias=True,
+        qk_scale=None,
+        drop_rate=0.0,
+        attn_drop_rate=0.0,
+        drop_path_rate=0.5,
+        ape=False,
+        patch_norm=True,
+        loss_func=None,
+    ),
+    flags={"allow_objects": True},
+)
+
+model = LazyCall(SwinTransformer)(cfg=cfg)
