@@ -298,7 +298,7 @@ class SwinBase(nn.Module):
 
 class SwinTransformer(SwinBase):
     """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths`` and ``num_heads`` have a number for each stage.
-    Only MLPs are cut by tensor parallelism. ``loss_func`` is cross entropy unless said."""
+    Only MLPs are cut by tensor parallelism. ``loss_func`` is cross entropy unless said; arguments of other names are not looked at."""
 
     @configurable
     def __init__(

@@ -83,7 +83,7 @@ class WindowAttention(nn.Module):
         x = at_layer(x, self.layer_idx)
         count, pixels, dim = x.shape
         qkv = self.qkv(x)
-        if self.q_bias is not None:
+        if self.q_bias is not None and self.v_bias is not None:
             qkv = qkv + torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
         query, key, value = qkv.view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
         query = F.normalize(query, dim=-1) * self.logit_scale.clamp(max=_LARGEST_SCALE).exp()
@@ -92,7 +92,8 @@ class WindowAttention(nn.Module):
 
     def _bias(self, pixels: int) -> Any:
         # The table is no batch: no layer may cut its first dim among ranks, so the connections are written out.
-        first, last = self.cpb_mlp[0], self.cpb_mlp[2]
+        first: Any = self.cpb_mlp[0]
+        last: Any = self.cpb_mlp[2]
         table = F.linear(F.relu(F.linear(self.relative_coords_table.flatten(0, 2), first.weight, first.bias)), last.weight)
         return 16 * torch.sigmoid(table[self.relative_position_index.flatten()].view(pixels, pixels, -1).permute(2, 0, 1))
 
