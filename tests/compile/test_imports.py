@@ -27,7 +27,7 @@ LAYERS = (
     *("nn", "array", "layers", "image", "system"),  # those that take others for their work
     *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
-    *("unittest", "util", "framework", "python", "experimental"),  # import paths of older programs
+    *("unittest", "util", "framework", "python", "_oneflow_internal", "experimental"),  # import paths of older programs
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
 ENTRY_POINTS = {"compatible", "experimental"}  # what may import the root: it gives each of its names another path

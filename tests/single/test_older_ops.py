@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import operator
 from typing import Any
 
 import numpy as np
@@ -149,3 +151,35 @@ def test_settings_of_the_last_releases_change_nothing() -> None:
     config = flow.FunctionConfig()
     config.prune_depend_ops(True)
     config.prune_depend_ops()
+
+
+@pytest.mark.parametrize("path, name, public", [
+    ("oneflow.python.ops.optimizer", "PolynomialSchduler", "optimizer.PolynomialSchduler"), ("oneflow.python.ops.math_ops", "relu", "math.relu"),
+    ("oneflow.python.ops.nn_ops", "conv2d", "nn.conv2d"), ("oneflow.python.ops.array_ops", "one_hot", "one_hot"),
+    ("oneflow.python.ops.layers", "dense", "layers.dense"), ("oneflow.python.ops.initializer_util", "truncated_normal", "truncated_normal"),
+    ("oneflow.python.ops.regularizer_util", "l2", "regularizers.l2"), ("oneflow.python.framework.typing", "Numpy", "typing.Numpy"),
+    ("oneflow.python.framework.input_blob_def", "FixedTensorDef", "FixedTensorDef"), ("oneflow.python.framework.id_util", "UniqueStr", "util.unique_str"),
+    ("oneflow._oneflow_internal", "distribute", "distribute"), ("oneflow.experimental", "unittest", "unittest"), ("oneflow.experimental", "util", "util"),
+])  # fmt: skip
+def test_earlier_paths_lead_to_the_public_names(path: str, name: str, public: str) -> None:
+    assert getattr(importlib.import_module(path), name) is operator.attrgetter(public)(flow)
+
+
+def test_tensors_are_made_as_in_2021() -> None:
+    early = flow.experimental.Tensor
+    made = early(np.ones((2, 3)), dtype=flow.float32, device=flow.device("cpu"), requires_grad=True)
+    assert made.dtype is flow.float32 and made.requires_grad and isinstance(made, early) and type(made) is torch.Tensor
+    assert early(2, 3).shape == (2, 3) and early([1, 2]).tolist() == [1.0, 2.0] and early(np.ones(2)).dtype is flow.float32
+
+
+def test_summaries_take_inputs_of_varying_size(tmp_path: Any) -> None:
+    flow.summary.create_summary_writer(str(tmp_path))
+
+    @flow.global_function(function_config=mirrored())
+    def job(value: tp.ListNumpy.Placeholder((10,)), step: tp.ListNumpy.Placeholder((10,), dtype=flow.int64), tag: tp.ListNumpy.Placeholder((10,), dtype=flow.int8)) -> None:
+        flow.summary.scalar(value, step, tag)
+
+    job([rand(1)], [np.array([3])], [np.frombuffer(b"loss", np.int8)])
+    with pytest.raises(ArgumentError, match=r"flow.summary.scalar takes one number, got an array of shape \(2,\)"):
+        job([rand(2)], [np.array([4])], [np.frombuffer(b"loss", np.int8)])
+    flow.summary.close_summary_writer()

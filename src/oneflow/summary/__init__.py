@@ -68,7 +68,7 @@ def close_summary_writer() -> None:
 
 def scalar(value: Any, step: Any = None, tag: Any = None, name: str | None = None) -> None:
     """Writes one number: a number, or an array or blob of one element."""
-    if isinstance(value, Blob) and value.spec.elements != 1:
+    if isinstance(value, Blob) and value.spec.elements != 1 and not value.is_dynamic:
         raise ArgumentError(f"flow.summary.scalar takes a blob of one element, got {value!r}")
 
     def write(writer: Any, value: np.ndarray, step: int, tag: str) -> None:

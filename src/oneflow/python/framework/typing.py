@@ -1,0 +1,3 @@
+"""``flow.typing`` under its earlier path."""
+
+from oneflow.typing import *  # noqa: F403

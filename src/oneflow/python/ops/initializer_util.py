@@ -1,0 +1,3 @@
+"""``flow.initializer`` under its earlier path."""
+
+from oneflow.initializer import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""``flow.layers`` under its earlier path."""
+
+from oneflow.layers import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""``flow.math`` under its earlier path."""
+
+from oneflow.math import *  # noqa: F403

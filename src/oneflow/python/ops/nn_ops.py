@@ -1,0 +1,3 @@
+"""``flow.nn`` under its earlier path."""
+
+from oneflow.nn import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""``flow.optimizer`` under its earlier path."""
+
+from oneflow.optimizer import *  # noqa: F403

@@ -1,0 +1,3 @@
+"""``flow.regularizers`` under its earlier path."""
+
+from oneflow.regularizers import *  # noqa: F403
