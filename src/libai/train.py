@@ -77,6 +77,8 @@ def run() -> None:
         if not getattr(error, "is_logged", False) or not dist.is_main_process():
             print(f"{type(error).__name__}: {error}", file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:  # the log says what was saved
+        sys.exit(130)
     except Exception as error:
         if getattr(error, "is_logged", False) and dist.is_main_process():
             sys.exit(1)

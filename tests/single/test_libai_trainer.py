@@ -13,6 +13,7 @@ from libai_runs import BATCH, ITERATIONS, Net, Points, config, losses, metrics, 
 from omegaconf import OmegaConf
 
 import oneflow as flow
+from libai import train
 from libai.config import LazyCall, LazyConfig
 from libai.config.tree import copied
 from libai.data import DistTensorData, Instance, build_image_test_loader
@@ -406,3 +407,13 @@ def test_a_plan_that_cannot_be_written_ends_no_run(tmp_path, caplog):
     with caplog.at_level(logging.WARNING, "libai"):
         run.train()
     assert run.iter == 2 and "the plan of the graph cannot be written to" in caplog.text
+
+
+def test_a_program_that_was_stopped_by_ctrl_c_says_no_more_than_its_log(monkeypatch, capsys):
+    def stopped():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "main", stopped)
+    with pytest.raises(SystemExit) as end:
+        train.run()
+    assert end.value.code == 130 and capsys.readouterr().err == ""
