@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import huggingface_models as hf
+import pipeline_projects as projects
 import safetensors.torch
 import torch
 from global_rank import RANK, SIZE
 from libai_runs import shared_folder
 
 import oneflow as flow
+from libai.inference.text_classification import TextClassificationPipeline
+from libai.inference.text_generation import TextGenerationPipeline
 from libai.models.utils import export_to_huggingface
 from libai.utils import distributed as dist
 
@@ -101,6 +104,34 @@ def law_ranks_that_share_batches_write_the_same_texts() -> None:
 def law_stages_write_the_same_texts() -> None:
     dist.setup_dist_util({"pipeline_parallel_size": SIZE, "pipeline_num_layers": 2, "device_type": "cpu"})
     _same_texts("GPT-2")
+
+
+def law_pipelines_answer_on_the_first_rank() -> None:
+    root = Path(shared_folder())
+    try:
+        if RANK == 0:
+            for name, make in (("writer", projects.writer), ("classifier", projects.classifier)):
+                (root / name).mkdir()
+                make(root / name)
+        dist.synchronize()
+        for sizes in ({"tensor_parallel": SIZE}, {"data_parallel": SIZE}):
+            told: dict[str, Any] = {"mode": "huggingface", "device": "cpu", **sizes}
+            writer = TextGenerationPipeline(str(root / "writer" / "config.py"), model_path=str(root / "writer" / "weights"), **told)
+            classifier = TextClassificationPipeline(str(root / "classifier" / "config.py"), model_path=str(root / "classifier" / "weights"), **told)
+            texts, label = writer(["abc", "d"], max_new_tokens=4), classifier("a b c")
+            if RANK:
+                assert texts == {} and label == {}
+                continue
+            ids = torch.tensor([writer.tokenizer.encode("abc")])
+            expected = hf.theirs("GPT-2").generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False, pad_token_id=0)
+            assert texts[0] == {"generated_text": writer.tokenizer.decode(expected[0].tolist(), True)} and len(texts) == 2
+            with torch.no_grad():
+                scores = hf.theirs("BERT, classifier")(torch.tensor([classifier.tokenizer.encode("a b c")])).logits.softmax(-1)[0]
+            assert label["label"] == f"Label_{int(scores.argmax())}" and abs(label["score"] - float(scores.max())) < 1e-5
+    finally:
+        dist.synchronize()
+        if RANK == 0:
+            shutil.rmtree(root)
 
 
 def law_a_folder_that_is_missing_is_an_error_of_all_ranks() -> None:

@@ -82,3 +82,9 @@ def activation_of(mlp: Any, names: Mapping[str, str]) -> str:
 
 
 _ACTIVATIONS = {"gelu": nn.GELU, "gelu_tanh": GeLUTanh}
+
+
+def labels_of(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The number of classes, where the config tells it."""
+    count = config.get("num_labels") or len(config.get("id2label") or ())
+    return {"num_classes": count} if count else {}

@@ -1,0 +1,1 @@
+"""Exported models, run by ONNX Runtime."""
