@@ -25,8 +25,6 @@ import torch.nn.functional as F
 from apart import Apart
 from measure import alternate, in_turn, machine, parse, report
 
-# Beside this file stands libai.py: from here on only the package of that name is found.
-sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
 MB = 2**20
 Step = Callable[[], object]
 NONE = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -35,6 +33,11 @@ NONE = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 def sizes(is_small: bool, vocabulary: int) -> dict[str, Any]:
     """Layers, width, heads and words of the models of texts."""
     return {"layers": 1, "width": 32, "heads": 2, "words": 100} if is_small else {"layers": 6, "width": 384, "heads": 6, "words": vocabulary}
+
+
+def only_the_package() -> None:
+    """Beside this file stands libai.py: from here on the package of that name is found."""
+    sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]
 
 
 def transformers() -> Any:
@@ -93,6 +96,7 @@ def batch_of(title: str, size: dict[str, Any], rows: int, length: int) -> dict[s
 
 
 def our_step(title: str, size: dict[str, Any], rows: int, length: int) -> Step:
+    only_the_package()
     import oneflow as flow
     from libai.models.utils import GraphBase
 
@@ -133,6 +137,7 @@ def writer(is_ours: bool, size: dict[str, Any], rows: int, new: int) -> Step:
     length = 16 + new
     ids = torch.randint(1, size["words"], (rows, 16), generator=torch.Generator().manual_seed(2))
     if is_ours:
+        only_the_package()
         transformers()
         ours = our_model("GPT-2", size, length)
         return lambda: ours.generate(ids, max_new_tokens=new)
