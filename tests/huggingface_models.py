@@ -70,6 +70,11 @@ def _of_bert(model: Any, x: Mapping[str, Any]) -> Any:
     return found
 
 
+def _pictures(size: int) -> Callable[[], dict[str, Any]]:
+    return lambda: {"images": torch.randn(2, 3, size, size, generator=torch.Generator().manual_seed(1))}
+
+
+WINDOWS = {"image_size": 32, "patch_size": 4, "embed_dim": 8, "depths": [2, 1], "num_heads": [2, 4], "window_size": 4}
 KINDS = {
     "GPT-2": Kind(
         lambda: transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=WORDS, n_positions=LENGTH, n_embd=16, n_layer=2, n_head=4, n_inner=24, initializer_range=0.3, bos_token_id=0, eos_token_id=None)),
@@ -113,6 +118,21 @@ KINDS = {
             rope_parameters={"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8})),
         models.LlamaForCausalLM, utils.LlamaLoaderHuggerFace, _cfg("llama"), _words,
         lambda m, x: m(**x).logits, lambda m, x: m(**x)["prediction_scores"],
+    ),
+    "ViT": Kind(
+        lambda: transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL, image_size=12, patch_size=4, num_labels=5, initializer_range=0.3)),
+        models.VisionTransformer, utils.ViTLoaderHuggerFace, _cfg("vit/vit_tiny_patch16_224"), _pictures(12),
+        lambda m, x: m(x["images"]).logits, lambda m, x: m(**x)["prediction_scores"],
+    ),
+    "Swin": Kind(
+        lambda: transformers.SwinForImageClassification(transformers.SwinConfig(**WINDOWS, num_labels=5, initializer_range=0.3)),
+        models.SwinTransformer, utils.SwinLoaderHuggerFace, _cfg("swin/swin_tiny_patch4_window7_224"), _pictures(32),
+        lambda m, x: m(x["images"]).logits, lambda m, x: m(**x)["prediction_scores"],
+    ),
+    "SwinV2": Kind(
+        lambda: transformers.Swinv2ForImageClassification(transformers.Swinv2Config(**WINDOWS, num_labels=5, initializer_range=0.3, pretrained_window_sizes=[0, 0])),
+        models.SwinTransformerV2, utils.SwinV2LoaderHuggerFace, _cfg("swinv2/swinv2_tiny_patch4_window8_256"), _pictures(32),
+        lambda m, x: m(x["images"]).logits, lambda m, x: m(**x)["prediction_scores"],
     ),
 }  # fmt: skip
 

@@ -32,6 +32,7 @@ MODELS = {
     "BERT, classifier": (models.BertForClassification, "bert", {**BERT, "num_labels": 3}),
     "RoBERTa": (models.RobertaForPreTraining, "roberta", BERT),
     "T5": (models.T5ForPreTraining, "t5", BERT),
+    "ViT": (models.VisionTransformer, "vit/vit_tiny_patch16_224", {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 4, "num_classes": 5}),
 }
 
 

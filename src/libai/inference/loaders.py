@@ -18,6 +18,9 @@ LOADERS: dict[str, Any] = {
     "GPTForPreTraining": utils.GPT2LoaderHuggerFace,
     "LlamaModel": utils.LlamaLoaderHuggerFace,
     "LlamaForCausalLM": utils.LlamaLoaderHuggerFace,
+    "VisionTransformer": utils.ViTLoaderHuggerFace,
+    "SwinTransformerV2": utils.SwinV2LoaderHuggerFace,
+    "SwinTransformer": utils.SwinLoaderHuggerFace,
 }
 
 

@@ -34,6 +34,7 @@ class VisionTransformer(nn.Module):
         drop_path_rate: float = 0.0,
         num_classes: int = 1000,
         loss_func: Any = None,
+        layernorm_eps: float = 1e-5,
     ) -> None:
         super().__init__()
         self.num_classes, self.embed_dim = num_classes, embed_dim
@@ -50,13 +51,14 @@ class VisionTransformer(nn.Module):
                     attention_dropout_prob=attn_drop_rate,
                     output_dropout_prob=drop_rate,
                     drop_path_prob=drop_path,
+                    layernorm_epsilon=layernorm_eps,
                     init_method=truncated_normal,
                     layer_idx=layer,
                 )
                 for layer, drop_path in enumerate(growing(drop_path_rate, depth))
             ]
         )
-        self.norm = LayerNorm(embed_dim, layer_idx=-1)
+        self.norm = LayerNorm(embed_dim, eps=layernorm_eps, layer_idx=-1)
         self.head = Linear(embed_dim, num_classes, init_method=truncated_normal, layer_idx=-1) if num_classes > 0 else nn.Identity()
         self.loss_func = loss_of(loss_func)
 
@@ -92,5 +94,5 @@ class VisionTransformer(nn.Module):
 
 _OPTIONS = (
     "img_size", "patch_size", "in_chans", "embed_dim", "depth", "num_heads", "mlp_ratio", "drop_rate", "attn_drop_rate", "drop_path_rate", "num_classes",
-    "loss_func",
+    "loss_func", "layernorm_eps",
 )  # fmt: skip

@@ -7,6 +7,9 @@ from libai.models.utils.model_loader.export import export_to_huggingface
 from libai.models.utils.model_loader.gpt_loader import GPT2LoaderHuggerFace, GPT2LoaderLiBai
 from libai.models.utils.model_loader.llama_loader import LlamaLoaderHuggerFace, LlamaLoaderLiBai
 from libai.models.utils.model_loader.roberta_loader import RobertaLoaderHuggerFace, RobertaLoaderLiBai
+from libai.models.utils.model_loader.swin_loader import SwinLoaderHuggerFace, SwinLoaderLiBai
+from libai.models.utils.model_loader.swinv2_loader import SwinV2LoaderHuggerFace, SwinV2LoaderLiBai
+from libai.models.utils.model_loader.vit_loader import ViTLoaderHuggerFace, ViTLoaderLiBai
 from libai.models.utils.weight_init import init_method_normal, scaled_init_method_normal
 
 __all__ = [
@@ -21,6 +24,12 @@ __all__ = [
     "ModelLoaderLiBai",
     "RobertaLoaderHuggerFace",
     "RobertaLoaderLiBai",
+    "SwinLoaderHuggerFace",
+    "SwinLoaderLiBai",
+    "SwinV2LoaderHuggerFace",
+    "SwinV2LoaderLiBai",
+    "ViTLoaderHuggerFace",
+    "ViTLoaderLiBai",
     "export_to_huggingface",
     "init_method_normal",
     "scaled_init_method_normal",

@@ -14,6 +14,9 @@ from libai.models.utils.model_loader.folders import write_folder
 from libai.models.utils.model_loader.gpt_loader import GPT2Family
 from libai.models.utils.model_loader.llama_loader import LlamaFamily
 from libai.models.utils.model_loader.roberta_loader import RobertaFamily
+from libai.models.utils.model_loader.swin_loader import SwinFamily
+from libai.models.utils.model_loader.swinv2_loader import SwinV2Family
+from libai.models.utils.model_loader.vit_loader import ViTFamily
 from libai.utils import distributed as dist
 from oneflow import nn
 from oneflow.core.errors import ArgumentError, CheckpointError
@@ -24,6 +27,9 @@ FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("BertModel", "BertForPreTraining", "BertForClassification"), BertFamily()),
     **dict.fromkeys(("GPTModel", "GPTForPreTraining"), GPT2Family()),
     **dict.fromkeys(("LlamaModel", "LlamaForCausalLM"), LlamaFamily()),
+    "VisionTransformer": ViTFamily(),
+    "SwinTransformerV2": SwinV2Family(),
+    "SwinTransformer": SwinFamily(),
 }
 
 
