@@ -69,8 +69,8 @@ check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .
 	$(RUN) -m mypy
 
-# One of the rivals is ONNX Runtime.
-bench: $(VENV)/onnx.stamp
+# Rivals are ONNX Runtime and transformers.
+bench: $(VENV)/dev.stamp
 	$(RUN) benchmarks/train_step.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/graph_step.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/dispatch.py $(BENCH_FLAGS)
@@ -81,6 +81,7 @@ bench: $(VENV)/onnx.stamp
 	$(RUN) benchmarks/ranks.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/plan.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/libai.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/libai_models.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/fastnn.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/global_ops.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/transforms.py $(BENCH_FLAGS)

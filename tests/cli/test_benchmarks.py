@@ -1,6 +1,6 @@
 """Benchmark programs run, with tiny sizes, and their tables have all their rows. Times are not looked at.
 
-The three that start most processes, ``graph_step.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
+The four that start most processes, ``graph_step.py``, ``libai_models.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
 """
 
 from __future__ import annotations
