@@ -14,14 +14,13 @@ from oneflow.core.errors import ArgumentError
 class TextGenerationPipeline(BasePipeline):
     """Called with a text or a list of texts and with what ``generate`` takes; gives a list of ``{"generated_text": ...}``."""
 
-    preprocess_names = ("pad", "add_special_tokens")
     postprocess_names = ("skip_special_tokens", "clean_up_tokenization_spaces")
 
     def load_pretrain_weight(self, libai_cfg_model: Any, model_path: str | None, mode: str = "huggingface") -> Any:
         return super().load_pretrain_weight(libai_cfg_model, model_path, mode)
 
     def preprocess(self, inputs: Any, pad: bool = False, **kwargs: Any) -> dict[str, Any]:
-        """Texts of different lengths are filled up: prompts on the left, an encoder's inputs on the right."""
+        """Texts of different lengths are filled up, whatever ``pad`` says: prompts on the left, an encoder's inputs on the right."""
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
         if self.tokenizer is None:
             raise ArgumentError("the config has no tokenization.tokenizer, which turns texts into tokens")
