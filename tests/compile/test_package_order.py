@@ -42,7 +42,8 @@ def test_a_package_imports_only_what_stands_to_its_left(package):
 
 @pytest.mark.parametrize("package", ORDER[1:])
 def test_modules_import_each_other_in_no_circle(package):
-    modules = modules_under(SOURCES / package)
+    # Config files import each other by their places (relative imports), and are no modules.
+    modules = {name: path for name, path in modules_under(SOURCES / package).items() if not name.startswith("libai.configs.")}
     assert not told(found for module, path in modules.items() for found in imports_of(module, path.read_text("utf-8"), modules) if not found.for_types)
 
 
