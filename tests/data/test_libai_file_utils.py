@@ -72,3 +72,18 @@ def test_what_cannot_be_fetched_is_said(tmp_path, monkeypatch):
         file_utils.cached_path("s3://a/b", str(tmp_path))
     with pytest.raises(NotImplementedError, match="S3 is not read here"):
         file_utils.s3_get("s3://a/b", io.BytesIO())
+
+
+def test_an_answer_of_404_is_a_file_that_is_not_there():
+    class Refused(Exception):
+        def __init__(self, code):
+            self.response = {"Error": {"Code": code}}
+
+    @file_utils.s3_request
+    def ask(url, code):
+        raise Refused(code)
+
+    with pytest.raises(FileNotFoundError, match="there is no s3://a/b"):
+        ask("s3://a/b", "404")
+    with pytest.raises(Refused):
+        ask("s3://a/b", "403")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import urlparse
@@ -123,6 +125,22 @@ def split_s3_path(url: str) -> tuple[str, str]:
     if parsed.scheme != "s3" or not parsed.netloc or not parsed.path.strip("/"):
         raise ArgumentError(f"an address of S3 is s3://bucket/name, got {url!r}")
     return parsed.netloc, parsed.path.lstrip("/")
+
+
+def s3_request(func: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator for functions of one's own that ask S3 for an address, their first argument: an answer of 404 is a ``MissingFileError``."""
+
+    @functools.wraps(func)
+    def asked(url: str, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return func(url, *args, **kwargs)
+        except Exception as error:
+            told = getattr(error, "response", None)
+            if isinstance(told, Mapping) and str(told.get("Error", {}).get("Code")) == "404":
+                raise MissingFileError(f"there is no {url}") from error
+            raise
+
+    return asked
 
 
 def s3_etag(url: str, proxies: dict[str, str] | None = None) -> str | None:
