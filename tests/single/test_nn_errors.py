@@ -119,7 +119,7 @@ OTHERS: list[Case] = [
     (lambda x: nn.dropout(x, 1.0), (FLAT,), ArgumentError, "and < 1, got 1.0"),
     (lambda x: nn.leaky_relu(x, "a"), (FLAT,), ArgumentError, "alpha is a number, got 'a'"),
     (lambda x: nn.dropout(x, 0.5, seed="a"), (FLAT,), ArgumentError, "a seed is an int"),
-    (lambda x: nn.dropout(x, 0.5, noise_shape=(4, 1)), (FLAT,), UnsupportedError, "noise_shape is not supported"),
+    (lambda x: nn.dropout(x, 0.5, noise_shape=(4, 1)), (FLAT,), UnsupportedError, "noise_shape is that of the blob"),
     (lambda x: nn.softmax(x), (rand(3),), ArgumentError, "rank 1, expected 2 or more"),
     (lambda x: nn.softmax(x, axis=2), (FLAT,), ArgumentError, "axis 2 does not exist"),
     (lambda x: nn.hardtanh(x, 1, -1), (FLAT,), ArgumentError, "not below its upper bound"),
