@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from oneflow.core.collector import paused
+from oneflow.core.lean_torch import lean_torch
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
 from oneflow.core.number import whole
 from oneflow.core.tracebacks import trim
@@ -191,7 +192,7 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with self._making, paused(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
+        with self._making, paused(), lean_torch(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self._graph.config.has_dynamic_shapes:
@@ -245,7 +246,7 @@ class Graph:
         for it, and stays as it was."""
         from oneflow.graph.planning import planned
 
-        with self._making, paused():
+        with self._making, paused(), lean_torch():
             return planned(self._graph, call_of(inputs, named or {}), placement)
 
     # -------------------------------------------------------------- text

@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 import torch
 
 from oneflow.core.collector import paused
+from oneflow.core.lean_torch import lean_torch
 
 _P = TypeVar("_P")
 Shapes = tuple[tuple[int, ...], ...]
@@ -27,7 +28,7 @@ class Programs(Generic[_P]):
         return found if found is not None else self._made(shapes, make)
 
     def _made(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
-        with self._making, paused():
+        with self._making, paused(), lean_torch():
             if shapes not in self.by_shapes:  # another thread may have made it meanwhile
                 self.by_shapes[shapes] = make()
             return self.by_shapes[shapes]

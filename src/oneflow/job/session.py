@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from oneflow.core.collector import paused
+from oneflow.core.lean_torch import lean_torch
 from oneflow.core.errors import JobError
 from oneflow.core.placement import Placement
 from oneflow.ir.trace import current
@@ -70,7 +71,7 @@ class Session:
         """
         if self._ready and not self.closed:
             return
-        with self.making, paused():  # the first time loads torch's tracing
+        with self.making, paused(), lean_torch():  # the first time loads torch's tracing
             if not self._ready or self.closed:  # another thread may have started it meanwhile
                 self._start()
 
@@ -87,7 +88,7 @@ class Session:
     def trace(self) -> None:
         """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
         self._require_outside()
-        with self.making, paused():
+        with self.making, paused(), lean_torch():
             for job in self.jobs.values():
                 if job.graph is None:
                     job.trace()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from oneflow.core.collector import paused
+from oneflow.core.lean_torch import lean_torch
 from oneflow.core.errors import ArgumentError, JobError
 from oneflow.core.tracebacks import entry
 from oneflow.core.placement import Placement
@@ -62,7 +63,7 @@ def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement
     assert job.graph is not None and job.graph.placement is not None
     if axes is not None:
         placement = placement_of(job.graph.placement.device_type, axes)
-    with job.session.making, paused():
+    with job.session.making, paused(), lean_torch():
         from oneflow.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
 
         return make_plan(job.graph, job.settings, placement or job.graph.placement)
