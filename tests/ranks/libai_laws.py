@@ -9,6 +9,7 @@ import numpy as np
 from global_rank import RANK, SIZE
 from libai_runs import losses, metrics, reference, sample_order, shared_folder, trainer, weights
 
+from libai.config.errors import ConfigError
 from libai.utils import distributed as dist
 
 _PIPELINE = ("train.dist.pipeline_parallel_size=2", "train.dist.pipeline_num_layers=3")
@@ -59,8 +60,16 @@ def law_data_parallel_with_accumulation_and_recomputation() -> None:
     _same(_ACCUMULATE, "train.activation_checkpoint.enabled=true", "train.amp.enabled=true")
 
 
-def law_pipeline_by_config_keys_alone() -> None:
-    _same(*_PIPELINE)
+def law_a_pipeline_without_micro_batches_is_refused() -> None:
+    folder = shared_folder()
+    try:
+        trainer(folder, *_PIPELINE)
+        raise AssertionError("the run was not refused")
+    except ConfigError as error:
+        assert "pipeline_parallel_size=2 with train.num_accumulation_steps=1" in str(error) and "set train.num_accumulation_steps to 4" in str(error), error
+    dist.synchronize()
+    if RANK == 0:
+        shutil.rmtree(folder)
 
 
 def law_pipeline_with_micro_batches() -> None:
@@ -88,7 +97,7 @@ def law_pipeline_without_a_graph() -> None:
 
 
 def law_a_checkpoint_goes_on_in_another_layout() -> None:
-    _same(*_PIPELINE, resume_at=2, first=(_ZERO + "1}",))
+    _same(*_PIPELINE, _ACCUMULATE, resume_at=2, first=(_ZERO + "1}",))
 
 
 def law_an_interrupted_run_stops_at_the_same_iteration_everywhere() -> None:

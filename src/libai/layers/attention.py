@@ -119,7 +119,20 @@ def attend(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, dropout
     if is_causal and queries > 1:
         earlier = made_like(query, flow.ones, queries, keys).tril(keys - queries)
         mask = earlier if mask is None else earlier * mask
-    return F.scaled_dot_product_attention(query, key, value, attn_mask=None if mask is None else _added(mask, query), dropout_p=dropout)
+    added = None if mask is None else _added(mask, query)
+    if not dropout:
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=added)
+    # The fused kernel has no dropout on a CPU, and torch's formula in its place checks for rows without keys, which there are none of here.
+    scores = _product(query * query.shape[-1] ** -0.5, key.transpose(-1, -2))
+    shares = torch.softmax(scores if added is None else scores + added, dim=-1)
+    return _product(F.dropout(shares, dropout), value)
+
+
+def _product(left: Any, right: Any) -> Any:
+    """The products of each sample and head. Both become one dim of a batch of products; heads stand outside in it where they, and no batches, are cut."""
+    if not left.is_global or dist.get_tensor_parallel_size() == 1 or dist.get_data_parallel_size() > 1:
+        return torch.matmul(left, right)
+    return torch.matmul(left.transpose(0, 1), right.transpose(0, 1)).transpose(0, 1)
 
 
 def _added(mask: Any, query: Any) -> Any:

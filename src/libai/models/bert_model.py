@@ -38,7 +38,7 @@ class BertEmbeddings(nn.Module):
         amp_enabled: bool = False,
     ) -> None:
         super().__init__()
-        self.num_tokentypes = num_tokentypes
+        self.num_tokentypes, self.layer_idx = num_tokentypes, 0
         self.vocab_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         self.position_embeddings = Embedding(max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         if num_tokentypes > 0:

@@ -49,6 +49,7 @@ class GPTEmbedding(nn.Module):
         self, vocab_size: int, hidden_size: int, max_seq_length: int, init_method: Init = init.xavier_normal_, embedding_dropout_prob: float = 0.0, amp_enabled: bool = False
     ) -> None:
         super().__init__()
+        self.layer_idx = 0
         self.token_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         self.position_embeddings = Embedding(max_seq_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         self.dropout = nn.Dropout(embedding_dropout_prob)

@@ -37,6 +37,7 @@ class T5Embedding(nn.Module):
         self, hidden_size: int, vocab_size: int, max_sequence_length: int, embedding_dropout_prob: float, init_method: Init = nn.init.xavier_normal_, amp_enabled: bool = False
     ) -> None:
         super().__init__()
+        self.layer_idx = 0
         self.word_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         self.position_embeddings = Embedding(max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
         self.embedding_dropout = nn.Dropout(embedding_dropout_prob)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,16 @@ def setup_dist_util(cfg: Mapping[str, Any]) -> DistUtil:
     return _current[0]
 
 
+@contextmanager
+def laid_out(cfg: Mapping[str, Any]) -> Iterator[DistUtil]:
+    """Within it the layout of ranks is that of ``cfg``; afterwards it is what it was."""
+    before = list(_current)
+    try:
+        yield setup_dist_util(cfg)
+    finally:
+        _current[:] = before
+
+
 def get_dist_util() -> DistUtil:
     """The layout of this process; one of data parallel ranks alone if none was set up."""
     if not _current:
@@ -110,8 +121,8 @@ def get_dist_util() -> DistUtil:
 
 
 def available(device_type: str) -> str:
-    """``device_type``, or ``"cpu"`` in place of ``"cuda"`` where there is no GPU."""
-    return "cpu" if device_type == "cuda" and not torch.cuda.is_available() else device_type
+    """``device_type``, or ``"cpu"`` in place of ``"cuda"`` where there is no GPU. A planned world has all devices."""
+    return "cpu" if device_type == "cuda" and not torch.cuda.is_available() and not current_world().is_planned else device_type
 
 
 def get_layer_placement(layer_idx: int, device_type: str | None = None) -> flow.placement:

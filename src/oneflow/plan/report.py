@@ -12,7 +12,7 @@ from itertools import groupby
 from oneflow.core.errors import ArgumentError
 from oneflow.data.files import written_beside
 from oneflow.plan.page import plan_page
-from oneflow.plan.text import plan_text
+from oneflow.plan.text import overview_text, plan_text
 from oneflow.plan.read import read_value
 from oneflow.plan.values import FORMAT, Figures
 
@@ -23,6 +23,10 @@ class Plan(Figures):
 
     def __str__(self) -> str:
         return plan_text(self)
+
+    def overview(self) -> str:
+        """The beginning of the text: what each rank costs, and the notes."""
+        return overview_text(self)
 
     def _repr_html_(self) -> str:
         """The page, in a frame of its own, where a notebook shows it."""

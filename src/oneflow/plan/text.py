@@ -20,6 +20,11 @@ def plan_text(plan: Figures) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
+def overview_text(plan: Figures) -> str:
+    """Totals, ranks and notes alone."""
+    return "\n\n".join("\n".join(lines) for lines in (_head(plan), _ranks(plan), _notes(plan)) if lines)
+
+
 def _head(plan: Figures) -> list[str]:
     axes = f" ({' x '.join(map(str, plan.axes))})" if len(plan.axes) > 1 else ""
     micro = f", {_count(plan.micro_batches, 'micro-batch', 'micro-batches')} a step" if plan.micro_batches > 1 else ""

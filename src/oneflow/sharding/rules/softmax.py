@@ -40,6 +40,14 @@ def softmax(call: Call) -> Iterator[Signature]:
             yield replace(shared, touched=2 * _whole_bytes(call))
 
 
+@RULES.rule(aten._safe_softmax.default)
+def safe_softmax(call: Call) -> Iterator[Signature]:
+    """That of attention by its formula: each row by itself."""
+    for dim in dims_of(call.out, call.parts):
+        if dim != _class_dim(call):
+            yield signature(call, (split(dim),), self=split(dim))
+
+
 @RULES.rule(aten._softmax_backward_data.default, aten._log_softmax_backward_data.default)
 def softmax_backward(call: Call) -> Iterator[Signature]:
     """As the forward op, with one sum per row to share; linear in the gradient."""
