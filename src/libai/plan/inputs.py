@@ -26,7 +26,7 @@ def fields_of(cfg: Any) -> dict[str, Field]:
     """The fields by the names of the model's arguments."""
     target = cfg.model.get("_target_")
     kind: Any = locate(target) if isinstance(target, str) else target
-    arguments = set(inspect.signature(kind.forward).parameters) if inspect.isclass(kind) else set()
+    arguments = set(inspect.signature(kind.forward).parameters) if hasattr(kind, "forward") else set()
     if {"encoder_input_ids", "decoder_input_ids", "lm_labels"} <= arguments:
         return _of_pairs(cfg)
     if {"input_ids", "lm_labels", "loss_mask"} <= arguments:
