@@ -9,7 +9,7 @@ from oneflow.core.absent import absent as _absent
 from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-_NAMESPACES = ("board", "config", "data", "engine", "evaluation", "inference", "layers", "models", "onnx_export", "optim", "scheduler", "tokenizer", "utils")
+_NAMESPACES = ("board", "config", "data", "engine", "evaluation", "inference", "layers", "models", "onnx_export", "optim", "plan", "scheduler", "tokenizer", "utils")
 
 __all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
 
