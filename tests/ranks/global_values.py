@@ -344,7 +344,6 @@ def law_what_cannot_be_is_refused_on_every_rank() -> None:
     raises("is a flow.placement", lambda: local.to_global("cpu", B))
     raises("one layout", lambda: torch.optim.Adam([_p_with_grad()], fused=True).step())
     raises("broadcast", lambda: x + create.ones(5, placement=place, sbp=B))
-    raises("Can't call numpy", lambda: create.ones(2, placement=place, sbp=B, requires_grad=True).numpy())
     near(x * 2, torch.full((4, 6), 2.0))  # and the ranks still meet
 
 
@@ -391,7 +390,7 @@ def law_a_state_dict_goes_into_a_module_of_another_layout() -> None:
     first.to_global(every(), B).to_global(sbp=S(0))
     second.to_global(every(), B)
     second.load_state_dict(first.state_dict())
-    near(second.weight.detach(), torch.from_numpy(first.weight.detach().numpy()))
+    near(second.weight.detach(), torch.from_numpy(first.weight.numpy()))  # of a parameter too
     assert second.weight.sbp == (B,)
     raises("inconsistent attributes", lambda: second.load_state_dict(nn.Linear(4, 6).state_dict()))
 

@@ -74,6 +74,11 @@ def law_two_stages_train_as_one_process_does() -> None:
         pipeline("MLP", lambda path: path.endswith("3"), mlp_stages, settings)
 
 
+def law_parameters_may_lie_on_another_stage_than_the_module_that_reads_them() -> None:
+    for settings in (nothing, accumulate(2), zero(2), lambda graph: (accumulate(4)(graph), zero(1)(graph))):
+        pipeline("MLP", lambda path: path.endswith("0"), mlp_stages, settings)
+
+
 def law_stages_run_several_micro_batches_at_a_time() -> None:
     """The compiler sees a pipeline, whose schedule is one forward, one backward."""
     model = model_of("MLP")

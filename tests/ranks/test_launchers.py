@@ -66,8 +66,17 @@ def test_slurm_without_a_list_of_machines():
         "SLURM_LAUNCH_NODE_IPADDR": "10.213.0.9",
     }
     assert launched(environment).world("cpu").machines == ("10.213.0.9", "machine-1")
-    del environment["SLURM_LAUNCH_NODE_IPADDR"]  # a batch script, which is one process whatever SLURM_NTASKS says
-    assert launched(environment) is None
+    allocation = {"SLURM_STEP_ID": "0", "SLURM_JOB_NODELIST": "gpu[08-09]", "SLURM_LAUNCH_NODE_IPADDR": ""}
+    assert launched({**environment, **allocation}).world("cpu").machines == ("gpu08", "gpu09")
+
+
+BATCH = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "gpu08"}
+
+
+def test_a_batch_script_of_slurm_is_one_process_and_told_so():
+    with pytest.warns(UserWarning, match="SLURM_NTASKS 2 .* runs alone, as a batch script does; start one process per task with srun"):
+        assert launched(BATCH) is None
+    assert launched({**BATCH, "SLURM_NTASKS": "1"}) is None
 
 
 @pytest.mark.parametrize(
@@ -98,6 +107,9 @@ def test_lists_of_machines_are_expanded(text, names):
             {"SLURM_PROCID": "1", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "n[1-2]"},
             "SLURM runs 3 tasks on 2 machines",
         ),
+        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}, "SLURM_PROCID is 1, .* cannot find task 0; start it with srun, or set RANK"),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "3"}, "task of srun, .* set MASTER_ADDR"),
+        ({"SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "n1"}, "SLURM_NTASKS is not set"),
     ],
 )
 def test_what_a_launcher_says_must_make_sense(environment, message):

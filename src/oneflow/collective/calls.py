@@ -81,11 +81,23 @@ def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
         rows = room.exchange(value.reshape(-1), _told(f"reduce_parts {dim}", value))
         found = [part_of(row.view(value.shape), dim, sizes, place_in(ranks)) for row in rows]
         return reduced(found, "sum", torch.empty_like(found[0], memory_format=torch.contiguous_format))
+    if value.device.type == "cpu":
+        return _added_up(value, dim, sizes, ranks)
     parts = [padded_to(part, dim, max(sizes)) for part in value.split(list(sizes), dim)]
     mine = torch.empty_like(parts[0], memory_format=torch.contiguous_format)
     with meeting(ranks):
         dist.reduce_scatter_single(mine.view(-1), torch.stack(by_rank(parts, ranks)).reshape(-1), group=group_of(ranks))
     return mine.narrow(dim, 0, sizes[place_in(ranks)])
+
+
+def _added_up(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
+    """What others have of this rank's part, sent and added up here: gloo's own reduce-scatter sends as much as its all-reduce."""
+    outgoing = by_rank([part.reshape(-1) for part in value.split(list(sizes), dim)], ranks)
+    shape = (*value.shape[:dim], sizes[place_in(ranks)], *value.shape[dim + 1 :])
+    incoming = value.new_empty((len(ranks), *shape))
+    with meeting(ranks):
+        dist.all_to_all_single(incoming.view(-1), torch.cat(outgoing), [prod(shape)] * len(ranks), [part.numel() for part in outgoing], group=group_of(ranks))
+    return reduced(by_place(incoming.unbind(), ranks), "sum", value.new_empty(shape))
 
 
 def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks) -> Tensor:

@@ -24,7 +24,7 @@ from oneflow.compiler.notes import copy_notes, joint_note, local_note, set_local
 from oneflow.ir.nodes import add_call, argument
 from oneflow.ops import update
 
-BYTES = 8 * 2**20  # of gradients that are updated together
+BYTES = 2**20  # of gradients that are updated together: what waits for others of its kind is memory, and leaves the cache
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 

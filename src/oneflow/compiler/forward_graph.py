@@ -114,29 +114,6 @@ def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch
     return [env[node] for node in captured.output_nodes()]
 
 
-@contextmanager
-def replaced_state(module: torch.nn.Module, values: Mapping[str, torch.Tensor]) -> Iterator[None]:
-    """The module with other tensors for its parameters and buffers, by their names in ``named_parameters`` and ``named_buffers``.
-
-    Also where one stands in several places, or a module in two: ``torch.func.functional_call`` leaves the other tensors in the second.
-    """
-    own = {**dict(module.named_parameters()), **dict(module.named_buffers())}
-    new = {id(own[name]): value for name, value in values.items()}
-    saved: list[tuple[dict[str, Any], str, torch.Tensor | None]] = []  # the tables of modules take parameters or tensors
-    try:
-        for part in module.modules():
-            for table in (part._parameters, part._buffers):
-                for name, tensor in table.items():
-                    if id(tensor) in new:
-                        saved.append((table, name, tensor))
-        for place, name, tensor in saved:
-            place[name] = new[id(tensor)]
-        yield
-    finally:
-        for place, name, tensor in saved:
-            place[name] = tensor
-
-
 def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:
     return {str(node.target): getattr(module, str(node.target)) for node in module.graph.nodes if node.op == "get_attr"}
 

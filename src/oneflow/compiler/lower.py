@@ -155,11 +155,11 @@ class Lowering:
 
     def _section_of(self, producer: fx.Node, target: Layout) -> str:
         """What is stored is boxed once per step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
-        made: a stage that is ahead must not wait for one behind it."""
-        note = joint_note(producer)
+        made: a stage that is ahead must not wait for one behind it. A gradient goes when it is the sum over all micro-batches."""
+        note, section = joint_note(producer), self._note.section
         if note.is_stored:
             return "prologue"
-        return self._note.section if note.placed == target.mesh else note.part
+        return section if note.placed == target.mesh or section == "reduce" else note.part
 
     def _boxed(self, node: fx.Node, have: dict[Layout, fx.Node | None], target: Layout) -> fx.Node | None:
         from oneflow.sharding import cost

@@ -13,6 +13,7 @@
     ---------------------------------------------------------------------------------------- what a plan shows
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
     gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
+    order                                        gradients of weights before those of inputs, to free those        order.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
@@ -35,6 +36,7 @@ from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.fused_norm import fuse_batch_norms
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
+from oneflow.compiler.order import weights_first
 from oneflow.compiler.prepare import prepare
 from oneflow.compiler.products import multiply_by_onednn
 from oneflow.compiler.program import After, Program, nothing_after
@@ -57,6 +59,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         after("prepare", replace(program, sections=sections))
     for section in sections.values():
         gather_then_transpose(section.graph)
+        weights_first(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph)
         gather_early(sections["step"].graph, program.is_common)

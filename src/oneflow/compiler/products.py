@@ -36,6 +36,8 @@ def multiply_by_onednn(graph: fx.Graph) -> None:
                 weight = _transposed(graph, columns, node)
             node.target = torch.ops.mkldnn._linear_pointwise.default
             node.args = (rows, weight, bias, "none", [], "")
+            if columns is not weight and not columns.users:
+                graph.erase_node(columns)
 
 
 @cache

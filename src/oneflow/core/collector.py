@@ -29,6 +29,11 @@ def paused() -> Iterator[None]:
             gc.enable()
 
 
+def collect_young() -> None:
+    """Frees what was made while the collector was paused and is garbage already: it would count as old, and be looked for late or never."""
+    gc.collect(0)
+
+
 def _count_as_old() -> None:
     """Moves all objects into the oldest generation, unseen. What a program has frozen on purpose is left alone."""
     if not gc.get_freeze_count():

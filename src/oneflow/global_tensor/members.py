@@ -99,9 +99,8 @@ class Members:
         return local.clone() if copy else local
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The logical tensor as an array, on every rank; all ranks of the world call this."""
-        if self.requires_grad and torch.is_grad_enabled() and not force:
-            raise RuntimeError("Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() instead.")
+        """The logical tensor as an array of its own, on every rank; all ranks of the world call this. A tensor that requires a gradient may be asked
+        too, as with OneFlow: nobody writes into its memory through a copy."""
         return gathered(fresh_part(self), "numpy").cpu().numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:

@@ -15,7 +15,7 @@ from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.config import USUAL_RATIO, USUAL_WAIT
 from oneflow.graph.definition import Definition
 from oneflow.graph.in_place import make_global
-from oneflow.graph.stand_in import variables_of
+from oneflow.graph.variables import variables_of
 from oneflow.sharding.cost import Prices
 from oneflow.sharding.mesh import Layout, Mesh
 from oneflow.world import join

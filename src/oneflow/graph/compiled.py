@@ -19,9 +19,11 @@ from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
 from oneflow.compiler.pipeline import compile_rank
 from oneflow.compiler.program import Program
+from oneflow.compiler.stand_in import forget_traced, standing_in
 from oneflow.compiler.step_decl import FeedDecl, StepDecl
 from oneflow.compiler.storage import update_layout
 from oneflow.core import dtype as dtypes
+from oneflow.core.collector import collect_young
 from oneflow.core.errors import GraphError, UnsupportedError
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
@@ -35,8 +37,8 @@ from oneflow.graph.fusion import FUSION
 from oneflow.graph.on_ranks import OnRanks, Parts, ReadParts, devices_of, lay_out, layout_given, like, parts_of, ranks_of, stages_of, traced_on
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
-from oneflow.graph.stand_in import forget_traced, standing_in, variables_of
 from oneflow.graph.structure import Call, Returned, returned_by
+from oneflow.graph.variables import variables_of
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
@@ -278,17 +280,18 @@ class CompiledStep:
     """A step that can run."""
 
     def __init__(self, graph: Definition, call: Call) -> None:
-        if any(settings.activation_checkpointing for settings in graph.settings.values()):
-            spare_memory(self)
-        else:
-            keep_freed_memory()
         self.sources = Sources()
         try:
             self._compile(graph, call)
         except BaseException:
             self.sources.close()
             raise
-        give_back()  # what tracing has freed
+        collect_young()  # torch leaves megabytes of it behind when it loads its tracing
+        give_back()
+        if any(settings.activation_checkpointing for settings in graph.settings.values()):
+            spare_memory(self)
+        else:
+            keep_freed_memory()  # of steps: what torch loads and tracing frees would lie idle between their tensors
 
     def _compile(self, graph: Definition, call: Call) -> None:
         if current_world().is_planned:

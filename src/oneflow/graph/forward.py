@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from oneflow.compiler.forward_graph import Captured
+from oneflow.compiler.stand_in import standing_in
 from oneflow.core.errors import GraphError
 from oneflow.graph.definition import Definition
-from oneflow.graph.stand_in import standing_in, variables_of
 from oneflow.graph.structure import Call, Meta
+from oneflow.graph.variables import variables_of
 from oneflow.onnx.capture import Callee, arguments_of, captured_call
 
 

@@ -294,7 +294,7 @@ class Graph:
         return found
 
     def _states(self) -> Iterator[tuple[str, Tensor]]:
-        from oneflow.graph.stand_in import variables_of
+        from oneflow.graph.variables import variables_of
 
         names = {id(tensor): name for name, tensor in variables_of(self._graph.modules).items()}
         for added in self._graph.added:

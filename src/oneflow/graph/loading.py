@@ -15,7 +15,7 @@ from oneflow.global_tensor.spec import fresh, without_sums
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
 from oneflow.graph.optimizers import Added
-from oneflow.graph.stand_in import variables_of
+from oneflow.graph.variables import variables_of
 from oneflow.optim.optimizer import first_state
 from oneflow.sharding.mesh import whole_on
 

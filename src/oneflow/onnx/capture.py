@@ -11,7 +11,8 @@ from typing import Any, Protocol
 
 import torch
 
-from oneflow.compiler.forward_graph import Captured, forward_graph, replaced_state
+from oneflow.compiler.forward_graph import Captured, forward_graph
+from oneflow.compiler.stand_in import standing_in
 from oneflow.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.core.tree import tree_map
 from oneflow.onnx.aten.batch import FACTOR
@@ -134,12 +135,14 @@ def require_evaluation(callee: Callee) -> None:
 def module_source(module: torch.nn.Module, args: Any, kwargs: Mapping[str, Any] | None) -> Source:
     """A module with example arguments. It must be in evaluation mode."""
     title = type(module).__name__
+    state = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    names = {id(tensor): name for name, tensor in state.items()}
     callee = Callee(
         title,
         inspect.getdoc(type(module)) or title,
         module,
-        {**dict(module.named_parameters()), **dict(module.named_buffers())},
-        lambda values: replaced_state(module, values),
+        state,
+        lambda values: standing_in({"": module}, names, values),
         dict(module.named_modules()),
     )
     require_evaluation(callee)

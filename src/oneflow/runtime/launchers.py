@@ -14,6 +14,7 @@ import secrets
 import socket
 import stat
 import tempfile
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from oneflow.runtime.worker import Seat, run_worker
 from oneflow.runtime.world import LOOPBACK, World
 
 _SLURM_PORTS = range(20000, 30000)
+_SLURM_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "MASTER_ADDR")  # by any of these a task finds the first one
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
     found = None
     if "RANK" in environment and "WORLD_SIZE" in environment:
         found = _from_torch(environment)
-    elif {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"} <= environment.keys() and _slurm_machines(environment):
+    elif "SLURM_PROCID" in environment and _is_task_of_srun(environment):
         found = _from_slurm(environment)
     return found if found is not None and found.size > 1 else None
 
@@ -158,10 +160,26 @@ def _from_slurm(environment: Mapping[str, str]) -> Launched:
     return Launched(rank, size, _number(environment, "SLURM_LOCALID"), size // count, address, port, names)
 
 
+def _is_task_of_srun(environment: Mapping[str, str]) -> bool:
+    """False for a batch script, which is one process whatever SLURM_NTASKS says, and told so. Refuses a task whose step says nothing of its machines."""
+    if any(environment.get(name) for name in (*_SLURM_STEP, "SLURM_STEP_ID")):
+        return True
+    number, size = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS", 1)
+    missing = f"SLURM_PROCID is {number}, SLURM_NTASKS {size} and none of {', '.join(_SLURM_STEP)} is set"
+    if number > 0:
+        raise ArgumentError(f"{missing}, so this task cannot find task 0; start it with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
+    if size > 1:
+        warnings.warn(f"{missing}: this process runs alone, as a batch script does; start one process per task with srun", stacklevel=5)
+    return False
+
+
 def _slurm_machines(environment: Mapping[str, str]) -> list[str]:
-    nodes = environment.get("SLURM_STEP_NODELIST", "")
+    """The machines of a step in order; where only those of the allocation are known, these; else the address of the first."""
+    nodes = next((environment[name] for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST") if environment.get(name)), "")
     address = environment.get("MASTER_ADDR") or environment.get("SLURM_LAUNCH_NODE_IPADDR")
-    return expand_nodes(nodes) if nodes else [address] if address else []
+    if not nodes and not address:
+        raise ArgumentError(f"this is a task of srun, and none of {', '.join(_SLURM_STEP)} tells where task 0 is; set MASTER_ADDR to the address of its machine")
+    return [str(address)] if address and "SLURM_STEP_NODELIST" not in environment else expand_nodes(nodes)
 
 
 def expand_nodes(text: str) -> list[str]:
