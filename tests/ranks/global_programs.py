@@ -85,6 +85,8 @@ WRITES: dict[str, Callable[[Any, Any], Any]] = {
     "one element": lambda x, y: x.__setitem__((6, 5), 9.0),
     "every second row": lambda x, y: x[::2].mul_(3.0),
     "by numbers": lambda x, y: x.index_put_((torch_like(x, [0, 5, 2]),), y[:3]),
+    "by a list": lambda x, y: x.__setitem__([0, 5, 2], y[[1, 1, 4]]),
+    "by an array": lambda x, y: x.__setitem__((slice(1, 4), np.array([2, 0])), y[:3, np.array([0, 1])]),
     "into a view of a view": lambda x, y: x[1:6].t()[2:4].add_(1.0),
     "across a split": lambda x, y: x.view(-1)[5:20].zero_(),
     "where": lambda x, y: x.masked_fill_(y > 0, -1.0),

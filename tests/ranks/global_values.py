@@ -393,6 +393,11 @@ def law_a_state_dict_goes_into_a_module_of_another_layout() -> None:
     near(second.weight.detach(), torch.from_numpy(first.weight.numpy()))  # of a parameter too
     assert second.weight.sbp == (B,)
     raises("inconsistent attributes", lambda: second.load_state_dict(nn.Linear(4, 6).state_dict()))
+    elsewhere = {name: value.to_global(placement("cpu", [1]), B) for name, value in first.state_dict().items()}  # as one rank reads it from a file
+    second.weight.data.zero_()
+    second.load_state_dict(elsewhere)
+    near(second.weight.detach(), torch.from_numpy(first.weight.numpy()))
+    assert second.weight.placement == every()
 
 
 def law_a_sharded_checkpoint_is_read_in_any_layout_with_the_same_bits() -> None:

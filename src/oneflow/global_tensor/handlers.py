@@ -9,7 +9,7 @@ import torch
 
 from oneflow.core.errors import GlobalTensorError
 from oneflow.global_tensor import errors
-from oneflow.global_tensor.dispatch import Decisions, require_one_placement
+from oneflow.global_tensor.dispatch import Decisions
 from oneflow.global_tensor.many import family
 from oneflow.global_tensor.move import moved
 from oneflow.global_tensor.placement import require_device
@@ -89,7 +89,8 @@ def copy_(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
         raise errors.mixed(func, target)
     if not isinstance(source, GlobalTensor):  # a number, which torch has made a tensor
         return decisions.run(aten.fill_.Scalar, (target, source.item()), {})
-    require_one_placement(func, [target._spec, source._spec])
+    if source._spec.device.type != target._spec.device.type:
+        raise errors.apart(func, [target._spec, source._spec])
     if source._spec.shape != target._spec.shape:
         source = decisions.run(aten.expand.default, (source, list(target._spec.shape)), {})
     if not target._spec.dtype.is_floating_point and source._spec.dtype.is_floating_point:  # sums before they are rounded

@@ -20,9 +20,10 @@ from oneflow.global_tensor.mode import is_in_global_mode
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public, sbp
 from oneflow.global_tensor.shards import chunks, write_items
-from oneflow.global_tensor.spec import Spec
+from oneflow.global_tensor.spec import Spec, fresh
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.ops.counter_random import stable_seed
+from oneflow.sharding.mesh import whole_on
 from oneflow.world import join
 from oneflow.world.order import meet
 
@@ -43,6 +44,21 @@ def _as_its_leaf(leaf: Any, spec: Spec, gradient: Any) -> Any:
     alive = leaf()
     now = spec if alive is None else alive._spec
     return gradient_in(gradient, now.layout, now.device)
+
+
+def _global_index(tensor: Any, index: Any) -> Any:
+    """An index in which lists and arrays, which every rank has, are global tensors as the one that they index."""
+    parts = index if isinstance(index, tuple) else (index,)
+    if not any(isinstance(part, (list, np.ndarray)) for part in parts):
+        return index
+    made = tuple(_spread(tensor._spec, part) if isinstance(part, (list, np.ndarray)) else part for part in parts)
+    return made if isinstance(index, tuple) else made[0]
+
+
+def _spread(spec: Spec, values: Any) -> GlobalTensor:
+    found = torch.as_tensor(values, dtype=None if len(values) else torch.int64, device=spec.device)
+    layout = whole_on(spec.layout.mesh)
+    return GlobalTensor(None if layout.mesh.position(join().rank) is None else found, fresh(found.shape, found.dtype, layout, spec.device))
 
 
 class Members:
@@ -106,6 +122,12 @@ class Members:
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
         found = self.numpy()
         return found if dtype is None else found.astype(dtype)
+
+    def __getitem__(self, index: Any) -> Any:
+        return torch.Tensor.__getitem__(self, _global_index(self, index))  # type: ignore[index]
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        torch.Tensor.__setitem__(self, _global_index(self, index), value)  # type: ignore[index]
 
     def tolist(self) -> Any:
         """The logical tensor as numbers in lists, on every rank; all ranks of the world call this."""

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import oneflow.collective as collective
 from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread, distribute
+from oneflow.compiler.footprint import bytes_at_once
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
@@ -45,13 +46,14 @@ from oneflow.ops.counter_random import stable_seed
 from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 from oneflow.runtime.executor import Executor
-from oneflow.runtime.memory import give_back, keep_freed_memory, spare_memory
+from oneflow.runtime.memory import give_back, grow_in_huge_pages, keep_freed_memory, spare_memory
 from oneflow.runtime.rank_variables import RankVariables
 from oneflow.runtime.step_clock import RunningScale, StepClock
 from oneflow.sharding.mesh import Layout, Mesh, whole_on
 from oneflow.world import current_world, join
 
 _ALONE = whole_on(Mesh((0,), (1,)))
+_LARGE_STEP = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -264,6 +266,11 @@ def _names(graph: Definition) -> dict[int, str]:
     return {id(tensor): name for name, tensor in variables_of(graph.modules).items()}
 
 
+def _bytes_of(made: _Made) -> int:
+    """What the values of a step take in the heap of a rank: half more than their bytes, since they never fill it without holes."""
+    return max(bytes_at_once(section.graph) for section in made.program.sections.values()) * 3 // 2 // len(made.assigned.ranks)
+
+
 def _update_layouts(made: _Made) -> dict[str, Layout | None]:
     """Of every trained variable how it lies while it is updated, as its states do; None on one device."""
     captured, training = made.captured, made.captured.decl.training
@@ -292,6 +299,8 @@ class CompiledStep:
             spare_memory(self)
         else:
             keep_freed_memory()  # of steps: what torch loads and tracing frees would lie idle between their tensors
+            if self._bytes >= _LARGE_STEP:
+                grow_in_huge_pages(self._bytes)
 
     def _compile(self, graph: Definition, call: Call) -> None:
         if current_world().is_planned:
@@ -311,6 +320,7 @@ class CompiledStep:
         self._leaves_to_autocast = None if graph.config.amp_dtype is not None else captured.device.type
         self.captured = captured
         self.executor = Executor(program, variables, for_autograd=True)
+        self._bytes = _bytes_of(made) if captured.device.type == "cpu" else 0
         self._optimizers = [added.optimizer for added in graph.added]
         self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned

@@ -11,11 +11,16 @@ import ctypes
 import os
 import weakref
 from functools import cache
+from pathlib import Path
 
-_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
+_TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
 _LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
 _TO_SPARE = 1 << 20
 _NEVER = -1
+_USUAL_PAD = 128 << 10
+_HUGE_PAGE = 2 << 20
+_MADV_HUGEPAGE = 14
+_ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 _KEEPING = {_MMAP_THRESHOLD: _LARGE, _TRIM_THRESHOLD: _NEVER}
 _SPARING: set[int] = set()  # the allocator is the process's, and so is who asks what of it
 
@@ -43,8 +48,32 @@ def _spare_no_more(key: int) -> None:
         _tell(_KEEPING)
 
 
+def grow_in_huge_pages(size: int) -> None:
+    """Has the heap grow by ``size`` bytes whose pages are huge when they are first written: a tensor of megabytes lies in a few pages then, which
+    cost less to get and to find. Does nothing where the kernel gives no such pages on request, or as many freed bytes lie at the end of the heap."""
+    if _is_told_otherwise() or not _gives_huge_pages():
+        return
+    library = ctypes.CDLL(None)
+    library.malloc.restype = library.sbrk.restype = ctypes.c_void_p
+    before = library.sbrk(0)
+    library.mallopt(_TOP_PAD, size)
+    block = ctypes.c_void_p(library.malloc(_LARGE - _HUGE_PAGE))  # more than a hole in the heap has
+    library.mallopt(_TOP_PAD, _USUAL_PAD)
+    first = -(-before // _HUGE_PAGE) * _HUGE_PAGE
+    library.madvise(ctypes.c_void_p(first), ctypes.c_size_t(max(0, library.sbrk(0) - first)), _MADV_HUGEPAGE)
+    library.free(block)
+
+
+def _gives_huge_pages() -> bool:
+    return _of_the_library("mallopt") is not None and _ON_REQUEST.exists() and "[madvise]" in _ON_REQUEST.read_text(encoding="ascii")
+
+
+def _is_told_otherwise() -> bool:
+    return any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ)
+
+
 def _tell(options: dict[int, int]) -> None:
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+    if _is_told_otherwise():
         return
     mallopt = _of_the_library("mallopt")
     if mallopt is not None:
