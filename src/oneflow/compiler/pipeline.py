@@ -13,6 +13,7 @@
     ---------------------------------------------------------------------------------------- what a plan shows
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
     gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
+    remake                                       results of layer norms made again for the backward pass              remake.py
     order                                        gradients of weights before those of inputs, to free those        order.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
@@ -41,6 +42,7 @@ from oneflow.compiler.prepare import prepare
 from oneflow.compiler.products import multiply_by_onednn
 from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
+from oneflow.compiler.remake import remake_norms
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
@@ -59,6 +61,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         after("prepare", replace(program, sections=sections))
     for section in sections.values():
         gather_then_transpose(section.graph)
+        remake_norms(section.graph)
         weights_first(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph)
