@@ -17,8 +17,8 @@ from oneflow.compiler.notes import copy_notes, set_val, tensor, val
 from oneflow.ir.nodes import argument
 
 aten = torch.ops.aten
-SIZE = 2**26
-"""Below so many multiplications oneDNN, whose call takes 13 us more, gains some tens of microseconds at most: less than the memory of its kernels beside MKL's is worth."""
+SIZE = 2**22
+"""Below so many multiplications a call of oneDNN, which takes 13 us more, is not worth it."""
 
 
 def multiply_by_onednn(graph: fx.Graph) -> None:
