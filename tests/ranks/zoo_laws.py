@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import torch
 from global_rank import SIZE, S, spread
@@ -41,8 +43,9 @@ def data_parallel(make: Callable[[], nn.Module], size: int, dtype: torch.dtype =
     torch.manual_seed(0)
     alone = make().to(dtype)
     for module in alone.modules():
-        if isinstance(getattr(module, "p", None), float):
-            module.p = 0.0
+        for name in ("p", "drop_prob"):
+            if isinstance(getattr(module, name, None), float):
+                setattr(module, name, 0.0)
     model = copy.deepcopy(alone)
     x, y = torch.randn(4, 3, size, size, dtype=dtype), torch.tensor([0, 1, 2, 3])
     optimizer, losses = torch.optim.SGD(alone.parameters(), lr=0.01), []
@@ -56,6 +59,40 @@ def data_parallel(make: Callable[[], nn.Module], size: int, dtype: torch.dtype =
     graph = Train(model)
     close([whole(graph(spread(x, ALL, S(0)), spread(y, ALL, S(0)))) for _ in range(2)], losses)
     same(model, alone)
+
+
+def cheap(name: str, **options: Any) -> nn.Module:
+    model = ModelCreator.create_model(name, num_classes=4, **options)
+    if name in ("alexnet", "vgg11_bn"):  # their full connections are nearly all of their weights, and nothing new
+        model.classifier = nn.Linear(model.classifier[0 if name == "vgg11_bn" else 1].in_features, 4)
+    return model
+
+
+# A member of each family that has no law of its own below: its options, and the size of its pictures. Small batches make much of rounding, so in float64.
+FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
+    "alexnet": ({}, 64),
+    "vgg11_bn": ({}, 32),
+    "resnext50_32x4d": ({"layers": (1, 1, 1, 1)}, 32),
+    "se_resnet50": ({"layers": (1, 1, 1, 1)}, 32),
+    "squeezenet1_1": ({}, 32),
+    "densenet121": ({"block_config": (2, 2, 2, 2)}, 32),
+    "googlenet": ({"aux_logits": False}, 32),
+    "inception_v3": ({"aux_logits": False}, 80),
+    "mobilenet_v2": ({}, 32),
+    "mobilenet_v3_small": ({}, 32),
+    "mnasnet0_5": ({}, 32),
+    "shufflenet_v2_x0_5": ({}, 32),
+    "ghostnet": ({}, 32),
+    "efficientnet_b0": ({"depth_mult": 0.1}, 32),
+    "regnet_y_400mf": ({"depth": 6}, 32),
+    "deit_tiny_distilled_patch16_224": ({"img_size": 32, "depth": 1}, 32),
+    "mlp_mixer_s16_224": ({"img_size": 32, "num_blocks": 1}, 32),
+    "gmlp_ti16_224": ({"img_size": 32, "num_blocks": 1}, 32),
+    "resmlp_12_224": ({"img_size": 32, "depth": 1}, 32),
+    "poolformer_s12": ({"layers": (1, 1, 1, 1)}, 32),
+}
+for _name, (_options, _size) in FAMILIES.items():
+    globals()[f"law_{_name}"] = partial(data_parallel, partial(cheap, _name, **_options), _size, torch.float64)
 
 
 def law_a_resnet() -> None:
