@@ -68,7 +68,8 @@ def cheap(name: str, **options: Any) -> nn.Module:
     return model
 
 
-# A member of each family that has no law of its own below: its options, and the size of its pictures. Small batches make much of rounding, so in float64.
+# A member of each family that has no law of its own below, but for Inception v3 and MNASNet, whose blocks are GoogLeNet's and MobileNet's: its options, and
+# the size of its pictures. Small batches make much of rounding, so in float64.
 FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "alexnet": ({}, 64),
     "vgg11_bn": ({}, 32),
@@ -77,10 +78,8 @@ FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "squeezenet1_1": ({}, 32),
     "densenet121": ({"block_config": (2, 2, 2, 2)}, 32),
     "googlenet": ({"aux_logits": False}, 32),
-    "inception_v3": ({"aux_logits": False}, 80),
     "mobilenet_v2": ({}, 32),
     "mobilenet_v3_small": ({}, 32),
-    "mnasnet0_5": ({}, 32),
     "shufflenet_v2_x0_5": ({}, 32),
     "ghostnet": ({}, 32),
     "efficientnet_b0": ({"depth_mult": 0.1}, 32),
