@@ -53,8 +53,11 @@ def at_layer(value: Any, layer_idx: int) -> Any:
 
 
 def laid(value: Any, tensor_sbp: Any = B) -> Any:
-    """Activations as they lie between layers: their batch cut among data parallel ranks, and along the tensor axis as ``tensor_sbp`` says."""
-    return value.to_global(sbp=dist.get_nd_sbp([S(0), tensor_sbp])) if value.is_global else value
+    """Activations as they lie between layers, and their gradients too: the batch cut among data parallel ranks, and along the tensor axis as ``tensor_sbp`` says."""
+    if not value.is_global:
+        return value
+    sbp = dist.get_nd_sbp([S(0), tensor_sbp])
+    return value.to_global(sbp=sbp, grad_sbp=sbp) if value.is_floating_point() else value.to_global(sbp=sbp)
 
 
 def made_like(value: Any, make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
