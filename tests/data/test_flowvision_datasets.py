@@ -380,7 +380,7 @@ def test_record_folders(tmp_path, cls):
 
 
 def test_other_sets_are_refused_by_name():
-    with pytest.raises(AttributeError, match="flowvision.datasets.CocoDetection is not here; .* ImageFolder"):
+    with pytest.raises(AttributeError, match="flowvision.datasets.CocoDetection is not there: .* ImageFolder"):
         _ = datasets.CocoDetection
     with pytest.raises(AttributeError, match="has no attribute 'Nothing'"):
         _ = datasets.Nothing
