@@ -25,17 +25,28 @@ def one_rank():
     dist.setup_dist_util({})
 
 
+class Asked:
+    """How often a data set was asked, beside its own state."""
+
+    def __init__(self):
+        self.count = 0
+
+
 class Given(Dataset):
     """Samples by a function of the index; counts how often it is asked."""
 
     def __init__(self, sample):
-        self.sample, self.calls = sample, 0
+        self.sample, self.asked = sample, Asked()
+
+    @property
+    def calls(self):
+        return self.asked.count
 
     def __len__(self):
         return 40
 
     def __getitem__(self, index):
-        self.calls += 1
+        self.asked.count += 1
         return self.sample(index)
 
 
@@ -142,6 +153,25 @@ def test_a_loader_with_a_collate_function_of_its_own_is_given_single_samples():
     dataset = Given(pixels)
     found = next(iter(loader_of(dataset, 8, num_workers=0, collate_fn=len)))
     assert found == 8 and dataset.calls == 8
+
+
+def test_a_data_set_that_keeps_what_it_is_asked_for_sees_every_index():
+    class Keeping(Given):
+        def __init__(self):
+            super().__init__(pixels)
+            self.seen, self.number = [], 0
+
+        def __getitem__(self, index):
+            self.seen.append(index) if self.keeps else None
+            self.number += not self.keeps
+            return super().__getitem__(index)
+
+    for keeps in (True, False):
+        Keeping.keeps = keeps
+        dataset = Keeping()
+        require_batches(loader_of(dataset, 8, num_workers=0), pixels)
+        assert dataset.calls == 1 + 40
+        assert dataset.seen[1:] == list(range(40)) if keeps else dataset.number == 41
 
 
 def test_an_error_of_a_sample_names_its_index():

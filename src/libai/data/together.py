@@ -23,7 +23,7 @@ class Together:
         """The batch of these samples; ``one_by_one`` makes it of single ones."""
         if self._is_possible is False:
             return one_by_one()
-        is_first = self._is_possible is None
+        is_first, before = self._is_possible is None, _state_of(self._dataset)
         try:
             batch = self._made(indices, is_checked=not is_first)
         except NotAtOnce:
@@ -31,6 +31,9 @@ class Together:
             return one_by_one()
         if not is_first:
             return batch
+        if _state_of(self._dataset) != before:  # one that counts or keeps what it is asked for has to see every index
+            self._is_possible = False
+            return one_by_one()
         expected = one_by_one()
         if isinstance(expected, Instance):
             self._is_possible = _are_same(batch, expected)
@@ -48,6 +51,11 @@ class Together:
 
         tensors = at_once(fields, indices, is_checked)
         return Instance(**{name: _with(value, tensor) for (name, value), tensor in zip(sample.get_fields().items(), tensors)})
+
+
+def _state_of(dataset: Any) -> dict[str, tuple[int, int]]:
+    """What would differ if the attributes of a data set were set anew, or something was put into them."""
+    return {name: (id(value), len(value) if isinstance(value, (list, dict, set)) else 0) for name, value in getattr(dataset, "__dict__", {}).items()}
 
 
 def _tensor_of(value: Any) -> torch.Tensor:
