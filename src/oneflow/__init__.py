@@ -248,8 +248,8 @@ from oneflow.world import planned_world
 function_config = ExecutionConfig = FunctionConfig
 _add_methods()
 global_to_global, local_to_global, to_global, to_local = map(_as_function, ("global_to_global", "local_to_global", "to_global", "to_local"))
-detection, quantization, serving, saved_model, model, advanced, tensorrt, sysconfig = map(
-    _refused_module, ("detection", "quantization", "serving", "saved_model", "model", "advanced", "tensorrt", "sysconfig")
+dali, detection, quantization, serving, saved_model, model, advanced, tensorrt, sysconfig = map(
+    _refused_module, ("dali", "detection", "quantization", "serving", "saved_model", "model", "advanced", "tensorrt", "sysconfig")
 )
 __getattr__ = _late("oneflow", ("_C", "experimental", "unittest", "util"), _absent("oneflow", {**_ABSENT, **_REFUSED}, lambda: globals()))
 

@@ -12,6 +12,7 @@ import pytest
 
 import oneflow as flow
 import oneflow.typing as tp
+from oneflow.core.absent_modules import AbsentModuleError
 from oneflow.core.errors import AbsentNameError, UnsupportedError
 from oneflow.core.refused import REFUSED as REFUSED_NAMES
 from oneflow.core.refused import REFUSED_DATA, REFUSED_EXPERIMENTAL, REFUSED_IMAGE, REFUSED_NAMESPACES
@@ -62,6 +63,11 @@ def test_a_refused_module_can_be_imported_by_either_path(name: str) -> None:
     for root in ("oneflow", "oneflow.compatible.single_client"):
         with pytest.raises(AbsentNameError, match=f"oneflow.{name}.anything is not there"):
             _ = import_module(f"{root}.{name}").anything
+
+
+def test_an_import_from_a_refused_module_says_why() -> None:
+    with pytest.raises(AbsentModuleError, match="oneflow.serving.InferenceSession is not there: models are not served from here"):
+        exec("from oneflow.serving import InferenceSession", {})
 
 
 def test_every_spelling_is_told() -> None:

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 
 import oneflow as flow
 from flowvision import layers, ops, scheduler
-from flowvision.absent import AbsentModuleError
+from oneflow.core.absent_modules import AbsentModuleError
 from flowvision.layers import blocks
 from flowvision.layers.blocks.boxes import box_iou_np
 from flowvision.models.helpers import named_apply

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from flowvision.absent import refuse as _refuse
+from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.datasets.cifar import CIFAR10, CIFAR100
 from flowvision.datasets.fakedata import FakeData
 from flowvision.datasets.folder import DatasetFolder, ImageFolder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowvision.absent import refuse as _refuse
+from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.layers.blocks.patch_embed import to_2tuple
 from flowvision.models.alexnet import alexnet
 from flowvision.models.convnext import (

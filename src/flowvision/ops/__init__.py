@@ -1,6 +1,6 @@
 """Boxes: their areas, overlaps and which to keep."""
 
-from flowvision.absent import refuse as _refuse
+from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.ops.boxes import (
     batched_nms,
     box_area,

@@ -1,6 +1,6 @@
 """What training programs use around a network."""
 
-from flowvision.absent import refuse as _refuse
+from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.utils.agc import adaptive_clip_grad
 from flowvision.utils.base_registry import Registry
 from flowvision.utils.clip_grad import dispatch_clip_grad

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 
 from oneflow.core.absent import absent
+from oneflow.core.absent_modules import refuse
 
 _QUANTIZATION = "there is no quantization-aware training"
 _DETECTION = "ops of object detection work on values without a fixed shape; prepare boxes and masks in numpy and feed them"
@@ -18,6 +19,7 @@ _MODEL = "the classes of a training loop were never finished; write the loop, it
 
 REFUSED_NAMESPACES: dict[str, str] = {
     "advanced": _BY_HAND,
+    "dali": "NVIDIA's DALI is not used; flow.data.ofrecord_reader and its decoders read pictures ahead of the step, in threads",
     "detection": _DETECTION,
     "model": _MODEL,
     "quantization": _QUANTIZATION,
@@ -79,6 +81,8 @@ def refused_module(name: str) -> ModuleType:
             def __missing__(self, key: str) -> str:
                 return reason
 
-        vars(module)["__getattr__"] = absent(path, Every(), dict)
+        reasons = Every()
+        vars(module).update(__getattr__=absent(path, reasons, dict), __path__=[])  # a package: from flow.serving import x asks for a module x
+        refuse(path, reasons)
         sys.modules[path] = module
     return sys.modules[path]

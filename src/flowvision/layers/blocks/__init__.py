@@ -1,6 +1,6 @@
 """Blocks that networks share."""
 
-from flowvision.absent import refuse as _refuse
+from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.layers.blocks.conv2d_same import Conv2dSame, conv2d_same, create_conv2d_pad
 from flowvision.layers.blocks.conv_bn_act import ConvBnAct
 from flowvision.layers.blocks.focal_loss import sigmoid_focal_loss

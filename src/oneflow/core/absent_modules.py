@@ -12,7 +12,7 @@ from oneflow.core.errors import OneFlowError
 
 
 class AbsentModuleError(OneFlowError, ModuleNotFoundError, NotImplementedError):
-    """A module, or a name of a package, that flowvision has and this package has not."""
+    """A module, or a name of a package, that the original has and this package has not."""
 
 
 class AbsentModules(MetaPathFinder):
