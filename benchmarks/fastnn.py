@@ -22,6 +22,7 @@ import torch
 from input_pipeline import drawn
 from measure import alternate, machine, parse, report
 from PIL import Image
+from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 from oneflow.core.record.messages import FeatureValue
@@ -32,7 +33,7 @@ sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(
 from fastnn.datasets.dataset_factory import get_dataset_iterator  # noqa: E402
 from fastnn.flags import TABLE, Flags  # noqa: E402
 from fastnn.graphs import TrainGraph  # noqa: E402
-from fastnn.models.model_factory import NetworkFn, get_model_fn  # noqa: E402
+from fastnn.models.model_factory import get_model_fn  # noqa: E402
 from fastnn.preprocessing.preprocessing_factory import get_preprocessing  # noqa: E402
 from fastnn.utils import optimizer_utils  # noqa: E402
 
@@ -118,11 +119,25 @@ def small_picture(image: Image.Image) -> np.ndarray:
     return ((pixels - pixels.mean()) / max(pixels.std(), 1 / 55.4)).astype(np.float32)
 
 
+class CifarNet(nn.Module):
+    """slim's network as one writes it in PyTorch, with torch's own LRN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
+        pictures = [nn.Conv2d(3, 64, 5, padding=2), nn.ReLU(True), nn.MaxPool2d(2), norm, nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(True), norm, nn.MaxPool2d(2)]
+        dense = [nn.Flatten(), nn.Linear(4096, 384), nn.ReLU(True), nn.Dropout(), nn.Linear(384, 192), nn.ReLU(True), nn.Linear(192, 10)]
+        self.layers = nn.Sequential(*pictures, *dense)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
+        return (self.layers(x),)
+
+
 def rival(flags: Flags, is_small: bool) -> tuple[Callable[[], object], Callable[[], None]]:
-    network_fn: NetworkFn = get_model_fn(flags.model_name, 10, 0.0, True, flags.train_image_size)
-    module = network_fn.module.to(memory_format=torch.channels_last)
-    decayed = [p for name, p in module.named_parameters() if name.endswith("weights")]
-    others = [p for name, p in module.named_parameters() if not name.endswith("weights")]
+    network: nn.Module = CifarNet() if is_small else get_model_fn(flags.model_name, 10, 0.0, True, flags.train_image_size).module
+    module = network.to(memory_format=torch.channels_last)
+    decayed = [p for p in module.parameters() if p.dim() > 1]
+    others = [p for p in module.parameters() if p.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": flags.weight_decay}, {"params": others}]
     optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9, fused=True)
     loader = DataLoader(Pictures(f"{flags.dataset_dir}/cifar10_train.tfrecord", is_small, flags.train_image_size), flags.batch_size, shuffle=True, num_workers=2, persistent_workers=True, drop_last=True)
