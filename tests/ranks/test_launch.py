@@ -34,6 +34,15 @@ def commands(*programs: str, logs: Path | None = None, **variables: str) -> list
     ]
 
 
+def test_the_end_of_a_rank_is_no_signal_to_the_launcher(capfd):
+    before = signal.signal(signal.SIGCHLD, lambda *_: None)  # as torch's DataLoader leaves it where it has had workers
+    try:
+        assert watch(commands("import time; time.sleep(0.2)", "pass")) == 0
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_ranks_that_end_well(capfd):
     hello = "import sys; print('out'); print('err', file=sys.stderr)"
     assert watch(commands(hello, hello)) == 0

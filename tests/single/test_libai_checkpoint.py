@@ -161,7 +161,7 @@ def test_a_run_is_that_of_plain_torch_and_leaves_its_files(tmp_path):
     assert results == {"Acc@1": pytest.approx(accuracies[1])}
     assert [line["Acc@1"] for line in metrics(tmp_path) if "Acc@1" in line] == pytest.approx(accuracies), "the last evaluation is written too"
     found = [name for name in names(tmp_path) if not name.startswith("events.out.tfevents")]
-    assert found == ["config.yaml", "last_checkpoint", "metrics.json", "model_0000005", "model_best", "model_final"]
+    assert found == ["config.yaml", "last_checkpoint", "metrics.json", "model_0000005", "model_best", "model_final", "plan.html"]
     assert names(tmp_path / "model_final") == ["graph", "lr_scheduler", "model", "trainer"]
     state = flow.load(tmp_path / "model_final" / "graph")
     assert int(state["System-Train-TrainStep"]) == ITERATIONS and state["model.stack.0.weight-m"].shape == (32, 8)

@@ -159,7 +159,8 @@ class _Watch:
     def _attend(self, fd: int) -> None:
         if fd == self._caught:
             for number in os.read(fd, 64):
-                self._pass_on(number)
+                if number in _SIGNALS:  # others may have a handler of somebody else's in this process, as SIGCHLD has of torch's DataLoader
+                    self._pass_on(number)
         elif fd in self._errors:
             if not self._errors[fd].relay():
                 self._poll.unregister(fd)
