@@ -23,7 +23,8 @@ class Together:
         """The batch of these samples; ``one_by_one`` makes it of single ones."""
         if self._is_possible is False:
             return one_by_one()
-        is_first, before = self._is_possible is None, _state_of(self._dataset)
+        is_first = self._is_possible is None
+        before = _state_of(self._dataset) if is_first else None
         try:
             batch = self._made(indices, is_checked=not is_first)
         except NotAtOnce:
