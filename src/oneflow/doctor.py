@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed
 
+from oneflow.compiler.fusion_setting import DEFAULT, VARIABLE, fusion_tier
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
 from oneflow.ops import native
@@ -137,7 +138,7 @@ def _pictures() -> list[str]:
 
 def _steps() -> list[str]:
     built = "built" if native.library is not None else "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
-    return [f"C extension of fused batch norm: {built}", f"ONEFLOW_FUSION: {os.environ.get('ONEFLOW_FUSION', 'not set, on')}"]
+    return [f"C extension of fused batch norm: {built}", f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}"]
 
 
 def _data() -> list[str]:

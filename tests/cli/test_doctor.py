@@ -54,7 +54,7 @@ def test_names_every_part(no_data, capsys):
         "backend: (native|python)",
         "C extension: (built|not built.*)",
         "C extension of fused batch norm: (built|not built.*)",
-        "ONEFLOW_FUSION: not set, on",
+        "ONEFLOW_FUSION: not set, native",
         "mnist, ONEFLOW_MNIST_DIR: not set",
         "mnist, cache: not in .+",
         "mnist, shipped subset: 5000 training and 1000 test images in .+",

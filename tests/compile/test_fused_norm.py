@@ -15,7 +15,6 @@ import oneflow as flow
 from oneflow import nn
 from oneflow.compiler import fused_norm as passes
 from oneflow.compiler.fused_norm import fuse_batch_norms
-from oneflow.core.errors import ArgumentError
 from oneflow.nn.graph import GraphModule
 from oneflow.ops import native
 from oneflow.runtime.codegen import generate
@@ -152,15 +151,6 @@ def test_a_norm_takes_what_stands_behind_it(function):
 )
 def test_what_cannot_be_fused_is_left_alone(function):
     assert FORWARD not in targets(function, *arguments())
-
-
-@built
-def test_it_can_be_switched_off(monkeypatch):
-    monkeypatch.setenv("ONEFLOW_FUSION", "off")
-    assert FORWARD not in targets(lambda x, *rest: torch.relu(norm(x, *rest)[0]), *arguments())
-    monkeypatch.setenv("ONEFLOW_FUSION", "no")
-    with pytest.raises(ArgumentError, match="ONEFLOW_FUSION is 'on' or 'off', got 'no'"):
-        fuse_batch_norms(torch.fx.Graph())
 
 
 def test_without_the_extension_nothing_is_fused(monkeypatch):

@@ -7,7 +7,6 @@ a fused one stands for, and computes them where the C extension does not.
 from __future__ import annotations
 
 import operator
-import os
 from typing import Any
 
 import torch
@@ -16,7 +15,6 @@ from torch import fx
 from oneflow.compiler.cleanup import changed_by
 from oneflow.compiler.inplace import Memory, may_keep, memories
 from oneflow.compiler.notes import copy_notes, set_val, tensor, val
-from oneflow.core.errors import ArgumentError
 from oneflow.ir.nodes import argument
 from oneflow.ops import fused_norm, native  # noqa: F401 - the first registers the ops
 
@@ -34,8 +32,6 @@ def fuse_batch_norms(graph: fx.Graph) -> None:
 
     Relies on the graph of a section. Leaves the same values but for rounding; where the C extension is not built, the graph as it was.
     """
-    if not _is_wanted():
-        return
     norms = [node for node in graph.nodes if node.target in (aten.native_batch_norm.default, aten.native_batch_norm_backward.default)]
     if native.library is None or not norms:
         return
@@ -45,14 +41,6 @@ def fuse_batch_norms(graph: fx.Graph) -> None:
             _fuse_forward(graph, node, moves)
         else:
             _fuse_backward(graph, node, moves)
-
-
-def _is_wanted() -> bool:
-    """What ``ONEFLOW_FUSION`` says: "on", which is the default, or "off" for the very numbers of the aten ops."""
-    said = os.environ.get("ONEFLOW_FUSION", "on")
-    if said not in ("on", "off"):
-        raise ArgumentError(f"ONEFLOW_FUSION is 'on' or 'off', got {said!r}")
-    return said == "on"
 
 
 class _Moves:

@@ -35,6 +35,7 @@ from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.fused_norm import fuse_batch_norms
+from oneflow.compiler.fusion_setting import uses_native_kernels
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.order import weights_first
@@ -49,12 +50,14 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
+    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after, fusion=assigned.decl.fusion)
 
 
-def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
+def optimized(program: Program, folds: bool = False, after: After = nothing_after, fusion: str | None = None) -> Program:
     """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a
-    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
+    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step. ``fusion`` is
+    the tier that the step says of itself."""
+    has_native_kernels = uses_native_kernels(fusion)
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
         sections = prepare(sections)
@@ -70,7 +73,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     for name, section in sections.items():
         multiply_in_place(section.graph)
         fuse_cross_entropy(section.graph)
-        fuse_batch_norms(section.graph)
+        if has_native_kernels:
+            fuse_batch_norms(section.graph)
         multiply_by_onednn(section.graph)
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)

@@ -31,7 +31,7 @@ class FeedDecl:
 class StepDecl:
     """A step by its name ``job``: the variables that it reads, what it is fed, and how it trains, if it does. ``loss_line`` is where the
     user asks for the training. What has no placement of its own runs on ``placement``. ``keeps_parts``: every rank keeps its part of the results,
-    whoever else has the same."""
+    whoever else has the same. ``fusion`` is the tier of its kernels, if it says one (``fusion_setting.py``)."""
 
     job: str
     decls: Mapping[str, VariableDecl]
@@ -42,6 +42,7 @@ class StepDecl:
     loss_line: str = ""
     keeps_parts: bool = False
     buckets: BucketLimits = BucketLimits()
+    fusion: str | None = None
 
     def require_training(self) -> Training:
         """How the variables of a step that trains are updated; no other has such a thing."""
