@@ -21,5 +21,13 @@ setup(
             extra_link_args=["-fopenmp"],
             optional=True,
         ),
+        Extension(
+            "oneflow.ops.native._winograd",
+            sources=["src/oneflow/ops/native/_winograd.c"],
+            depends=["src/oneflow/ops/native/gemm.h", "src/oneflow/ops/native/winograd_kernels.h"],
+            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        ),
     ]
 )

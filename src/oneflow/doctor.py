@@ -137,8 +137,12 @@ def _pictures() -> list[str]:
 
 
 def _steps() -> list[str]:
-    built = "built" if native.library is not None else "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
-    return [f"C extension of fused batch norm: {built}", f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}"]
+    built, missing = "built", "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
+    return [
+        f"C extension of fused batch norm: {built if native.library is not None else missing}",
+        f"C extension of Winograd convolutions: {built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
+        f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
+    ]
 
 
 def _data() -> list[str]:

@@ -54,6 +54,7 @@ def test_names_every_part(no_data, capsys):
         "backend: (native|python)",
         "C extension: (built|not built.*)",
         "C extension of fused batch norm: (built|not built.*)",
+        "C extension of Winograd convolutions: (built|not built.*)",
         "ONEFLOW_FUSION: not set, native",
         "mnist, ONEFLOW_MNIST_DIR: not set",
         "mnist, cache: not in .+",

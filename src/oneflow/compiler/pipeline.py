@@ -18,6 +18,7 @@
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
+    winograd                                     convolutions of 3 x 3 filters in fewer multiplications        winograd.py
     products                                     by the faster library                                         products.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
 
@@ -44,6 +45,7 @@ from oneflow.compiler.products import multiply_by_onednn
 from oneflow.compiler.program import After, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.remake import remake_norms
+from oneflow.compiler.winograd import convolve_by_winograd
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
@@ -75,6 +77,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         fuse_cross_entropy(section.graph)
         if has_native_kernels:
             fuse_batch_norms(section.graph)
+            convolve_by_winograd(section.graph)
         multiply_by_onednn(section.graph)
         if name != "prepare":  # it keeps what it makes
             write_over(section.graph)

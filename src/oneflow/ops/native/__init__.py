@@ -1,16 +1,18 @@
-"""The optional C extension with kernels of steps. ``library`` is its module, or None where it was not built; then torch's own ops do the work."""
+"""The optional C extensions with kernels of steps: modules, or None where they were not built or the processor lacks what they need; then torch's own ops do the
+work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3 filters."""
 
 import importlib
 from types import ModuleType
 
 
-def _extension() -> ModuleType | None:
+def _extension(name: str) -> ModuleType | None:
     try:
-        return importlib.import_module(f"{__name__}._fused")
+        return importlib.import_module(f"{__name__}.{name}")
     except ImportError:
         return None
 
 
-library = _extension()
+library = _extension("_fused")
+winograd = _extension("_winograd")
 
-__all__ = ["library"]
+__all__ = ["library", "winograd"]

@@ -1,0 +1,178 @@
+/* Convolutions of 3 x 3 filters at stride 1 by Winograd's minimal filtering F(2 x 2, 3 x 3): 16 products give 4 outputs where the sum itself takes 36.
+ *
+ * A picture is cut into tiles of 2 x 2 outputs, which overlapping patches of 4 x 4 inputs give. With B, G and A of Lavin and Gray (2015),
+ *   output tile = A' [ (G filter G') * (B' patch B) ] A
+ * where * is taken place by place: for each of the 16 places a matrix product over channels. The gradient of the input is the same with the filter turned
+ * round; that of the filter is G' [ (B' patch B) * (A gradient A') ] G, a product over tiles.
+ *
+ * Tensors are float32 in channels_last memory; channels are multiples of 16. Sums do not depend on the number of threads. */
+
+#define PY_SSIZE_T_CLEAN
+#include <Python.h>
+#include <omp.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define INLINE static inline __attribute__((always_inline))
+
+#define PLACES 16
+#define BLOCK 64
+#define APART 16 /* floats between the 16 planes of a buffer beyond their size, lest all fall into the same sets of the cache */
+
+typedef struct {
+    int64_t pictures, height, width, channels; /* of what is read */
+    int64_t made_height, made_width, made_channels;
+    int64_t pad_height, pad_width;
+    int64_t tile_rows, tile_columns; /* of one picture */
+} Shape;
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t round_up(int64_t a, int64_t to) { return (a + to - 1) / to * to; }
+static int64_t tiles_of(const Shape *s) { return s->pictures * s->tile_rows * s->tile_columns; }
+
+/* A run of tiles of one row of tiles: which picture, where it begins, how many. */
+typedef struct {
+    int64_t picture, row, column, count;
+} Run;
+
+static Run run_at(const Shape *s, int64_t tile, int64_t end) {
+    const int64_t row = tile / s->tile_columns, column = tile % s->tile_columns;
+    return (Run){row / s->tile_rows, row % s->tile_rows, column, least(s->tile_columns - column, end - tile)};
+}
+
+/* Memory for floats that begins at a line of the cache. */
+static float *room(int64_t count) {
+    float *made = NULL;
+    return posix_memalign((void **)&made, 64, count * sizeof(float)) == 0 ? made : NULL;
+}
+
+/* How many tiles a thread takes at once: patches and sums (`width` numbers of each place) stay in its cache, and filters are read seldom. */
+static int64_t rows_of_block(int64_t tiles, int64_t width, int64_t step, int threads) {
+    int64_t rows = (1 << 19) / (PLACES * 4 * width);
+    rows = rows < 32 ? 32 : rows > 256 ? 256 : rows;
+    return round_up(least(rows, (tiles + threads - 1) / threads), step);
+}
+
+/* How many tiles are summed at once for the gradient of filters: few where the totals stay in the cache, else many. */
+static int64_t rows_of_sum(int64_t tiles, int64_t channels, int64_t made_channels) {
+    const int64_t bytes = channels * made_channels * PLACES * 4 > (1 << 19) ? 1 << 22 : 1 << 19, rows = bytes / (PLACES * 4 * (channels + made_channels));
+    return least(rows < 64 ? 64 : rows, tiles);
+}
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")
+#define LANES 16
+#define MR 8
+#define NAME(x) x##_v4
+#include "winograd_kernels.h"
+#undef LANES
+#undef MR
+#undef NAME
+#pragma GCC pop_options
+#pragma GCC push_options
+#pragma GCC target("avx2,fma")
+#define LANES 8
+#define MR 4
+#define NAME(x) x##_v3
+#include "winograd_kernels.h"
+#undef LANES
+#undef MR
+#undef NAME
+#pragma GCC pop_options
+#endif
+
+typedef struct {
+    int (*convolve)(const Shape *, const float *, const float *, int64_t, int64_t, const int64_t *, float *, int);
+    int (*convolve_filters)(const Shape *, const float *, const float *, float *, int64_t, int64_t, const int64_t *, int);
+} Variant;
+
+/* The kernels for this processor, or for less than it can if torch's own variable says so; NULL if there are none. */
+static const Variant *variant(void) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+    static const Variant v4 = {convolve_v4, convolve_filters_v4}, v3 = {convolve_v3, convolve_filters_v3};
+    const char *said = getenv("ATEN_CPU_CAPABILITY");
+    const int up_to = said == NULL || strcmp(said, "avx512") == 0 ? 4 : strcmp(said, "avx2") == 0 ? 3 : 0;
+    if (up_to >= 4 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return &v4;
+    if (up_to >= 3 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
+        return &v3;
+#endif
+    return NULL;
+}
+
+/* ------------------------------------------------------------------ Python: addresses of tensors */
+
+#define AT(address) ((void *)(uintptr_t)(address))
+
+static const Variant *kernels; /* chosen once, when the module is loaded */
+
+typedef struct {
+    unsigned long long input, other, made;
+    Shape shape;
+    int64_t depth_step, column_step, tap[9];
+    int threads;
+} Call;
+
+/* What both functions take; steps are those of the filters' memory, and `turned` says that taps are read from the last to the first. */
+static int parse(PyObject *args, Call *call) {
+    long long size[9], step[4];
+    int turned;
+    if (!PyArg_ParseTuple(
+            args, "KKKLLLLLLLLLLLLLii", &call->input, &call->other, &call->made, &size[0], &size[1], &size[2], &size[3], &size[4], &size[5], &size[6], &size[7], &size[8],
+            &step[0], &step[1], &step[2], &step[3], &turned, &call->threads
+        ))
+        return 0;
+    call->shape = (Shape){size[0], size[1], size[2], size[3], size[4], size[5], size[6], size[7], size[8], (size[4] + 1) / 2, (size[5] + 1) / 2};
+    call->column_step = step[0];
+    call->depth_step = step[1];
+    for (int i = 0; i < 9; i++)
+        call->tap[turned ? 8 - i : i] = i / 3 * step[2] + i % 3 * step[3];
+    return 1;
+}
+
+#define TAKES "read, filters or gradient, made, pictures, height, width, channels, made height, made width, made channels, padding (2), steps of filters (4), turned, threads"
+
+static PyObject *convolve(PyObject *self, PyObject *args) {
+    Call c;
+    int failed;
+    if (!parse(args, &c))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    failed = kernels->convolve(&c.shape, AT(c.input), AT(c.other), c.depth_step, c.column_step, c.tap, AT(c.made), c.threads);
+    Py_END_ALLOW_THREADS
+    if (failed)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyObject *convolve_filters(PyObject *self, PyObject *args) {
+    Call c;
+    int failed;
+    if (!parse(args, &c))
+        return NULL;
+    Py_BEGIN_ALLOW_THREADS
+    failed = kernels->convolve_filters(&c.shape, AT(c.input), AT(c.other), AT(c.made), c.column_step, c.depth_step, c.tap, c.threads);
+    Py_END_ALLOW_THREADS
+    if (failed)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef methods[] = {
+    {"convolve", convolve, METH_VARARGS, "the convolution of pictures: " TAKES},
+    {"convolve_filters", convolve_filters, METH_VARARGS, "the gradient of filters: " TAKES},
+    {NULL, NULL, 0, NULL},
+};
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_winograd", NULL, -1, methods, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__winograd(void) {
+    kernels = variant();
+    if (kernels == NULL) {
+        PyErr_SetString(PyExc_ImportError, "no AVX2 on this processor, or ATEN_CPU_CAPABILITY forbids it");
+        return NULL;
+    }
+    return PyModule_Create(&module);
+}
