@@ -68,8 +68,7 @@ def cheap(name: str, **options: Any) -> nn.Module:
     return model
 
 
-# A member of each family that has no law of its own below, but for Inception v3 and MNASNet, whose blocks are GoogLeNet's and MobileNet's: its options, and
-# the size of its pictures. Small batches make much of rounding, so in float64.
+# A member of each family that has no law of its own below: its options, and the size of its pictures. Small batches make much of rounding, so in float64.
 FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "alexnet": ({}, 64),
     "vgg11_bn": ({}, 32),
@@ -78,6 +77,8 @@ FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "squeezenet1_1": ({}, 32),
     "densenet121": ({"block_config": (2, 2, 2, 2)}, 32),
     "googlenet": ({"aux_logits": False}, 32),
+    "inception_v3": ({"aux_logits": False}, 75),
+    "mnasnet0_5": ({}, 32),
     "mobilenet_v2": ({}, 32),
     "mobilenet_v3_small": ({}, 32),
     "shufflenet_v2_x0_5": ({}, 32),
@@ -88,6 +89,7 @@ FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "mlp_mixer_s16_224": ({"img_size": 32, "num_blocks": 1}, 32),
     "gmlp_ti16_224": ({"img_size": 32, "num_blocks": 1}, 32),
     "resmlp_12_224": ({"img_size": 32, "depth": 1}, 32),
+    "convnext_iso_small_224": ({"depth": 1}, 32),
     "poolformer_s12": ({"layers": (1, 1, 1, 1)}, 32),
 }
 for _name, (_options, _size) in FAMILIES.items():

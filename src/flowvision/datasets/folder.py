@@ -105,6 +105,11 @@ def pil_loader(path: str) -> Image.Image:
         return picture.convert("RGB")
 
 
+def accimage_loader(path: str) -> Image.Image:
+    """The same picture as :func:`pil_loader`; the accimage library, which the original asks here, has no part in this package."""
+    return pil_loader(path)
+
+
 def default_loader(path: str) -> Any:
     """How pictures are read: by PIL."""
     return pil_loader(path)

@@ -12,7 +12,7 @@ import torch
 
 from flowvision.datasets.folder import ImageFolder
 from flowvision.datasets.utils import MissingDataError, extract_archive, verify_str_arg
-from oneflow.core.errors import DataError
+from oneflow.core.errors import AbsentNameError, DataError
 
 META_FILE = "meta.bin"
 TRAIN_ARCHIVE = "ILSVRC2012_img_train.tar"
@@ -59,6 +59,14 @@ def load_meta_file(root: str | os.PathLike[str], file: str | None = None) -> tup
     except Exception as error:  # damaged files fail in many ways
         raise DataError(f"{path} is no meta file of ImageNet: {error}") from None
     return names, wnids
+
+
+def parse_devkit_archive(root: str | os.PathLike[str], file: str | None = None) -> None:
+    """Refused: the kit's tables are MATLAB structures, which nothing here reads. ``meta.bin`` is what the original makes of them."""
+    kit = Path(root) / (file or "ILSVRC2012_devkit_t12.tar.gz")
+    raise AbsentNameError(
+        f"{kit} is not read here: its tables are MATLAB structures. Put meta.bin into {root}: torch.save(({{wnid: names}}, wnids of the validation pictures), path)"
+    )
 
 
 def parse_train_archive(root: str | os.PathLike[str], file: str | None = None, folder: str = "train") -> None:

@@ -69,6 +69,11 @@ def download_url(
         raise MissingDataError(f"{url} cannot be downloaded ({error}); put the file at {target}") from None
 
 
+def download_file_from_google_drive(file_id: str, root: str | os.PathLike[str], filename: str | None = None, md5: str | None = None) -> None:
+    """Brings a file of Google Drive to ``root/filename``, by default under its id, as :func:`download_url` does."""
+    download_url(f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t", root, filename or file_id, md5)
+
+
 def list_dir(root: str | os.PathLike[str], prefix: bool = False) -> list[str]:
     """The folders in a folder; with ``prefix`` as paths."""
     return [os.path.join(root, name) if prefix else name for name in sorted(os.listdir(root)) if os.path.isdir(os.path.join(root, name))]

@@ -9,6 +9,7 @@ import torch
 import oneflow.nn as nn
 import oneflow.nn.functional as F
 from flowvision.models.inception_blocks import BasicConv2d, transformed
+from flowvision.models.pretrained import accepts, by_patterns
 from flowvision.models.registry import variant
 from oneflow import Tensor
 
@@ -61,7 +62,11 @@ _BLOCKS = {
 
 
 class GoogLeNet(nn.Module):
-    """With ``aux_logits`` a training pass returns :class:`GoogLeNetOutputs`; without, and in evaluation, the scores."""
+    """With ``aux_logits`` a training pass returns :class:`GoogLeNetOutputs`; without, and in evaluation, the scores.
+
+    Weight files that have auxiliary classifiers load without ``aux_logits`` too. ``transform_input`` takes pictures normalised by ImageNet's
+    statistics, as the published weights want it; with ``pretrained`` it is True unless said.
+    """
 
     def __init__(self, num_classes: int = 1000, aux_logits: bool = True, transform_input: bool = False, init_weights: bool = True, dropout: float = 0.2) -> None:
         super().__init__()
@@ -79,6 +84,8 @@ class GoogLeNet(nn.Module):
             for module in self.modules():
                 if isinstance(module, (nn.Conv2d, nn.Linear)):
                     nn.init.trunc_normal_(module.weight, mean=0.0, std=0.01, a=-2, b=2)
+        if not aux_logits:
+            accepts(self, by_patterns([], drop=r"aux[12]\..*"))
 
     def forward(self, x: Tensor) -> Tensor | GoogLeNetOutputs:
         x = transformed(x) if self.transform_input else x
@@ -97,4 +104,4 @@ class GoogLeNet(nn.Module):
         return GoogLeNetOutputs(logits, auxiliary[1], auxiliary[0]) if auxiliary else logits
 
 
-googlenet = variant("googlenet", GoogLeNet)
+googlenet = variant("googlenet", GoogLeNet, with_weights={"transform_input": True})

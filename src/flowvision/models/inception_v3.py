@@ -9,6 +9,7 @@ import torch
 import oneflow.nn as nn
 import oneflow.nn.functional as F
 from flowvision.models.inception_blocks import BasicConv2d, init_truncated, transformed
+from flowvision.models.pretrained import accepts, by_patterns
 from flowvision.models.registry import variant
 from oneflow import Tensor
 
@@ -121,7 +122,11 @@ class InceptionAux(nn.Module):
 
 
 class Inception3(nn.Module):
-    """With ``aux_logits`` a training pass returns :class:`InceptionOutputs`; without, and in evaluation, the scores. Pictures have 299 x 299."""
+    """With ``aux_logits`` a training pass returns :class:`InceptionOutputs`; without, and in evaluation, the scores. Pictures have 299 x 299.
+
+    Weight files that have an auxiliary classifier load without ``aux_logits`` too. ``transform_input`` takes pictures normalised by ImageNet's
+    statistics, as the published weights want it; with ``pretrained`` it is True unless said.
+    """
 
     def __init__(self, num_classes: int = 1000, aux_logits: bool = True, transform_input: bool = False, init_weights: bool = True, dropout: float = 0.5) -> None:
         super().__init__()
@@ -142,6 +147,8 @@ class Inception3(nn.Module):
         self.fc = nn.Linear(2048, num_classes)
         if init_weights:
             init_truncated(self)
+        if not aux_logits:
+            accepts(self, by_patterns([], drop=r"AuxLogits\..*"))
 
     def forward(self, x: Tensor) -> Tensor | InceptionOutputs:
         x = transformed(x) if self.transform_input else x
@@ -155,4 +162,4 @@ class Inception3(nn.Module):
         return logits if auxiliary is None else InceptionOutputs(logits, auxiliary)
 
 
-inception_v3 = variant("inception_v3", Inception3)
+inception_v3 = variant("inception_v3", Inception3, with_weights={"transform_input": True})

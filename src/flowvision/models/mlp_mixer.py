@@ -6,6 +6,7 @@ import oneflow.nn as nn
 from flowvision.layers.blocks.mlp import GatedMlp, Mlp
 from flowvision.layers.blocks.patch_embed import PatchEmbed, to_2tuple
 from flowvision.layers.regularization.droppath import DropPath
+from flowvision.layers.weight_init import lecun_normal_
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
 
@@ -69,6 +70,19 @@ class MlpMixer(nn.Module):
         self.blocks = nn.Sequential(*(block_layer(embed_dim, self.stem.num_patches, drop_rate, drop_path_rate) for _ in range(num_blocks)))
         self.norm = nn.LayerNorm(embed_dim, eps=1e-6)
         self.head = nn.Linear(embed_dim, num_classes)
+        self._init()
+
+    def _init(self) -> None:
+        """The head begins at zero; a gate's projection keeps its own first values."""
+        gates = {id(module.proj) for module in self.modules() if isinstance(module, SpatialGatingUnit)}
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                lecun_normal_(module.weight)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Linear) and id(module) not in gates:
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.normal_(module.bias, std=1e-6)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 import oneflow.nn as nn
 from flowvision.layers.blocks.conv_norm import ConvNormActivation, SqueezeExcitation
@@ -13,9 +14,11 @@ from oneflow import Tensor
 
 ConvBNActivation = ConvNormActivation  # the published name
 
-Row = tuple[int, int, int, bool, bool, int]  # kernel, expanded and output channels, weighed channels, hard swish, stride
+Row = tuple[int, int, int, bool, bool, int]
+Make = Callable[[int], nn.Module]
 _NORM = partial(nn.BatchNorm2d, eps=0.001, momentum=0.01)
 
+# Kernel, expanded and output channels, weighed channels, hard swish, stride.
 _LARGE: Sequence[Row] = (
     (3, 16, 16, False, False, 1),
     (3, 64, 24, False, False, 2),
@@ -48,38 +51,62 @@ _SMALL: Sequence[Row] = (
 )
 
 
+class InvertedResidualConfig:
+    """One block in numbers; ``width_mult`` is taken into the channels. ``activation`` is RE for ReLU or HS for hard swish."""
+
+    def __init__(
+        self, input_channels: int, kernel: int, expanded_channels: int, out_channels: int, use_se: bool, activation: str, stride: int, dilation: int, width_mult: float
+    ) -> None:
+        self.input_channels, self.expanded_channels, self.out_channels = (
+            self.adjust_channels(channels, width_mult) for channels in (input_channels, expanded_channels, out_channels)
+        )
+        self.kernel, self.use_se, self.use_hs, self.stride, self.dilation = kernel, use_se, activation == "HS", stride, dilation
+
+    @staticmethod
+    def adjust_channels(channels: int, width_mult: float) -> int:
+        """Channels times the width, as a multiple of 8."""
+        return make_divisible(channels * width_mult)
+
+
 class InvertedResidual(nn.Module):
-    def __init__(self, inputs: int, row: Row, width_mult: float) -> None:
+    def __init__(self, cnf: InvertedResidualConfig, norm_layer: Make = _NORM) -> None:
         super().__init__()
-        kernel, expanded, outputs, weighs, swishes, stride = row
-        expanded, outputs = make_divisible(expanded * width_mult), make_divisible(outputs * width_mult)
-        activation = nn.Hardswish if swishes else nn.ReLU
+        activation = nn.Hardswish if cnf.use_hs else nn.ReLU
         layers: list[nn.Module] = []
-        if expanded != inputs:
-            layers.append(ConvNormActivation(inputs, expanded, 1, norm=_NORM, activation=activation))
-        layers.append(ConvNormActivation(expanded, expanded, kernel, stride, expanded, _NORM, activation))
-        if weighs:
-            layers.append(SqueezeExcitation(expanded, make_divisible(expanded // 4), scale=nn.Hardsigmoid))
-        layers.append(ConvNormActivation(expanded, outputs, 1, norm=_NORM, activation=None))
+        if cnf.expanded_channels != cnf.input_channels:
+            layers.append(ConvNormActivation(cnf.input_channels, cnf.expanded_channels, 1, norm=norm_layer, activation=activation))
+        stride = cnf.stride if cnf.dilation == 1 else 1
+        layers.append(ConvNormActivation(cnf.expanded_channels, cnf.expanded_channels, cnf.kernel, stride, cnf.expanded_channels, norm_layer, activation, cnf.dilation))
+        if cnf.use_se:
+            layers.append(SqueezeExcitation(cnf.expanded_channels, make_divisible(cnf.expanded_channels // 4), scale=nn.Hardsigmoid))
+        layers.append(ConvNormActivation(cnf.expanded_channels, cnf.out_channels, 1, norm=norm_layer, activation=None))
         self.block = nn.Sequential(*layers)
-        self.use_res_connect = stride == 1 and inputs == outputs
+        self.use_res_connect = cnf.stride == 1 and cnf.input_channels == cnf.out_channels
 
     def forward(self, x: Tensor) -> Tensor:
         return x + self.block(x) if self.use_res_connect else self.block(x)
 
 
 class MobileNetV3(nn.Module):
-    def __init__(self, rows: Sequence[Row], last_channel: int, num_classes: int = 1000, width_mult: float = 1.0, dropout: float = 0.2) -> None:
+    """``last_channel`` is the width between the two full connections."""
+
+    def __init__(
+        self,
+        inverted_residual_setting: Sequence[InvertedResidualConfig],
+        last_channel: int,
+        num_classes: int = 1000,
+        block: Callable[[InvertedResidualConfig, Make], nn.Module] = InvertedResidual,
+        norm_layer: Make = _NORM,
+        dropout: float = 0.2,
+    ) -> None:
         super().__init__()
-        width = make_divisible(16 * width_mult)
-        features: list[nn.Module] = [ConvNormActivation(3, width, 3, 2, norm=_NORM, activation=nn.Hardswish)]
-        for row in rows:
-            features.append(InvertedResidual(width, row, width_mult))
-            width = make_divisible(row[2] * width_mult)
-        features.append(ConvNormActivation(width, 6 * width, 1, norm=_NORM, activation=nn.Hardswish))
-        self.features = nn.Sequential(*features)
-        last = make_divisible(last_channel * width_mult)
-        self.classifier = nn.Sequential(nn.Linear(6 * width, last), nn.Hardswish(inplace=True), nn.Dropout(dropout), nn.Linear(last, num_classes))
+        width = inverted_residual_setting[-1].out_channels
+        self.features = nn.Sequential(
+            ConvNormActivation(3, inverted_residual_setting[0].input_channels, 3, 2, norm=norm_layer, activation=nn.Hardswish),
+            *(block(cnf, norm_layer) for cnf in inverted_residual_setting),
+            ConvNormActivation(width, 6 * width, 1, norm=norm_layer, activation=nn.Hardswish),
+        )
+        self.classifier = nn.Sequential(nn.Linear(6 * width, last_channel), nn.Hardswish(inplace=True), nn.Dropout(dropout), nn.Linear(last_channel, num_classes))
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
@@ -93,5 +120,13 @@ class MobileNetV3(nn.Module):
         return self.classifier(self.features(x).mean((2, 3)))
 
 
-mobilenet_v3_large = variant("mobilenet_v3_large", MobileNetV3, rows=_LARGE, last_channel=1280)
-mobilenet_v3_small = variant("mobilenet_v3_small", MobileNetV3, rows=_SMALL, last_channel=1024)
+def _of_width(rows: Sequence[Row], last_channel: int, width_mult: float = 1.0, **options: Any) -> MobileNetV3:
+    setting, inputs = [], 16
+    for kernel, expanded, outputs, weighs, swishes, stride in rows:
+        setting.append(InvertedResidualConfig(inputs, kernel, expanded, outputs, weighs, "HS" if swishes else "RE", stride, 1, width_mult))
+        inputs = outputs
+    return MobileNetV3(setting, InvertedResidualConfig.adjust_channels(last_channel, width_mult), **options)
+
+
+mobilenet_v3_large = variant("mobilenet_v3_large", _of_width, rows=_LARGE, last_channel=1280)
+mobilenet_v3_small = variant("mobilenet_v3_small", _of_width, rows=_SMALL, last_channel=1024)

@@ -9,11 +9,15 @@ import torch
 
 import oneflow.nn as nn
 import oneflow.nn.functional as F
-from flowvision.layers.blocks.mlp import ConvMlp
+from flowvision.layers.blocks.mlp import ConvMlp as Mlp
 from flowvision.layers.regularization.droppath import DropPath
+from flowvision.layers.regularization.norm import LayerNorm2d
 from flowvision.models.pretrained import accepts
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
+
+
+LayerNormChannel = LayerNorm2d  # the published name
 
 
 class PatchEmbed(nn.Module):
@@ -32,20 +36,36 @@ class GroupNorm(nn.GroupNorm):
         super().__init__(1, channels)
 
 
+class Pooling(nn.Module):
+    """The mean over neighbours, less the pixel itself; beyond the edge there is nothing to count."""
+
+    def __init__(self, pool_size: int = 3) -> None:
+        super().__init__()
+        self.pool_size = pool_size
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.avg_pool2d(x, self.pool_size, 1, self.pool_size // 2, count_include_pad=False) - x
+
+
 class PoolFormerBlock(nn.Module):
-    def __init__(self, dim: int, drop_path: float, layer_scale: float) -> None:
+    def __init__(self, dim: int, drop_path: float = 0.0, layer_scale: float = 1e-5) -> None:
         super().__init__()
         self.norm1, self.norm2 = GroupNorm(dim), GroupNorm(dim)
-        self.mlp = ConvMlp(dim, 4 * dim, act_layer=nn.GELU)
+        self.token_mixer = Pooling()
+        self.mlp = Mlp(dim, 4 * dim, act_layer=nn.GELU)
         self.drop_path = DropPath(drop_path)
         self.layer_scale_1 = nn.Parameter(layer_scale * torch.ones(dim))
         self.layer_scale_2 = nn.Parameter(layer_scale * torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.norm1(x)
-        y = F.avg_pool2d(y, 3, 1, 1, count_include_pad=False) - y
-        x = x + self.drop_path(self.layer_scale_1.view(-1, 1, 1) * y)
+        x = x + self.drop_path(self.layer_scale_1.view(-1, 1, 1) * self.token_mixer(self.norm1(x)))
         return x + self.drop_path(self.layer_scale_2.view(-1, 1, 1) * self.mlp(self.norm2(x)))
+
+
+def basic_blocks(dim: int, index: int, layers: Sequence[int], drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-5) -> nn.Sequential:
+    """The blocks of stage ``index``; drop-path grows from the network's first block to its last."""
+    done, last = sum(layers[:index]), max(sum(layers) - 1, 1)
+    return nn.Sequential(*(PoolFormerBlock(dim, drop_path_rate * (done + number) / last, layer_scale_init_value) for number in range(layers[index])))
 
 
 class PoolFormer(nn.Module):
@@ -55,20 +75,18 @@ class PoolFormer(nn.Module):
         super().__init__()
         self.patch_embed = PatchEmbed(3, embed_dims[0], 7, 4, 2)
         network: list[nn.Module] = []
-        done, total = 0, sum(layers)
-        for stage, (count, dim) in enumerate(zip(layers, embed_dims)):
-            drops = [drop_path_rate * (done + number) / max(total - 1, 1) for number in range(count)]
-            network.append(nn.Sequential(*(PoolFormerBlock(dim, drop, layer_scale_init_value) for drop in drops)))
-            done += count
+        for stage, dim in enumerate(embed_dims):
+            network.append(basic_blocks(dim, stage, layers, drop_path_rate, layer_scale_init_value))
             if stage < len(layers) - 1:
                 network.append(PatchEmbed(dim, embed_dims[stage + 1], 3, 2, 1))
         self.network = nn.ModuleList(network)
         self.norm = GroupNorm(embed_dims[-1])
         self.head = nn.Linear(embed_dims[-1], num_classes)
-        for module in self.modules():
-            if isinstance(module, nn.Linear):
+        for module in (part for whole in self.modules() if isinstance(whole, (Mlp, PoolFormer)) for part in whole.children()):
+            if isinstance(module, (nn.Linear, nn.Conv2d)):
                 nn.init.trunc_normal_(module.weight, std=0.02)
-                nn.init.zeros_(module.bias)
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
         accepts(self, _from_timm)
 
     def forward(self, x: Tensor) -> Tensor:

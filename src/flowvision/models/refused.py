@@ -46,7 +46,6 @@ _NAMES = {
         regionvit_small_224 regionvit_small_w14_224 regionvit_small_w14_peg_224 regionvit_medium_224 regionvit_base_224
         regionvit_base_w14_224 regionvit_base_w14_peg_224 rexnet_lite_1_0 rexnet_lite_1_3 rexnet_lite_1_5 rexnet_lite_2_0
         uniformer_small uniformer_small_plus uniformer_base uniformer_base_ls van_tiny van_small van_base van_large
-        convnext_iso_small_224 convnext_iso_base_224 convnext_iso_large_224
     """,
 }
 REFUSED = {name: reason for reason, names in _NAMES.items() for name in names.split()}

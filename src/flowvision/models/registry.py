@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import oneflow.nn as nn
@@ -32,11 +33,14 @@ def register_model(create: C) -> C:
     return create
 
 
-def variant(name: str, network: Callable[..., nn.Module], **config: Any) -> Create:
-    """Registers a network's variant: a function of ``pretrained``, ``progress`` and the network's own arguments."""
+def variant(name: str, network: Callable[..., nn.Module], with_weights: Any = MappingProxyType({}), **config: Any) -> Create:
+    """Registers a network's variant: a function of ``pretrained``, ``progress`` and the network's own arguments.
+
+    ``with_weights`` maps arguments to what published weights want of them, unless the caller says otherwise.
+    """
 
     def create(pretrained: bool | str = False, progress: bool = True, **options: Any) -> nn.Module:
-        model = network(**{**config, **options})
+        model = network(**{**config, **(with_weights if pretrained else {}), **options})
         if pretrained:
             load_weights(model, name, pretrained, progress)
         return model

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any
 
 import oneflow.nn as nn
 from flowvision.layers.blocks.conv_norm import ConvNormActivation, SqueezeExcitation
@@ -11,15 +13,33 @@ from flowvision.models.registry import Create, variant
 from oneflow import Tensor
 
 
-def _stages(depth: int, w_0: int, w_a: float, w_m: float, group_width: int) -> list[tuple[int, int, int]]:
-    """(width, blocks, width of a group) of each stage: blocks get w_0 + w_a * i, rounded to powers of w_m and multiples of 8."""
-    exponents = [round(math.log((w_0 + w_a * block) / w_0) / math.log(w_m)) for block in range(depth)]
-    widths = [round(w_0 * w_m**exponent / 8) * 8 for exponent in exponents]
-    stages = []
-    for width in dict.fromkeys(widths):
-        group = min(group_width, width)
-        stages.append((max(group, int(width + group / 2) // group * group), widths.count(width), group))
-    return [(width + group if width < 0.9 * raw else width, count, group) for (width, count, group), raw in zip(stages, dict.fromkeys(widths))]
+@dataclass(frozen=True)
+class BlockParams:
+    """The stages in numbers: width, blocks and width of a group of each."""
+
+    widths: tuple[int, ...]
+    depths: tuple[int, ...]
+    group_widths: tuple[int, ...]
+    se_ratio: float = 0.0
+
+    @classmethod
+    def from_init_params(cls, depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0) -> BlockParams:
+        """Blocks get w_0 + w_a * i, rounded to powers of w_m and multiples of 8; equal ones are a stage, whose width is made a multiple of its groups'."""
+        exponents = [round(math.log((w_0 + w_a * block) / w_0) / math.log(w_m)) for block in range(depth)]
+        widths = [round(w_0 * w_m**exponent / 8) * 8 for exponent in exponents]
+        raw = tuple(dict.fromkeys(widths))
+        groups = tuple(min(group_width, width) for width in raw)
+        return cls(tuple(map(_multiple, raw, groups)), tuple(map(widths.count, raw)), groups, se_ratio)
+
+
+def _multiple(width: int, group: int) -> int:
+    near = max(group, int(width + group / 2) // group * group)
+    return near + group if near < 0.9 * width else near
+
+
+class SimpleStemIN(ConvNormActivation):
+    def __init__(self, width_in: int, width_out: int) -> None:
+        super().__init__(width_in, width_out, 3, 2)
 
 
 class BottleneckTransform(nn.Sequential):
@@ -45,18 +65,26 @@ class ResBottleneckBlock(nn.Module):
         return self.activation((x if self.proj is None else self.proj(x)) + self.f(x))
 
 
+class AnyStage(nn.Sequential):
+    """``depth`` blocks, the first of which has the stride."""
+
+    def __init__(self, width_in: int, width_out: int, stride: int, depth: int, group_width: int, se_ratio: float = 0.0, stage_index: int = 0) -> None:
+        blocks: OrderedDict[str, nn.Module] = OrderedDict()
+        for number in range(depth):
+            inputs, step = (width_in, stride) if number == 0 else (width_out, 1)
+            blocks[f"block{stage_index}-{number}"] = ResBottleneckBlock(inputs, width_out, step, group_width, se_ratio)
+        super().__init__(blocks)
+
+
 class RegNet(nn.Module):
-    def __init__(self, depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0, num_classes: int = 1000) -> None:
+    def __init__(self, block_params: BlockParams, num_classes: int = 1000, stem_width: int = 32) -> None:
         super().__init__()
-        self.stem = ConvNormActivation(3, 32, 3, 2)
-        width = 32
+        self.stem = SimpleStemIN(3, stem_width)
+        width = stem_width
         trunk: OrderedDict[str, nn.Module] = OrderedDict()
-        for number, (outputs, count, group) in enumerate(_stages(depth, w_0, w_a, w_m, group_width), 1):
-            blocks: OrderedDict[str, nn.Module] = OrderedDict()
-            for block in range(count):
-                blocks[f"block{number}-{block}"] = ResBottleneckBlock(width, outputs, 2 if block == 0 else 1, group, se_ratio)
-                width = outputs
-            trunk[f"block{number}"] = nn.Sequential(blocks)
+        for number, (outputs, depth, group) in enumerate(zip(block_params.widths, block_params.depths, block_params.group_widths), 1):
+            trunk[f"block{number}"] = AnyStage(width, outputs, 2, depth, group, block_params.se_ratio, number)
+            width = outputs
         self.trunk_output = nn.Sequential(trunk)
         self.fc = nn.Linear(width, num_classes)
         for module in self.modules():
@@ -70,12 +98,16 @@ class RegNet(nn.Module):
         return self.fc(self.trunk_output(self.stem(x)).mean((2, 3)))
 
 
+def _of_size(depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0, **options: Any) -> RegNet:
+    return RegNet(BlockParams.from_init_params(depth, w_0, w_a, w_m, group_width, se_ratio), **options)
+
+
 def _y(name: str, depth: int, w_0: int, w_a: float, w_m: float, group_width: int) -> Create:
-    return variant(name, RegNet, depth=depth, w_0=w_0, w_a=w_a, w_m=w_m, group_width=group_width, se_ratio=0.25)
+    return variant(name, _of_size, depth=depth, w_0=w_0, w_a=w_a, w_m=w_m, group_width=group_width, se_ratio=0.25)
 
 
 def _x(name: str, depth: int, w_0: int, w_a: float, w_m: float, group_width: int) -> Create:
-    return variant(name, RegNet, depth=depth, w_0=w_0, w_a=w_a, w_m=w_m, group_width=group_width)
+    return variant(name, _of_size, depth=depth, w_0=w_0, w_a=w_a, w_m=w_m, group_width=group_width)
 
 
 regnet_y_400mf = _y("regnet_y_400mf", 16, 48, 27.89, 2.09, 8)

@@ -39,6 +39,9 @@ class ResBlock(nn.Module):
         return x + self.drop_path(self.ls2 * self.mlp_channels(self.norm2(x)))
 
 
+layers_scale_mlp_blocks = ResBlock  # the published name
+
+
 class ResMLP(nn.Module):
     def __init__(
         self,

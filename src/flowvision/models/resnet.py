@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import oneflow.nn as nn
 from flowvision.models.registry import variant
 from oneflow import Tensor
+from oneflow.core.errors import ArgumentError
 
 Norm = Callable[[int], nn.Module]
 
@@ -22,8 +23,21 @@ def conv1x1(in_planes: int, out_planes: int, stride: int = 1) -> nn.Conv2d:
 class BasicBlock(nn.Module):
     expansion = 1
 
-    def __init__(self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None, groups: int, base_width: int, dilation: int, norm_layer: Norm) -> None:
+    def __init__(
+        self,
+        inplanes: int,
+        planes: int,
+        stride: int = 1,
+        downsample: nn.Module | None = None,
+        groups: int = 1,
+        base_width: int = 64,
+        dilation: int = 1,
+        norm_layer: Norm | None = None,
+    ) -> None:
         super().__init__()
+        norm_layer = norm_layer or nn.BatchNorm2d
+        if groups != 1 or base_width != 64 or dilation != 1:
+            raise ArgumentError(f"BasicBlock has groups=1, base_width=64 and dilation=1, got {groups}, {base_width} and {dilation}; Bottleneck takes others")
         self.conv1, self.bn1 = conv3x3(inplanes, planes, stride), norm_layer(planes)
         self.relu = nn.ReLU(inplace=True)
         self.conv2, self.bn2 = conv3x3(planes, planes), norm_layer(planes)
@@ -41,8 +55,19 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     expansion = 4
 
-    def __init__(self, inplanes: int, planes: int, stride: int, downsample: nn.Module | None, groups: int, base_width: int, dilation: int, norm_layer: Norm) -> None:
+    def __init__(
+        self,
+        inplanes: int,
+        planes: int,
+        stride: int = 1,
+        downsample: nn.Module | None = None,
+        groups: int = 1,
+        base_width: int = 64,
+        dilation: int = 1,
+        norm_layer: Norm | None = None,
+    ) -> None:
         super().__init__()
+        norm_layer = norm_layer or nn.BatchNorm2d
         width = int(planes * (base_width / 64.0)) * groups
         self.conv1, self.bn1 = conv1x1(inplanes, width), norm_layer(width)
         self.conv2, self.bn2 = conv3x3(width, width, stride, groups, dilation), norm_layer(width)
@@ -71,10 +96,11 @@ class ResNet(nn.Module):
         zero_init_residual: bool = False,
         groups: int = 1,
         width_per_group: int = 64,
-        replace_stride_with_dilation: Sequence[bool] = (False, False, False),
-        norm_layer: Norm = nn.BatchNorm2d,
+        replace_stride_with_dilation: Sequence[bool] | None = None,
+        norm_layer: Norm | None = None,
     ) -> None:
         super().__init__()
+        norm_layer, dilated = norm_layer or nn.BatchNorm2d, replace_stride_with_dilation or (False, False, False)
         self._norm, self._inplanes, self._dilation = norm_layer, 64, 1
         self._groups, self._base_width = groups, width_per_group
         self.conv1 = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
@@ -82,9 +108,9 @@ class ResNet(nn.Module):
         self.relu = nn.ReLU(inplace=True)
         self.maxpool = nn.MaxPool2d(3, stride=2, padding=1)
         self.layer1 = self._stage(block, 64, layers[0], 1, False)
-        self.layer2 = self._stage(block, 128, layers[1], 2, replace_stride_with_dilation[0])
-        self.layer3 = self._stage(block, 256, layers[2], 2, replace_stride_with_dilation[1])
-        self.layer4 = self._stage(block, 512, layers[3], 2, replace_stride_with_dilation[2])
+        self.layer2 = self._stage(block, 128, layers[1], 2, dilated[0])
+        self.layer3 = self._stage(block, 256, layers[2], 2, dilated[1])
+        self.layer4 = self._stage(block, 512, layers[3], 2, dilated[2])
         self.avgpool = nn.AdaptiveAvgPool2d((1, 1))
         self.fc = nn.Linear(512 * block.expansion, num_classes)
         for module in self.modules():

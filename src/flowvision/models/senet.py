@@ -93,6 +93,9 @@ class SENet(nn.Module):
         self.avg_pool = nn.AdaptiveAvgPool2d(1)
         self.dropout = nn.Dropout(dropout_p) if dropout_p is not None else None
         self.last_linear = nn.Linear(512 * block.expansion, num_classes)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def _stage(self, block: type[Bottleneck], planes: int, count: int, groups: int, reduction: int, stride: int, kernel: int) -> nn.Sequential:
         out = planes * block.expansion

@@ -10,6 +10,9 @@ import torch
 
 import oneflow.nn as nn
 import oneflow.nn.functional as F
+from flowvision.layers.blocks.patch_embed import to_2tuple as to_2tuple  # three published names
+from flowvision.layers.regularization.droppath import DropPath as DropPath
+from flowvision.layers.regularization.droppath import drop_path as drop_path
 from flowvision.layers.regularization.stochastic_depth import StochasticDepth
 from flowvision.models.convnext import Permute
 from flowvision.models.pretrained import accepts
@@ -86,6 +89,11 @@ def _apart(size: tuple[int, int], window: int, shift: tuple[int, ...], like: Ten
     return (flat[:, None, :] != flat[:, :, None]).to(like.dtype) * -100.0
 
 
+class Mlp(nn.Sequential):
+    def __init__(self, in_features: int, hidden_features: int, drop: float = 0.0) -> None:
+        super().__init__(nn.Linear(in_features, hidden_features), nn.GELU(), nn.Dropout(drop), nn.Linear(hidden_features, in_features), nn.Dropout(drop))
+
+
 class SwinTransformerBlock(nn.Module):
     def __init__(self, dim: int, num_heads: int, window: int, shift: int, mlp_ratio: float, drop: float) -> None:
         super().__init__()
@@ -93,8 +101,7 @@ class SwinTransformerBlock(nn.Module):
         self.attn = WindowAttention(dim, window, shift, num_heads)
         self.stochastic_depth = StochasticDepth(drop, "row")
         self.norm2 = nn.LayerNorm(dim, eps=1e-5)
-        hidden = int(dim * mlp_ratio)
-        self.mlp = nn.Sequential(nn.Linear(dim, hidden), nn.GELU(), nn.Dropout(0.0), nn.Linear(hidden, dim), nn.Dropout(0.0))
+        self.mlp = Mlp(dim, int(dim * mlp_ratio))
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.stochastic_depth(self.attn(self.norm1(x)))
@@ -115,6 +122,22 @@ class PatchMerging(nn.Module):
         return self.reduction(self.norm(x))
 
 
+class BasicLayer(nn.Sequential):
+    """A stage: ``depth`` blocks, every second of which shifts its windows; ``drop_path`` is of all, or of each."""
+
+    def __init__(self, dim: int, depth: int, num_heads: int, window_size: int, mlp_ratio: float = 4.0, drop_path: float | Sequence[float] = 0.0) -> None:
+        drops = [drop_path] * depth if isinstance(drop_path, float) else drop_path
+        shifts = [window_size // 2 * (number % 2) for number in range(depth)]
+        super().__init__(*(SwinTransformerBlock(dim, num_heads, window_size, shift, mlp_ratio, drop) for shift, drop in zip(shifts, drops)))
+
+
+class PatchEmbed(nn.Sequential):
+    """Pictures to (batch, rows, columns, embed_dim)."""
+
+    def __init__(self, patch_size: int = 4, in_chans: int = 3, embed_dim: int = 96) -> None:
+        super().__init__(nn.Conv2d(in_chans, embed_dim, patch_size, patch_size), Permute(0, 2, 3, 1), nn.LayerNorm(embed_dim, eps=1e-5))
+
+
 class SwinTransformer(nn.Module):
     """Takes pictures of any size: windows at the edge are padded."""
 
@@ -130,18 +153,13 @@ class SwinTransformer(nn.Module):
         num_classes: int = 1000,
     ) -> None:
         super().__init__()
-        features: list[nn.Module] = [
-            nn.Sequential(nn.Conv2d(3, embed_dim, patch_size, patch_size), Permute(0, 2, 3, 1), nn.LayerNorm(embed_dim, eps=1e-5))
-        ]
+        features: list[nn.Module] = [PatchEmbed(patch_size, 3, embed_dim)]
         done, total = 0, sum(depths)
         for stage, depth in enumerate(depths):
             dim = embed_dim * 2**stage
-            blocks = []
-            for number in range(depth):
-                shift = 0 if number % 2 == 0 else window_size // 2
-                blocks.append(SwinTransformerBlock(dim, num_heads[stage], window_size, shift, mlp_ratio, drop_path_rate * done / max(total - 1, 1)))
-                done += 1
-            features.append(nn.Sequential(*blocks))
+            drops = [drop_path_rate * (done + number) / max(total - 1, 1) for number in range(depth)]
+            features.append(BasicLayer(dim, depth, num_heads[stage], window_size, mlp_ratio, drops))
+            done += depth
             if stage < len(depths) - 1:
                 features.append(PatchMerging(dim))
         self.features = nn.Sequential(*features)
