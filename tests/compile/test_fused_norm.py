@@ -49,7 +49,7 @@ def close(found: Tensor, expected: Tensor) -> None:
 @pytest.mark.parametrize("memory", [LAST, torch.contiguous_format])
 @pytest.mark.parametrize("shape", [(2, 3, 5, 7), (4, 64, 9, 9), (3, 257, 2, 3), (1, 1, 70, 3), (2, 600, 3, 2)])
 @pytest.mark.parametrize(("has_residual", "relu"), [(False, False), (False, True), (True, False), (True, True)])
-def test_forward_and_backward_are_those_of_float64(shape, memory, has_residual, relu, threads):
+def test_forward_and_backward_are_those_of_float64(shape, memory, has_residual, relu, threads, ceiling=None):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -61,20 +61,25 @@ def test_forward_and_backward_are_those_of_float64(shape, memory, has_residual, 
         wide_mean, wide_var = mean.double(), var.double()
         plain = F.batch_norm(wide[0], wide_mean, wide_var, wide[1], wide[2], True, MOMENTUM, EPS)
         plain = plain if residual is None else plain + residual
-        plain = torch.relu(plain) if relu else plain
-        found, saved_mean, saved_invstd = FORWARD(x, residual, weight, bias, mean, var, MOMENTUM, EPS, relu)
+        plain = F.hardtanh(plain, 0.0, float("inf") if ceiling is None else ceiling) if relu else plain
+        found, saved_mean, saved_invstd = FORWARD(x, residual, weight, bias, mean, var, MOMENTUM, EPS, relu, ceiling)
         for one, expected in ((found, plain), (mean, wide_mean), (var, wide_var)):
             close(one, expected.detach())
         gradient, other = drawn(*shape).contiguous(memory_format=memory), drawn(*shape).contiguous(memory_format=memory)
         expected = torch.autograd.grad(plain, wide, (gradient + other).double())
-        *gradients, masked = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, True)
+        *gradients, masked = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, True, ceiling)
         for one, wanted in zip(gradients, expected):
             close(one, wanted)
-        close(masked, (gradient + other).double() * ((plain > 0) if relu else 1))
-        again = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, False)
+        close(masked, (gradient + other).double() * (((plain > 0) & (plain < (ceiling or float("inf")))) if relu else 1))
+        again = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, False, ceiling)
         assert all(torch.equal(a, b) for a, b in zip(again, gradients)) and not again[3].numel()
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("memory", [LAST, torch.contiguous_format])
+def test_relu_may_have_a_ceiling(memory):
+    test_forward_and_backward_are_those_of_float64((3, 257, 2, 3), memory, True, True, 2, ceiling=2.5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
@@ -125,12 +130,14 @@ def arguments() -> list[Tensor]:
         lambda x, *rest: torch.relu(norm(x, *rest)[0].add_(x)),
         lambda x, *rest: torch.relu(norm(x, *rest)[0] + norm(x * 2.0, *rest[:2], None, None)[0]),
         lambda x, *rest: (torch.relu((y := norm(x, *rest))[0]), y[1], y[2]),
+        lambda x, *rest: F.relu6(norm(x, *rest)[0]),
+        lambda x, *rest: F.hardtanh(norm(x, *rest)[0] + x, 0.0, 1.5),
     ],
-    ids=range(8),
+    ids=range(10),
 )
 def test_a_norm_takes_what_stands_behind_it(function):
     found = targets(function, *arguments())
-    assert found.count(FORWARD) == 1 and not set(found) & {aten.relu.default, aten.relu_.default, aten.add.Tensor, aten.add_.Tensor}
+    assert found.count(FORWARD) == 1 and not set(found) & {aten.relu.default, aten.relu_.default, aten.hardtanh.default, aten.add.Tensor, aten.add_.Tensor}
 
 
 @built
@@ -138,6 +145,7 @@ def test_a_norm_takes_what_stands_behind_it(function):
     "function",
     [
         lambda x, *rest: norm(x, *rest)[0],
+        lambda x, *rest: F.hardtanh(norm(x, *rest)[0]),  # another floor
         lambda x, *rest: ((y := norm(x, *rest)[0]), torch.relu(y)),  # a result
         lambda x, *rest: torch.relu(aten.native_batch_norm.default(x, *rest, False, MOMENTUM, EPS)[0]),  # no training
         lambda x, *rest: torch.relu(norm(x.contiguous(), *rest)[0]),  # other memory
@@ -147,7 +155,7 @@ def test_a_norm_takes_what_stands_behind_it(function):
         lambda x, w, b, m, v: ((y := norm(x, w, b, m, v)[0]), m * 2.0, torch.relu(y))[1:],  # and that another reads
         lambda x, *rest: ((y := norm(x, *rest)), y[1] * 2.0, torch.relu(y[0]))[1:],  # the mean is read before relu
     ],
-    ids=range(9),
+    ids=range(10),
 )
 def test_what_cannot_be_fused_is_left_alone(function):
     assert FORWARD not in targets(function, *arguments())
@@ -159,7 +167,7 @@ def test_without_the_extension_nothing_is_fused(monkeypatch):
 
 
 def test_a_process_that_is_sent_a_program_knows_its_ops():
-    program = "import torch, oneflow.compiler.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_"
+    program = "import torch, oneflow.compiler.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_, ops.convolution_3x3_backward"
     subprocess.run([*WARM.command(), "-c", program], check=True, timeout=120)
 
 
@@ -175,13 +183,14 @@ def backward(g, x, w, mean, invstd):
         (lambda g, h, y, *rest: backward(aten.threshold_backward.default(g + h, y, 0), *rest), 0),
         (lambda g, h, y, *rest: (*backward(m := aten.threshold_backward.default(g + h, y, 0), *rest), m * 2.0), 0),
         (lambda g, h, y, *rest: (*backward(aten.threshold_backward.default(s := g + h, y, 0), *rest), s), 1),  # the sum is a result
+        (lambda g, h, y, *rest: backward(aten.hardtanh_backward.default(g + h, y, 0.0, 1.0), *rest), 0),
     ],
-    ids=range(4),
+    ids=range(5),
 )
 def test_a_backward_pass_takes_what_stands_before_it(function, sums):
     made = torch.relu(drawn(4, 8, 6, 6))
     found = targets(function, drawn(4, 8, 6, 6), drawn(4, 8, 6, 6), made, drawn(4, 8, 6, 6), drawn(8), drawn(8), drawn(8).abs() + 0.5)
-    assert found.count(BACKWARD) == 1 and aten.threshold_backward.default not in found and found.count(aten.add.Tensor) == sums
+    assert found.count(BACKWARD) == 1 and not set(passes._MASKS) & set(found) and found.count(aten.add.Tensor) == sums
 
 
 @built

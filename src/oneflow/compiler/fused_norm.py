@@ -20,7 +20,8 @@ from oneflow.ops import fused_norm, native  # noqa: F401 - the first registers t
 
 aten = torch.ops.aten
 _FORWARD, _BACKWARD = torch.ops.oneflow.batch_norm_relu.default, torch.ops.oneflow.batch_norm_relu_backward.default
-_RELUS = (aten.relu.default, aten.relu_.default)
+_RELUS = (aten.relu.default, aten.relu_.default, aten.hardtanh.default, aten.hardtanh_.default)
+_MASKS = (aten.threshold_backward.default, aten.hardtanh_backward.default)
 _SUMS = (aten.add.Tensor, aten.add_.Tensor)
 BYTES = 2**17
 """Smaller tensors are in the cache anyway."""
@@ -107,16 +108,25 @@ def _fuse_forward(graph: fx.Graph, norm: fx.Node, moves: _Moves) -> None:
     if total is not None and (other := _residual(total, made)) is not None:
         chain, residual = [made, total], other
     relu = _only_user(chain[-1], _RELUS)
-    chain += [relu] if relu is not None else []
+    bounds = _bounds(relu) if relu is not None else None
+    chain += [relu] if relu is not None and bounds is not None else []
     if len(chain) == 1 or not moves.may(norm, chain[-1], chain):
         return
     saved = [item for item in (_item(norm, 1), _item(norm, 2)) if item is not None]
     if not moves.is_between([], chain[-1], [user for item in saved for user in item.users]):
         return
     with graph.inserting_before(chain[-1]):
-        fused = graph.call_function(_FORWARD, (images, residual, weight, bias, mean, var, momentum, eps, relu is not None))
+        fused = graph.call_function(_FORWARD, (images, residual, weight, bias, mean, var, momentum, eps, bounds is not None, *(bounds or ())))
     moves.put(_replace(graph, fused, norm, [chain[-1], _item(norm, 1), _item(norm, 2)]), chain[-1])
     _erase(graph, [*reversed(chain), norm])
+
+
+def _bounds(relu: fx.Node) -> tuple[float, ...] | None:
+    """The ceiling of relu, if it has one; None where the floor of a clamp is not 0, or its ceiling not above it."""
+    if relu.target in (aten.relu.default, aten.relu_.default):
+        return ()
+    floor, ceiling = relu.args[1:] or (-1.0, 1.0)  # torch's defaults
+    return (float(ceiling),) if floor == 0 and ceiling > 0 else None
 
 
 def _residual(total: fx.Node, made: fx.Node) -> fx.Node | None:
@@ -132,21 +142,21 @@ def _residual(total: fx.Node, made: fx.Node) -> fx.Node | None:
 
 def _fuse_backward(graph: fx.Graph, backward: fx.Node, moves: _Moves) -> None:
     masked, images, weight, _, _, mean, invstd, is_training, eps, wanted = (argument(backward, place) for place in range(10))
-    if not is_training or weight is None or list(wanted) != [True] * 3 or not _is_image(images) or masked.target is not aten.threshold_backward.default:
+    if not is_training or weight is None or list(wanted) != [True] * 3 or not _is_image(images) or masked.target not in _MASKS:
         return
-    gradient, activation, threshold = (argument(masked, place) for place in range(3))
+    gradient, activation, threshold, *ceiling = (argument(masked, place) for place in range(3 if masked.target is aten.threshold_backward.default else 4))
     if threshold != 0 or not all(map(_is_image, (masked, gradient, activation))) or not moves.may(backward, masked, []):
         return
     if not moves.is_between([images, weight, mean, invstd], masked, []):  # what is made again for the backward pass may be made later
         return
     chain, other = [masked], None
-    if gradient.target is aten.add.Tensor and _only_user(gradient, (aten.threshold_backward.default,)) and not gradient.kwargs:
+    if gradient.target is aten.add.Tensor and _only_user(gradient, _MASKS) and not gradient.kwargs:
         terms = [argument(gradient, place) for place in range(2)]
         if all(_is_image(term) and val(term).shape == val(images).shape for term in terms) and moves.may(gradient, masked, []):
             chain, (gradient, other) = [masked, gradient], terms
     keeps = len(masked.users) > 1
     with graph.inserting_before(masked):
-        fused = graph.call_function(_BACKWARD, (gradient, other, activation, images, weight, mean, invstd, eps, keeps))
+        fused = graph.call_function(_BACKWARD, (gradient, other, activation, images, weight, mean, invstd, eps, keeps, *ceiling))
     moves.put(_replace(graph, fused, backward, [*(_item(backward, index) for index in range(3)), masked if keeps else None]), masked)
     _erase(graph, [backward, *chain])
 

@@ -14,6 +14,7 @@
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
     gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
     remake                                       results of layer norms made again for the backward pass              remake.py
+    masks                                        of relu6, by what it made                                            masks.py
     order                                        gradients of weights before those of inputs, to free those        order.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
@@ -39,6 +40,7 @@ from oneflow.compiler.fused_norm import fuse_batch_norms
 from oneflow.compiler.fusion_setting import uses_native_kernels
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
+from oneflow.compiler.masks import mask_by_results
 from oneflow.compiler.order import weights_first
 from oneflow.compiler.prepare import prepare
 from oneflow.compiler.products import multiply_by_onednn
@@ -67,6 +69,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     for section in sections.values():
         gather_then_transpose(section.graph)
         remake_norms(section.graph)
+        mask_by_results(section.graph)
         weights_first(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph)

@@ -11,7 +11,7 @@ from torch import fx
 
 from oneflow.compiler.notes import ArgumentNote, LocalNote, argument_note, set_argument_note, set_local_note
 from oneflow.compiler.program import Key, Program, Section
-from oneflow.ops import cross_entropy, fused_norm  # noqa: F401 - they register the ops that programs name
+from oneflow.ops import cross_entropy, fused_norm, winograd  # noqa: F401 - they register the ops that programs name
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-/* Batch norm of training with what stands around it, in one pass over memory where aten makes two or three: the sum with a residual and relu behind it; in the
- * backward pass the sum of two gradients and relu's mask before it.
+/* Batch norm of training with what stands around it, in one pass over memory where aten makes two or three: the sum with a residual and relu behind it, which may
+ * have a ceiling (a NaN: none); in the backward pass the sum of two gradients and relu's mask before it.
  *
  * Tensors are float32 in channels_last memory, that is `rows` rows of `channels` numbers. Sums are taken over blocks of rows in float, of differences
  * from the first row, so that large means cost no digits, and over blocks in double. */
@@ -27,12 +27,14 @@ typedef struct {
     float *output;
     int64_t rows, channels;
     int relu;
+    float ceiling;
 } Forward;
 
 typedef struct {
     const float *gradient, *other, *activation, *input, *weight, *mean, *invstd;
     float *masked, *made;
     int64_t rows, channels;
+    float ceiling;
 } Backward;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -67,6 +69,7 @@ FAST static void sum_input(const Forward *f, int64_t begin, int64_t end, double 
 
 FAST static void normalise(const Forward *f, int64_t begin, int64_t end, const float *restrict scale, const float *restrict offset) {
     const int64_t channels = f->channels;
+    const float ceiling = f->ceiling;
     for (int64_t r = begin; r < end; r++) {
         const float *restrict x = f->input + r * channels;
         float *restrict y = f->output + r * channels;
@@ -79,17 +82,19 @@ FAST static void normalise(const Forward *f, int64_t begin, int64_t end, const f
                 y[c] = x[c] * scale[c] + offset[c];
         }
         if (f->relu)
-            for (int64_t c = 0; c < channels; c++)
-                y[c] = y[c] < 0.0f ? 0.0f : y[c]; /* a NaN stays one */
+            for (int64_t c = 0; c < channels; c++) {
+                const float above = y[c] < 0.0f ? 0.0f : y[c]; /* a NaN stays one */
+                y[c] = above > ceiling ? ceiling : above;
+            }
     }
 }
 
 /* ------------------------------------------------------------------ backward */
 
 /* What flows back through one place: the sum of the gradients where relu let something through. The flags are constants where this is inlined. */
-INLINE float through(float g, float other, float y, const int two, const int active) {
+INLINE float through(float g, float other, float y, float ceiling, const int two, const int active) {
     const float total = two ? g + other : g;
-    return active && y <= 0.0f ? 0.0f : total;
+    return active && (y <= 0.0f || y >= ceiling) ? 0.0f : total;
 }
 
 INLINE void sum_block(
@@ -97,13 +102,14 @@ INLINE void sum_block(
     const int keeps
 ) {
     const float *restrict mean = b->mean + start;
+    const float ceiling = b->ceiling;
     for (int64_t r = row; r < last; r++) {
         const int64_t at = r * b->channels + start;
         const float *restrict x = b->input + at, *restrict g = b->gradient + at;
         const float *restrict other = two ? b->other + at : g, *restrict y = active ? b->activation + at : g;
         float *restrict masked = keeps ? b->masked + at : sums;
         for (int64_t c = 0; c < width; c++) {
-            const float flows = through(g[c], other[c], y[c], two, active);
+            const float flows = through(g[c], other[c], y[c], ceiling, two, active);
             if (keeps)
                 masked[c] = flows;
             sums[c] += flows;
@@ -145,13 +151,14 @@ INLINE void gradient_rows(
     const int active
 ) {
     const float *restrict mean = b->mean, *from = b->masked != NULL ? b->masked : b->gradient;
+    const float ceiling = b->ceiling;
     for (int64_t r = begin; r < end; r++) {
         const int64_t at = r * b->channels;
         const float *restrict x = b->input + at, *restrict g = from + at;
         const float *restrict other = two ? b->other + at : g, *restrict y = active ? b->activation + at : g;
         float *restrict made = b->made + at;
         for (int64_t c = 0; c < b->channels; c++)
-            made[c] = first[c] * through(g[c], other[c], y[c], two, active) + second[c] * (x[c] - mean[c]) + third[c];
+            made[c] = first[c] * through(g[c], other[c], y[c], ceiling, two, active) + second[c] * (x[c] - mean[c]) + third[c];
     }
 }
 
@@ -268,11 +275,11 @@ static int run_backward(const Backward *b, float *weight_gradient, float *bias_g
 static PyObject *batch_norm(PyObject *self, PyObject *args) {
     unsigned long long p[9];
     long long rows, channels;
-    double momentum, epsilon;
+    double momentum, epsilon, ceiling;
     int relu, threads, failed;
-    if (!PyArg_ParseTuple(args, "KKKKKKKKKLLddii", &p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &p[8], &rows, &channels, &momentum, &epsilon, &relu, &threads))
+    if (!PyArg_ParseTuple(args, "KKKKKKKKKLLddidi", &p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &p[8], &rows, &channels, &momentum, &epsilon, &relu, &ceiling, &threads))
         return NULL;
-    const Forward f = {AT(p[0]), AT(p[1]), AT(p[2]), AT(p[3]), AT(p[4]), rows, channels, relu};
+    const Forward f = {AT(p[0]), AT(p[1]), AT(p[2]), AT(p[3]), AT(p[4]), rows, channels, relu, (float)ceiling};
     Py_BEGIN_ALLOW_THREADS
     failed = run_forward(&f, AT(p[5]), AT(p[6]), AT(p[7]), AT(p[8]), momentum, epsilon, threads);
     Py_END_ALLOW_THREADS
@@ -284,10 +291,11 @@ static PyObject *batch_norm(PyObject *self, PyObject *args) {
 static PyObject *batch_norm_backward(PyObject *self, PyObject *args) {
     unsigned long long p[11];
     long long rows, channels;
+    double ceiling;
     int threads, failed;
-    if (!PyArg_ParseTuple(args, "KKKKKKKKKKKLLi", &p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &p[8], &p[9], &p[10], &rows, &channels, &threads))
+    if (!PyArg_ParseTuple(args, "KKKKKKKKKKKLLdi", &p[0], &p[1], &p[2], &p[3], &p[4], &p[5], &p[6], &p[7], &p[8], &p[9], &p[10], &rows, &channels, &ceiling, &threads))
         return NULL;
-    const Backward b = {AT(p[0]), AT(p[1]), AT(p[2]), AT(p[3]), AT(p[4]), AT(p[5]), AT(p[6]), AT(p[7]), AT(p[8]), rows, channels};
+    const Backward b = {AT(p[0]), AT(p[1]), AT(p[2]), AT(p[3]), AT(p[4]), AT(p[5]), AT(p[6]), AT(p[7]), AT(p[8]), rows, channels, (float)ceiling};
     Py_BEGIN_ALLOW_THREADS
     failed = run_backward(&b, AT(p[9]), AT(p[10]), threads);
     Py_END_ALLOW_THREADS
@@ -297,9 +305,9 @@ static PyObject *batch_norm_backward(PyObject *self, PyObject *args) {
 }
 
 static PyMethodDef methods[] = {
-    {"batch_norm", batch_norm, METH_VARARGS, "input, residual, weight, bias, output, mean, invstd, running mean, running var, rows, channels, momentum, epsilon, relu, threads"},
+    {"batch_norm", batch_norm, METH_VARARGS, "input, residual, weight, bias, output, mean, invstd, running mean, running var, rows, channels, momentum, epsilon, relu, ceiling, threads"},
     {"batch_norm_backward", batch_norm_backward, METH_VARARGS,
-     "gradient, other, activation, input, weight, mean, invstd, masked, made, weight gradient, bias gradient, rows, channels, threads"},
+     "gradient, other, activation, input, weight, mean, invstd, masked, made, weight gradient, bias gradient, rows, channels, ceiling, threads"},
     {NULL, NULL, 0, NULL},
 };
 
