@@ -125,8 +125,8 @@ def _bounds(relu: fx.Node) -> tuple[float, ...] | None:
     """The ceiling of relu, if it has one; None where the floor of a clamp is not 0, or its ceiling not above it."""
     if relu.target in (aten.relu.default, aten.relu_.default):
         return ()
-    floor, ceiling = relu.args[1:] or (-1.0, 1.0)  # torch's defaults
-    return (float(ceiling),) if floor == 0 and ceiling > 0 else None
+    bounds: Any = relu.args[1:] or (-1.0, 1.0)  # torch's defaults
+    return (float(bounds[1]),) if bounds[0] == 0 and bounds[1] > 0 else None
 
 
 def _residual(total: fx.Node, made: fx.Node) -> fx.Node | None:
