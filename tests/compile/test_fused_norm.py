@@ -167,7 +167,7 @@ def test_without_the_extension_nothing_is_fused(monkeypatch):
 
 
 def test_a_process_that_is_sent_a_program_knows_its_ops():
-    program = "import torch, oneflow.compiler.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_, ops.convolution_3x3_backward"
+    program = "import torch, oneflow.compiler.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_, ops.winograd_convolution_backward"
     subprocess.run([*WARM.command(), "-c", program], check=True, timeout=120)
 
 

@@ -1,4 +1,4 @@
-"""Convolutions of 3 x 3 filters by Winograd have the values of plain torch, forward and backward, and stand only where they are plain."""
+"""Convolutions of 3 x 3 and 5 x 5 filters by Winograd have the values of plain torch, forward and backward, and stand only where they are plain."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oneflow.compiler.winograd import convolve_by_winograd
 from oneflow.ops import native, winograd
 
 aten = torch.ops.aten
-FORWARD, BACKWARD = torch.ops.oneflow.convolution_3x3.default, torch.ops.oneflow.convolution_3x3_backward.default
+FORWARD, BACKWARD = torch.ops.oneflow.winograd_convolution.default, torch.ops.oneflow.winograd_convolution_backward.default
 LAST = torch.channels_last
 
 built = pytest.mark.skipif(native.winograd is None, reason="the C extension is not built, or there is no AVX2")
@@ -46,8 +46,8 @@ def laid_out(tensor: Tensor, memory: torch.memory_format) -> Tensor:
     return tensor.contiguous(memory_format=memory)
 
 
-def check(shape: tuple[int, int, int, int], filters: int, padding: list[int], memory: torch.memory_format = LAST) -> None:
-    x, weight, bias = laid_out(torch.randn(shape), LAST), laid_out(torch.randn(filters, shape[1], 3, 3), memory), torch.randn(filters)
+def check(shape: tuple[int, int, int, int], filters: int, padding: list[int], memory: torch.memory_format = LAST, size: int = 3) -> None:
+    x, weight, bias = laid_out(torch.randn(shape), LAST), laid_out(torch.randn(filters, shape[1], size, size), memory), torch.randn(filters)
     wide = [one.double().requires_grad_() for one in (x, weight, bias)]
     plain = torch.conv2d(*wide, 1, padding)
     close(FORWARD(x, weight, bias, padding), plain.detach())
@@ -74,6 +74,15 @@ def test_values_and_gradients_are_those_of_float64(shape, filters, padding, memo
     check(shape, filters, padding, memory)
 
 
+@pytest.mark.parametrize("memory", [LAST, torch.contiguous_format])
+@pytest.mark.parametrize(
+    ("shape", "filters", "padding"),
+    [((2, 16, 5, 7), 32, [2, 2]), ((1, 48, 8, 8), 80, [0, 0]), ((3, 96, 6, 9), 16, [4, 3]), ((2, 32, 14, 14), 64, [2, 2]), ((1, 16, 1, 2), 16, [2, 2])],
+)
+def test_larger_filters_are_summed_of_parts(shape, filters, padding, memory, threads):
+    check(shape, filters, padding, memory, size=5)
+
+
 @built
 @pytest.mark.parametrize("threads", [1, 5], indirect=True)
 def test_many_tiles_are_taken_block_by_block(threads):
@@ -91,7 +100,7 @@ torch.manual_seed(1)
 x, w = torch.randn(2, 48, 9, 6).to(memory_format=torch.channels_last), torch.randn(80, 48, 3, 3).to(memory_format=torch.channels_last)
 y = torch.conv2d(x.double(), w.double(), None, 1, 1)
 g = torch.randn(y.shape).to(memory_format=torch.channels_last)
-found = torch.ops.oneflow.convolution_3x3(x, w, None, [1, 1]), *torch.ops.oneflow.convolution_3x3_backward(g, x, w, None, [1, 1], [True, True, False])
+found = torch.ops.oneflow.winograd_convolution(x, w, None, [1, 1]), *torch.ops.oneflow.winograd_convolution_backward(g, x, w, None, [1, 1], [True, True, False])
 wanted = y, *torch.ops.aten.convolution_backward(g.double(), x.double(), w.double(), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
 print(max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found[:3], wanted[:3])))
 """
@@ -152,7 +161,7 @@ def test_only_plain_convolutions_are_taken(settings, is_taken):
 
 
 @built
-@pytest.mark.parametrize("size", [1, 5])
+@pytest.mark.parametrize("size", [1, 2, 4, 7])
 def test_filters_of_other_sizes_are_left_to_torch(size):
     x, weight = laid_out(torch.randn(2, 32, 8, 8), LAST), torch.randn(32, 32, size, size)
     assert FORWARD not in ops_of(torch.conv2d, x, weight)

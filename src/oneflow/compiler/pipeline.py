@@ -19,7 +19,7 @@
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
-    winograd                                     convolutions of 3 x 3 filters in fewer multiplications        winograd.py
+    winograd                                     convolutions of 3 x 3 and 5 x 5 filters in fewer multiplications  winograd.py
     products                                     by the faster library                                         products.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
 

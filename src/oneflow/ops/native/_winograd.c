@@ -1,9 +1,12 @@
-/* Convolutions of 3 x 3 filters at stride 1 by Winograd's minimal filtering F(2 x 2, 3 x 3): 16 products give 4 outputs where the sum itself takes 36.
+/* Convolutions of 3 x 3 and 5 x 5 filters at stride 1 by Winograd's minimal filtering F(2 x 2, 3 x 3): 16 products give 4 outputs where the sum itself takes 36.
  *
  * A picture is cut into tiles of 2 x 2 outputs, which overlapping patches of 4 x 4 inputs give. With B, G and A of Lavin and Gray (2015),
  *   output tile = A' [ (G filter G') * (B' patch B) ] A
  * where * is taken place by place: for each of the 16 places a matrix product over channels. The gradient of the input is the same with the filter turned
  * round; that of the filter is G' [ (B' patch B) * (A gradient A') ] G, a product over tiles.
+ *
+ * A filter of 5 x 5 is taken as four of 3 x 3 at a distance of 3, with zeros where it ends: their places are summed before the output is made, so this is a
+ * product over four times the channels, with 64 multiplications where the sum takes 100.
  *
  * Tensors are float32 in channels_last memory; channels are multiples of 16. Sums do not depend on the number of threads. */
 
@@ -25,10 +28,17 @@ typedef struct {
     int64_t made_height, made_width, made_channels;
     int64_t pad_height, pad_width;
     int64_t tile_rows, tile_columns; /* of one picture */
+    int64_t parts;                   /* of a filter in each direction: 1 for 3 x 3, 2 for 5 x 5 */
 } Shape;
+
+/* How filters lie in memory, in floats: tap[part][i] is where number i of a part is, and negative where the filter has ended. */
+typedef struct {
+    int64_t depth_step, column_step, tap[4][9];
+} Filters;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t a, int64_t to) { return (a + to - 1) / to * to; }
+static int64_t depth_of(const Shape *s) { return s->parts * s->parts * s->channels; }
 static int64_t tiles_of(const Shape *s) { return s->pictures * s->tile_rows * s->tile_columns; }
 
 /* A run of tiles of one row of tiles: which picture, where it begins, how many. */
@@ -84,8 +94,8 @@ static int64_t rows_of_sum(int64_t tiles, int64_t channels, int64_t made_channel
 #endif
 
 typedef struct {
-    int (*convolve)(const Shape *, const float *, const float *, int64_t, int64_t, const int64_t *, float *, int);
-    int (*convolve_filters)(const Shape *, const float *, const float *, float *, int64_t, int64_t, const int64_t *, int);
+    int (*convolve)(const Shape *, const float *, const float *, const Filters *, float *, int);
+    int (*convolve_filters)(const Shape *, const float *, const float *, const Filters *, float *, int);
 } Variant;
 
 /* The kernels for this processor, or for less than it can if torch's own variable says so; NULL if there are none. */
@@ -111,28 +121,33 @@ static const Variant *kernels; /* chosen once, when the module is loaded */
 typedef struct {
     unsigned long long input, other, made;
     Shape shape;
-    int64_t depth_step, column_step, tap[9];
+    Filters filters;
     int threads;
 } Call;
 
 /* What both functions take; steps are those of the filters' memory, and `turned` says that taps are read from the last to the first. */
 static int parse(PyObject *args, Call *call) {
-    long long size[9], step[4];
+    long long size[9], step[4], taps;
     int turned;
     if (!PyArg_ParseTuple(
-            args, "KKKLLLLLLLLLLLLLii", &call->input, &call->other, &call->made, &size[0], &size[1], &size[2], &size[3], &size[4], &size[5], &size[6], &size[7], &size[8],
-            &step[0], &step[1], &step[2], &step[3], &turned, &call->threads
+            args, "KKKLLLLLLLLLLLLLLii", &call->input, &call->other, &call->made, &size[0], &size[1], &size[2], &size[3], &size[4], &size[5], &size[6], &size[7], &size[8],
+            &taps, &step[0], &step[1], &step[2], &step[3], &turned, &call->threads
         ))
         return 0;
-    call->shape = (Shape){size[0], size[1], size[2], size[3], size[4], size[5], size[6], size[7], size[8], (size[4] + 1) / 2, (size[5] + 1) / 2};
-    call->column_step = step[0];
-    call->depth_step = step[1];
-    for (int i = 0; i < 9; i++)
-        call->tap[turned ? 8 - i : i] = i / 3 * step[2] + i % 3 * step[3];
+    call->shape =
+        (Shape){size[0], size[1], size[2], size[3], size[4], size[5], size[6], size[7], size[8], (size[4] + 1) / 2, (size[5] + 1) / 2, (taps + 2) / 3};
+    call->filters.column_step = step[0];
+    call->filters.depth_step = step[1];
+    for (int part = 0; part < 4; part++)
+        for (int i = 0; i < 9; i++) {
+            const int y = part / call->shape.parts * 3 + i / 3, x = part % call->shape.parts * 3 + i % 3;
+            const int from_y = turned ? (int)taps - 1 - y : y, from_x = turned ? (int)taps - 1 - x : x;
+            call->filters.tap[part][i] = y < taps && x < taps ? from_y * step[2] + from_x * step[3] : -1;
+        }
     return 1;
 }
 
-#define TAKES "read, filters or gradient, made, pictures, height, width, channels, made height, made width, made channels, padding (2), steps of filters (4), turned, threads"
+#define TAKES "read, filters or gradient, made, pictures, height, width, channels, made height, made width, made channels, padding (2), size and steps of filters (1 + 4), turned, threads"
 
 static PyObject *convolve(PyObject *self, PyObject *args) {
     Call c;
@@ -140,7 +155,7 @@ static PyObject *convolve(PyObject *self, PyObject *args) {
     if (!parse(args, &c))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    failed = kernels->convolve(&c.shape, AT(c.input), AT(c.other), c.depth_step, c.column_step, c.tap, AT(c.made), c.threads);
+    failed = kernels->convolve(&c.shape, AT(c.input), AT(c.other), &c.filters, AT(c.made), c.threads);
     Py_END_ALLOW_THREADS
     if (failed)
         return PyErr_NoMemory();
@@ -153,7 +168,7 @@ static PyObject *convolve_filters(PyObject *self, PyObject *args) {
     if (!parse(args, &c))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    failed = kernels->convolve_filters(&c.shape, AT(c.input), AT(c.other), AT(c.made), c.column_step, c.depth_step, c.tap, c.threads);
+    failed = kernels->convolve_filters(&c.shape, AT(c.input), AT(c.other), &c.filters, AT(c.made), c.threads);
     Py_END_ALLOW_THREADS
     if (failed)
         return PyErr_NoMemory();

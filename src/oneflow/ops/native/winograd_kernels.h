@@ -50,42 +50,41 @@ INLINE void NAME(transpose)(VEC v[LANES]) {
     }
 }
 
-/* taps[tap][d]: a number of LANES filters side by side, of depths [0, count). */
-INLINE void NAME(gather_taps)(const float *weight, int64_t depth_step, int64_t column_step, const int64_t tap[9], int64_t count, int64_t columns, VEC taps[9][LANES]) {
-    for (int i = 0; i < 9; i++) {
-        const float *from = weight + tap[i];
-        if (column_step == 1 && columns >= LANES) {
-            for (int64_t d = 0; d < count; d++)
-                taps[i][d] = LOAD(from + d * depth_step);
-        } else if (depth_step == 1 && columns >= LANES && count == LANES) {
-            VEC rows[LANES];
+/* taps[d]: one number of LANES filters side by side, of depths [0, count). */
+INLINE void NAME(gather_tap)(const float *from, const Filters *f, int64_t count, int64_t columns, VEC taps[LANES]) {
+    if (f->column_step == 1 && columns >= LANES) {
+        for (int64_t d = 0; d < count; d++)
+            taps[d] = LOAD(from + d * f->depth_step);
+    } else if (f->depth_step == 1 && columns >= LANES && count == LANES) {
+        VEC rows[LANES];
 #pragma GCC unroll 16
-            for (int l = 0; l < LANES; l++)
-                rows[l] = LOAD(from + l * column_step);
-            NAME(transpose)(rows);
+        for (int l = 0; l < LANES; l++)
+            rows[l] = LOAD(from + l * f->column_step);
+        NAME(transpose)(rows);
 #pragma GCC unroll 16
-            for (int d = 0; d < LANES; d++)
-                taps[i][d] = rows[d];
-        } else {
-            for (int64_t d = 0; d < count; d++) {
-                float lanes[LANES] = {0};
-                for (int64_t l = 0; l < least(LANES, columns); l++)
-                    lanes[l] = from[d * depth_step + l * column_step];
-                taps[i][d] = LOAD(lanes);
-            }
+        for (int d = 0; d < LANES; d++)
+            taps[d] = rows[d];
+    } else {
+        for (int64_t d = 0; d < count; d++) {
+            float lanes[LANES] = {0};
+            for (int64_t l = 0; l < least(LANES, columns); l++)
+                lanes[l] = from[d * f->depth_step + l * f->column_step];
+            taps[d] = LOAD(lanes);
         }
     }
 }
 
-/* One panel, NR columns of all depths, of each of the 16 places; tap[i] is where number i of a filter lies. */
-static void NAME(filter_panel)(
-    const float *weight, int64_t depth_step, int64_t column_step, const int64_t tap[9], int64_t depth, int64_t columns, float *panel, int64_t plane
-) {
+/* One panel, NR columns of all depths of a part, of each of the 16 places. */
+static void NAME(filter_panel)(const float *weight, const Filters *f, int part, int64_t depth, int64_t columns, float *panel, int64_t plane) {
     for (int64_t lane = 0; lane < NR; lane += LANES)
         for (int64_t start = 0; start < depth; start += LANES) {
             const int64_t count = least(LANES, depth - start);
             VEC taps[9][LANES];
-            NAME(gather_taps)(weight + lane * column_step + start * depth_step, depth_step, column_step, tap, count, columns - lane, taps);
+            for (int i = 0; i < 9; i++)
+                if (f->tap[part][i] < 0)
+                    memset(taps[i], 0, sizeof taps[i]);
+                else
+                    NAME(gather_tap)(weight + lane * f->column_step + start * f->depth_step + f->tap[part][i], f, count, columns - lane, taps[i]);
             for (int64_t d = 0; d < count; d++) {
                 VEC g[9], u[PLACES];
                 for (int i = 0; i < 9; i++)
@@ -113,9 +112,9 @@ INLINE void NAME(patch_column)(const float *const rows[4], int64_t at, int insid
 
 /* B' patch B of the tiles of a run, of LANES channels: `step` floats lie between tiles of what is made, `plane` between places. */
 INLINE void NAME(run_of_patches)(
-    const float *const rows[4], const Run *run, int64_t width, int64_t channels, int64_t pad, int64_t channel, float *made, int64_t step, int64_t plane
+    const float *const rows[4], const Run *run, int64_t width, int64_t channels, int64_t shift, int64_t channel, float *made, int64_t step, int64_t plane
 ) {
-    const int64_t start = run->column * 2 - pad;
+    const int64_t start = run->column * 2 + shift;
     VEC c[4][4];
     for (int x = 0; x < 2; x++)
         NAME(patch_column)(rows, (start + x) * channels + channel, start + x >= 0 && start + x < width, c[x]);
@@ -137,20 +136,23 @@ INLINE void NAME(run_of_patches)(
     }
 }
 
-/* All channels of tiles [begin, end): made[place][group of channels][tile][channel of the group], `rows` tiles in a group. */
+/* All channels of tiles [begin, end), once for each part of the filters: made[place][group of depths][tile][depth of the group], `rows` tiles in a group. */
 static void NAME(patches)(
     const Shape *s, const float *input, const float *zeros, int64_t begin, int64_t end, float *made, int64_t group, int64_t rows, int64_t plane
 ) {
     for (int64_t tile = begin; tile < end;) {
         const Run run = run_at(s, tile, end);
-        const float *lines[4];
-        for (int y = 0; y < 4; y++) {
-            const int64_t line = run.row * 2 - s->pad_height + y;
-            lines[y] = line >= 0 && line < s->height ? input + (run.picture * s->height + line) * s->width * s->channels : zeros;
-        }
-        for (int64_t channel = 0; channel < s->channels; channel += LANES) {
-            float *to = made + (channel / group * rows + (tile - begin)) * group + channel % group;
-            NAME(run_of_patches)(lines, &run, s->width, s->channels, s->pad_width, channel, to, group, plane);
+        for (int64_t part = 0; part < s->parts * s->parts; part++) {
+            const float *lines[4];
+            for (int y = 0; y < 4; y++) {
+                const int64_t line = run.row * 2 - s->pad_height + part / s->parts * 3 + y;
+                lines[y] = line >= 0 && line < s->height ? input + (run.picture * s->height + line) * s->width * s->channels : zeros;
+            }
+            for (int64_t channel = 0; channel < s->channels; channel += LANES) {
+                const int64_t depth = part * s->channels + channel;
+                float *to = made + (depth / group * rows + (tile - begin)) * group + depth % group;
+                NAME(run_of_patches)(lines, &run, s->width, s->channels, part % s->parts * 3 - s->pad_width, channel, to, group, plane);
+            }
         }
         tile += run.count;
     }
@@ -160,17 +162,17 @@ static void NAME(patches)(
 
 /* sums[place][row][column] of the first `used` of `rows` tiles, both multiples of MR. */
 static void NAME(products)(
-    const float *patches, int64_t patch_plane, const float *filters, int64_t filter_plane, int64_t rows, int64_t used, int64_t channels, int64_t columns,
+    const float *patches, int64_t patch_plane, const float *filters, int64_t filter_plane, int64_t rows, int64_t used, int64_t depth, int64_t columns,
     float *sums, int64_t sum_plane
 ) {
     for (int place = 0; place < PLACES; place++) {
         for (int64_t column = 0; column < columns; column += NR) {
-            const float *panel = filters + place * filter_plane + column * channels;
+            const float *panel = filters + place * filter_plane + column * depth;
             for (int64_t row = 0; row < used; row += MR) {
                 VEC tile[MR][2] = {0};
-                for (int64_t channel = 0; channel < channels; channel += BLOCK) {
-                    const float *left = patches + place * patch_plane + (channel / BLOCK * rows + row) * BLOCK;
-                    NAME(add_products)(tile, left, BLOCK, 1, panel + channel * NR, least(BLOCK, channels - channel));
+                for (int64_t d = 0; d < depth; d += BLOCK) {
+                    const float *left = patches + place * patch_plane + (d / BLOCK * rows + row) * BLOCK;
+                    NAME(add_products)(tile, left, BLOCK, 1, panel + d * NR, least(BLOCK, depth - d));
                 }
                 float *to = sums + place * sum_plane + row * columns + column;
 #pragma GCC unroll 16
@@ -212,14 +214,12 @@ static void NAME(outputs)(const Shape *s, const float *sums, int64_t sum_plane, 
 
 /* ------------------------------------------------------------------ the convolution */
 
-/* output = input convolved with the filters of `weight` (its steps in floats: of depth, of columns, of each tap). 0 if there was memory for it. */
-static int NAME(convolve)(
-    const Shape *s, const float *input, const float *weight, int64_t depth_step, int64_t column_step, const int64_t tap[9], float *output, int threads
-) {
-    const int64_t tiles = tiles_of(s), channels = s->channels, columns = round_up(s->made_channels, NR);
-    const int64_t rows = rows_of_block(tiles, channels + columns, MR, threads), blocks = (tiles + rows - 1) / rows;
-    const int64_t filter_plane = columns * channels + APART, patch_plane = rows * round_up(channels, BLOCK) + APART, sum_plane = rows * columns + APART;
-    float *filters = room(PLACES * filter_plane), *zeros = calloc(s->width * channels, sizeof(float));
+/* output = input convolved with the filters of `weight`. 0 if there was memory for it. */
+static int NAME(convolve)(const Shape *s, const float *input, const float *weight, const Filters *f, float *output, int threads) {
+    const int64_t tiles = tiles_of(s), depth = depth_of(s), columns = round_up(s->made_channels, NR);
+    const int64_t rows = rows_of_block(tiles, depth + columns, MR, threads), blocks = (tiles + rows - 1) / rows;
+    const int64_t filter_plane = columns * depth + APART, patch_plane = rows * round_up(depth, BLOCK) + APART, sum_plane = rows * columns + APART;
+    float *filters = room(PLACES * filter_plane), *zeros = calloc(s->width * s->channels, sizeof(float));
     float *scratch = room(threads * PLACES * (patch_plane + sum_plane));
     const int failed = filters == NULL || zeros == NULL || scratch == NULL;
     if (!failed) {
@@ -229,14 +229,16 @@ static int NAME(convolve)(
             memset(patches, 0, PLACES * patch_plane * sizeof(float)); /* rows that fill up a tile are computed too */
 #pragma omp for schedule(static)
             for (int64_t column = 0; column < columns; column += NR)
-                NAME(filter_panel)(
-                    weight + column * column_step, depth_step, column_step, tap, channels, s->made_channels - column, filters + column * channels, filter_plane
-                );
+                for (int part = 0; part < s->parts * s->parts; part++)
+                    NAME(filter_panel)(
+                        weight + column * f->column_step, f, part, s->channels, s->made_channels - column,
+                        filters + column * depth + part * s->channels * NR, filter_plane
+                    );
 #pragma omp for schedule(static)
             for (int64_t block = 0; block < blocks; block++) {
                 const int64_t begin = block * rows, end = least(begin + rows, tiles);
                 NAME(patches)(s, input, zeros, begin, end, patches, BLOCK, rows, patch_plane);
-                NAME(products)(patches, patch_plane, filters, filter_plane, rows, round_up(end - begin, MR), channels, columns, sums, sum_plane);
+                NAME(products)(patches, patch_plane, filters, filter_plane, rows, round_up(end - begin, MR), depth, columns, sums, sum_plane);
                 NAME(outputs)(s, sums, sum_plane, columns, begin, end, output);
             }
         }
@@ -302,9 +304,9 @@ static void NAME(sum_tiles)(
     const Shape *s, const float *input, const float *gradient, const float *zeros, int64_t begin, int64_t end, int64_t first, int64_t last, int64_t rows, float *patches,
     float *totals, int64_t total_plane
 ) {
-    const int64_t columns = round_up(s->channels, NR), patch_plane = rows * columns + APART, gradient_plane = rows * round_up(last - first, BLOCK) + APART;
+    const int64_t columns = round_up(depth_of(s), NR), patch_plane = rows * columns + APART, gradient_plane = rows * round_up(last - first, BLOCK) + APART;
     float *gradients = patches + PLACES * patch_plane;
-    if (columns > s->channels) /* columns that fill up a panel are computed too */
+    if (columns > depth_of(s)) /* columns that fill up a panel are computed too */
         memset(patches, 0, PLACES * patch_plane * sizeof(float));
     for (int64_t tile = begin; tile < end; tile += rows) {
         const int64_t count = least(rows, end - tile);
@@ -319,22 +321,22 @@ static void NAME(sum_tiles)(
     }
 }
 
-/* The sum of one number of `parts` totals. */
-INLINE VEC NAME(total)(const float *totals, int64_t plane, int64_t parts) {
+/* The sum of one number of all copies of the totals. */
+INLINE VEC NAME(total)(const float *totals, int64_t plane, int64_t copies) {
     VEC sum = LOAD(totals);
-    for (int64_t part = 1; part < parts; part++)
-        sum += LOAD(totals + part * PLACES * plane);
+    for (int64_t copy = 1; copy < copies; copy++)
+        sum += LOAD(totals + copy * PLACES * plane);
     return sum;
 }
 
 /* G' totals G of LANES channels of one filter, written tap by tap. */
-INLINE void NAME(filter_gradient)(const float *totals, int64_t plane, int64_t parts, float *made, int64_t channel_step, const int64_t tap[9]) {
+INLINE void NAME(filter_gradient)(const float *totals, int64_t plane, int64_t copies, float *made, int64_t channel_step, const int64_t tap[9]) {
     VEC h[3][4];
 #pragma GCC unroll 4
     for (int x = 0; x < 4; x++) {
         VEC u[4];
         for (int y = 0; y < 4; y++)
-            u[y] = NAME(total)(totals + (y * 4 + x) * plane, plane, parts);
+            u[y] = NAME(total)(totals + (y * 4 + x) * plane, plane, copies);
         const VEC half = (u[1] + u[2]) * 0.5f;
         h[0][x] = u[0] + half;
         h[1][x] = (u[1] - u[2]) * 0.5f;
@@ -344,7 +346,9 @@ INLINE void NAME(filter_gradient)(const float *totals, int64_t plane, int64_t pa
     for (int y = 0; y < 3; y++) {
         const VEC half = (h[y][1] + h[y][2]) * 0.5f, taps[3] = {h[y][0] + half, (h[y][1] - h[y][2]) * 0.5f, half + h[y][3]};
         for (int x = 0; x < 3; x++)
-            if (channel_step == 1)
+            if (tap[y * 3 + x] < 0)
+                continue;
+            else if (channel_step == 1)
                 STORE(made + tap[y * 3 + x], taps[x]);
             else
                 for (int l = 0; l < LANES; l++)
@@ -352,32 +356,31 @@ INLINE void NAME(filter_gradient)(const float *totals, int64_t plane, int64_t pa
     }
 }
 
-/* made = the gradient of filters, in memory with these steps. Threads share filters out, and tiles where there are more threads than filters to share: those have
- * totals of their own, which are added up. 0 if there was memory for it. */
-static int NAME(convolve_filters)(
-    const Shape *s, const float *input, const float *gradient, float *made, int64_t filter_step, int64_t channel_step, const int64_t tap[9], int threads
-) {
-    const int64_t tiles = tiles_of(s), channels = s->channels, columns = round_up(channels, NR), filters = s->made_channels;
-    const int64_t shares = least(threads, (filters + 31) / 32), parts = least(threads / shares, tiles), step = round_up((filters + shares - 1) / shares, LANES);
-    const int64_t rows = rows_of_sum((tiles + parts - 1) / parts, channels, step);
+/* made = the gradient of filters, which lie as `f` says. Threads share filters out, and tiles where there are more threads than filters to share: those have copies
+ * of the totals, which are added up. 0 if there was memory for it. */
+static int NAME(convolve_filters)(const Shape *s, const float *input, const float *gradient, const Filters *f, float *made, int threads) {
+    const int64_t tiles = tiles_of(s), depth = depth_of(s), columns = round_up(depth, NR), filters = s->made_channels;
+    const int64_t shares = least(threads, (filters + 31) / 32), copies = least(threads / shares, tiles), step = round_up((filters + shares - 1) / shares, LANES);
+    const int64_t rows = rows_of_sum((tiles + copies - 1) / copies, depth, step);
     const int64_t scratch_size = PLACES * (rows * (columns + round_up(step, BLOCK)) + 2 * APART), total_plane = filters * columns + APART;
-    float *scratch = room(shares * parts * scratch_size), *totals = room(parts * PLACES * total_plane), *zeros = calloc(s->width * channels, sizeof(float));
+    float *scratch = room(shares * copies * scratch_size), *totals = room(copies * PLACES * total_plane), *zeros = calloc(s->width * s->channels, sizeof(float));
     const int failed = scratch == NULL || totals == NULL || zeros == NULL;
     if (!failed) {
 #pragma omp parallel for num_threads(threads) schedule(static, 1)
-        for (int64_t item = 0; item < shares * parts; item++) {
-            const int64_t part = item / shares, first = item % shares * step, last = least(first + step, filters);
+        for (int64_t item = 0; item < shares * copies; item++) {
+            const int64_t copy = item / shares, first = item % shares * step, last = least(first + step, filters);
             if (first < last)
                 NAME(sum_tiles)(
-                    s, input, gradient, zeros, tiles * part / parts, tiles * (part + 1) / parts, first, last, rows, scratch + item * scratch_size,
-                    totals + part * PLACES * total_plane, total_plane
+                    s, input, gradient, zeros, tiles * copy / copies, tiles * (copy + 1) / copies, first, last, rows, scratch + item * scratch_size,
+                    totals + copy * PLACES * total_plane, total_plane
                 );
         }
 #pragma omp parallel for num_threads(threads) schedule(static)
         for (int64_t filter = 0; filter < filters; filter++)
-            for (int64_t c = 0; c < channels; c += LANES)
+            for (int64_t d = 0; d < depth; d += LANES)
                 NAME(filter_gradient)(
-                    totals + filter * columns + c, total_plane, parts, made + filter * filter_step + c * channel_step, channel_step, tap
+                    totals + filter * columns + d, total_plane, copies, made + filter * f->column_step + d % s->channels * f->depth_step, f->depth_step,
+                    f->tap[d / s->channels]
                 );
     }
     free(scratch);
