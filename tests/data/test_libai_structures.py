@@ -85,6 +85,32 @@ def test_to_global_puts_the_global_tensor_in_place():
     assert given.tensor.sbp == (flow.sbp.split(0),)
 
 
+def test_a_batch_gives_its_memory_away_and_no_one_elses():
+    dist.setup_dist_util({})
+    samples = [torch.full((3,), float(i)) for i in range(2)]
+    batch = DistTensorData.stack([DistTensorData(sample) for sample in samples])
+    memory = batch.tensor.data_ptr()
+    batch.to_global(device_type="cpu")
+    assert batch.tensor.to_local().data_ptr() == memory and batch.tensor.tolist() == [[0, 0, 0], [1, 1, 1]]
+    alone = DistTensorData.stack([DistTensorData(samples[1])])
+    replaced = DistTensorData.stack([DistTensorData(sample) for sample in samples])
+    replaced.tensor = samples[0]
+    for data in (batch, alone, replaced, DistTensorData(samples[0])):
+        if not data.tensor.is_global:
+            data.to_global(device_type="cpu")
+        data.tensor.add_(5)
+    assert [sample.tolist() for sample in samples] == [[0, 0, 0], [1, 1, 1]]
+
+
+def test_a_batch_that_learns_passes_its_gradient_on():
+    dist.setup_dist_util({})
+    samples = [torch.ones(2, requires_grad=True) for _ in range(2)]
+    batch = DistTensorData.stack([DistTensorData(sample) for sample in samples])
+    batch.to_global(device_type="cpu")
+    (batch.tensor * 3).sum().backward()
+    assert [sample.grad.tolist() for sample in samples] == [[3, 3], [3, 3]]
+
+
 @pytest.mark.parametrize("word", ["split", "split_x", "S(0)", "partial"])
 def test_words_that_are_no_layout_are_refused(word):
     with pytest.raises(ValueError, match=re.escape(f"'split_<dim>', 'broadcast' and 'partial_sum', got {word!r}")):

@@ -205,3 +205,14 @@ def test_an_index_that_stands_for_many_has_no_value():
         ask(question)
     ask(lambda index: torch.tensor([BatchNumber(index.of(LABELS))]))
     assert [found.tolist() for found in at_once(lambda index: [torch.tensor(BatchNumber(index.of(LABELS)), dtype=torch.int16)], [3, 1])] == [[1, 7]]
+
+
+@pytest.mark.parametrize(("batch", "workers"), [(1, 0), (4, 0), (4, 1)])
+def test_what_is_done_to_a_batch_does_not_reach_the_data_set(batch, workers):
+    pixels = PIXELS.float()
+    dataset = Given(lambda index: made(pixels[index]))
+    for _ in range(2):
+        for data in loader_of(dataset, batch, num_workers=workers):
+            data.inputs.to_global(device_type="cpu")
+            data.inputs.tensor.zero_()
+    assert torch.equal(pixels, PIXELS.float())

@@ -122,6 +122,15 @@ def test_tensors_of_other_dtypes_and_kinds() -> None:
         assert (y @ y).sum().item() == 48.0
 
 
+def test_the_number_in_a_global_tensor() -> None:
+    x = torch.arange(4.0).to_global(HERE, flow.sbp.broadcast)  # type: ignore[attr-defined]
+    view = x[2]
+    x.mul_(2)
+    assert (view.item(), x.sum().item(), (x.requires_grad_()[1] * 3).item()) == (4.0, 12.0, 6.0)
+    with pytest.raises(RuntimeError, match="4 elements"):
+        x.item()
+
+
 def test_gradients_follow_data_that_was_replaced() -> None:
     x = torch.nn.Parameter(flow.ones(4, 4, placement=HERE, sbp=flow.sbp.split(0)))
     x.data = flow.ones(4, 4, placement=HERE, sbp=flow.sbp.broadcast)

@@ -6,6 +6,7 @@ import json
 import logging
 import re
 
+import numpy as np
 import pytest
 import torch
 
@@ -22,6 +23,15 @@ def test_a_history_knows_its_last_values_and_the_mean_of_all():
         buffer.update(value)
     assert buffer.values() == [(1.0, 1), (5.0, 2), (3.0, 3)]
     assert (buffer.latest(), buffer.median(3), buffer.median(2), buffer.avg(2), buffer.global_avg()) == (3.0, 3.0, 4.0, 4.0, 4.75)
+
+
+@pytest.mark.parametrize("values", [[2.0], [4.0, 1.0], [3.0, 1e300, -2.0], [0.1, 0.7, 0.2, 0.4], [1.0, float("nan"), 2.0], [float("inf"), 1.0]])
+def test_the_median_is_that_of_numpy(values):
+    buffer = HistoryBuffer()
+    for value in values:
+        buffer.update(value)
+    np.testing.assert_equal(buffer.median(10), np.median(values))
+    np.testing.assert_equal(buffer.avg(10), np.mean(values[::-1]))
 
 
 def test_a_storage_has_scalars_by_name_and_iteration():
@@ -97,6 +107,23 @@ def test_metrics_are_lines_of_what_is_new(tmp_path):
         {"Acc@1": 60.0, "iteration": 9},
     ]
     assert path.read_text().splitlines()[0] == '{"Acc@1": 50.0, "iteration": 1, "lr": 0.75, "total_loss": 3.0}'
+
+
+def test_metrics_are_forced_to_the_disk_once_a_second_and_at_the_end(tmp_path, monkeypatch):
+    forced, now = [], [100.0]
+    monkeypatch.setattr("os.fsync", forced.append)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    writer = JSONWriter(str(tmp_path / "metrics.json"))
+    with EventStorage() as storage:
+        for count in (1, 1, 2):
+            storage.put_scalar("loss", 1.0)
+            writer.write()
+            assert len(forced) == count and len(read(tmp_path / "metrics.json")) == storage.iter + 1
+            storage.step()
+            now[0] += 0.6
+    writer.close()
+    writer.close()
+    assert len(forced) == 3
 
 
 def test_a_line_that_was_cut_off_is_removed(tmp_path):

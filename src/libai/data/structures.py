@@ -10,13 +10,11 @@ from typing import Any, NoReturn
 import torch
 
 from libai.utils import distributed as dist
-from oneflow import sbp as sbp_values
 from oneflow.core.errors import ArgumentError, DTypeError, nearest
 
 SLOT_BYTES = 8 << 20
 """Batches up to this size are copied from a worker to the program; each tensor of a larger one is a file in shared memory."""
 _DEFAULT_SBP = ("split_0", "broadcast")
-_PLAIN_SBP = {"broadcast": sbp_values.broadcast, "partial_sum": sbp_values.partial_sum}
 
 
 @dataclass(eq=False)
@@ -30,17 +28,43 @@ class DistTensorData:
     tensor: Any  # a tensor, local or global
     sbp_list: list[str] = field(default_factory=lambda: list(_DEFAULT_SBP))
     placement_idx: int = 0
+    _given: Any = field(default=None, init=False, repr=False)
+
+    @staticmethod
+    def of_batch(tensor: torch.Tensor, sbp_list: list[str], placement_idx: int) -> DistTensorData:
+        """A batch in memory that was made for it alone: ``to_global`` takes that memory over, unless another tensor was put in its place."""
+        made = DistTensorData(tensor, sbp_list, placement_idx)
+        made._given = tensor
+        return made
 
     def to_global(self, sbp: Any = None, placement: Any = None, device_type: str = "cuda") -> None:
         """Every rank of the first stage gives its own batch; the parts become one global tensor, which then goes to the stage of
         ``placement_idx``. With a ``placement`` there is one conversion, to it."""
-        self.sbp = dist.get_nd_sbp([_sbp_of(word) for word in self.sbp_list]) if sbp is None else sbp
+        if sbp is None:
+            layout = dist.get_batch_layout(self.sbp_list, self.placement_idx, device_type)
+            self.sbp = list(layout.sbp)
+            if placement is None:
+                self._lay_out(layout)
+                return
+        else:
+            self.sbp = sbp
         if placement is not None:
             self.tensor = self.tensor.to_global(placement=placement, sbp=self.sbp)
             return
         self.tensor = self.tensor.to_global(placement=dist.get_layer_placement(0, device_type), sbp=self.sbp)
         if self.placement_idx != 0:
             self.tensor = self.tensor.to_global(placement=dist.get_layer_placement(self.placement_idx, device_type))
+
+    def _lay_out(self, layout: dist.BatchLayout) -> None:
+        given, self._given = self._given, None
+        if given is not None and given is self.tensor and not given.requires_grad:
+            from oneflow.global_tensor.members import given_away  # with it come the rules of every op
+
+            self.tensor = given_away(given, layout.read, layout.sbp)
+        else:
+            self.tensor = self.tensor.to_global(placement=layout.read, sbp=layout.sbp)
+        if layout.needed != layout.read:
+            self.tensor = self.tensor.to_global(placement=layout.needed)
 
     @staticmethod
     def stack(distTensor_lists: Sequence[DistTensorData]) -> DistTensorData:
@@ -53,7 +77,7 @@ class DistTensorData:
             return first
         for number, other in enumerate(distTensor_lists):
             _require_alike(first, other, number)
-        return DistTensorData(stacked([each.tensor for each in distTensor_lists]), sbp_list=first.sbp_list, placement_idx=first.placement_idx)
+        return DistTensorData.of_batch(stacked([each.tensor for each in distTensor_lists]), first.sbp_list, first.placement_idx)
 
 
 class Instance:
@@ -157,12 +181,3 @@ def _require_alike(first: DistTensorData, other: DistTensorData, number: int) ->
         raise ArgumentError(f"sbp_list is not equal: the first sample of a batch has {list(first.sbp_list)}, sample {number} {list(other.sbp_list)}")
     if first.placement_idx != other.placement_idx:
         raise ArgumentError(f"placement_idx is not equal: the first sample of a batch has {first.placement_idx}, sample {number} {other.placement_idx}")
-
-
-def _sbp_of(word: str) -> Any:
-    if word in _PLAIN_SBP:
-        return _PLAIN_SBP[word]
-    head, _, dim = word.partition("_")
-    if head == "split" and dim.isdigit():
-        return sbp_values.split(int(dim))
-    raise ArgumentError(f"sbp_list has the words 'split_<dim>', 'broadcast' and 'partial_sum', got {word!r}")

@@ -67,7 +67,10 @@ def _tensor_of(value: Any) -> torch.Tensor:
 
 
 def _with(value: Any, tensor: torch.Tensor) -> Any:
-    return DistTensorData(tensor, sbp_list=value.sbp_list, placement_idx=value.placement_idx) if type(value) is DistTensorData else tensor
+    """A field of a batch. Of several samples its memory is new, that of a single one may be the data set's."""
+    if type(value) is not DistTensorData:
+        return tensor
+    return (DistTensorData if len(tensor) == 1 else DistTensorData.of_batch)(tensor, value.sbp_list, value.placement_idx)
 
 
 def _are_same(one: Instance, other: Instance) -> bool:

@@ -80,7 +80,7 @@ class _Part:
         tensor = torch.empty(self.shape, dtype=self.dtype)
         if self.bytes:  # by one thread: torch's others would wait for cores that the workers have
             tensor.view(-1).view(torch.uint8).numpy()[:] = np.frombuffer(memory, np.uint8, self.bytes, self.begin)
-        return tensor if self.layout is None else DistTensorData(tensor, sbp_list=self.layout[0], placement_idx=self.layout[1])
+        return tensor if self.layout is None else DistTensorData.of_batch(tensor, *self.layout)
 
 
 def _tensor(value: Any) -> Any:

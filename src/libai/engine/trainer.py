@@ -130,7 +130,7 @@ class TrainerBase:
 def _on_rank_0(values: Mapping[str, Any]) -> dict[str, float]:
     """Numbers by name. Those of global tensors come from their ranks to rank 0; elsewhere they mean nothing."""
     if dist.get_world_size() == 1:
-        return {name: _number(name, value.to_local() if value.is_global else value) for name, value in values.items()}
+        return {name: _number(name, value) for name, value in values.items()}
     moved = {name: dist.tensor_to_rank0(value, device="cpu", to_local=True) for name, value in values.items()}
     return {name: _number(name, value) if value.numel() else 0.0 for name, value in moved.items()}
 
@@ -170,7 +170,7 @@ def _concatenated(fields: list[Any]) -> Any:
     if not isinstance(fields[0], DistTensorData):
         raise ArgumentError(f"batches are put together of DistTensorData, got {type(fields[0]).__name__}; give num_accumulation_steps=1")
     tensors = flow.cat([field.tensor for field in fields], dim=0)
-    return DistTensorData(tensors, sbp_list=fields[0].sbp_list, placement_idx=fields[0].placement_idx)
+    return DistTensorData.of_batch(tensors, fields[0].sbp_list, fields[0].placement_idx)
 
 
 class EagerTrainer(_StepTrainer):

@@ -9,6 +9,7 @@ import logging
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,10 +18,20 @@ import torch
 import oneflow as flow
 from libai.config.errors import ConfigError
 from libai.utils.rank_layout import NO_LAYERS, RankLayout, rank_layout
+from oneflow.core.errors import ArgumentError
 from oneflow.world import current_world
 
 _TYPES = ("cuda", "cpu", "npu", "xpu")
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class BatchLayout:
+    """How a field of a batch lies, where its parts are read, and where it is needed."""
+
+    sbp: tuple[Any, ...]
+    read: flow.placement
+    needed: flow.placement
 
 
 class DistUtil:
@@ -30,6 +41,7 @@ class DistUtil:
         self.layout = layout
         self.num_layers = num_layers
         self._placements: dict[tuple[int, str], flow.placement] = {}
+        self.batch_layouts: dict[tuple[Any, ...], BatchLayout] = {}
         self.set_device_type(device_type)
 
     data_parallel_size = property(lambda self: self.layout.data)
@@ -138,6 +150,29 @@ def get_nd_sbp(sbp_list: Sequence[Any]) -> list[Any]:
     util = get_dist_util()
     found = [sbp for sbp, is_cut in zip(sbp_list, (util.is_data_parallel(), util.is_tensor_model_parallel())) if is_cut]
     return found or [flow.sbp.broadcast]
+
+
+def sbp_named(word: str) -> Any:
+    """The SBP of a word of a data set: "split_<dim>", "broadcast" or "partial_sum"."""
+    head, _, dim = word.partition("_")
+    if word in ("broadcast", "partial_sum"):
+        return getattr(flow.sbp, word)
+    if head == "split" and dim.isdigit():
+        return flow.sbp.split(int(dim))
+    raise ArgumentError(f"sbp_list has the words 'split_<dim>', 'broadcast' and 'partial_sum', got {word!r}")
+
+
+def get_batch_layout(sbp_list: Sequence[str], placement_idx: int, device_type: str | None = None) -> BatchLayout:
+    """Where and how a field of a batch lies. Every field of every batch asks, so each is worked out once."""
+    util = get_dist_util()
+    asked = device_type or util.device_type
+    key = (*sbp_list, placement_idx, asked, current_world().is_planned)
+    found = util.batch_layouts.get(key)
+    if found is None:
+        device = available(asked)
+        sbp = get_nd_sbp([sbp_named(word) for word in sbp_list])
+        found = util.batch_layouts[key] = BatchLayout(tuple(sbp), util.placement_of(0, device), util.placement_of(placement_idx, device))
+    return found
 
 
 def get_hidden_sbp() -> list[Any]:

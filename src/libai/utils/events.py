@@ -18,6 +18,7 @@ from oneflow.core.errors import ArgumentError
 
 __all__ = ["CommonMetricPrinter", "EventStorage", "EventWriter", "JSONWriter", "TensorboardXWriter", "get_event_storage"]
 
+_PACE_SECONDS = 1.0
 _STACK: list[EventStorage] = []  # the storages whose ``with`` is open: training may evaluate inside one
 
 
@@ -83,7 +84,11 @@ class EventStorage:
 
     def latest_with_smoothing_hint(self, window_size: int = 20) -> dict[str, tuple[float, int]]:
         """As ``latest``; scalars to be smoothed are the median of their last ``window_size`` values."""
-        return {name: (self._history[name].median(window_size) if self._hints[name] else value, at) for name, (value, at) in self._latest.items()}
+        return {name: (self.smoothed(name, window_size), at) for name, (_, at) in self._latest.items()}
+
+    def smoothed(self, name: str, window_size: int) -> float:
+        """The last value of a scalar, or the median of its last ``window_size`` ones if it is to be smoothed."""
+        return self._history[name].median(window_size) if self._hints[name] else self._latest[name][0]
 
     def smoothing_hints(self) -> dict[str, bool]:
         """Which scalars are to be smoothed."""
@@ -156,16 +161,31 @@ class _NewScalars:
         self._seen: dict[str, int] = {}
 
     def take(self) -> list[tuple[str, float, int]]:
-        latest = get_event_storage().latest_with_smoothing_hint(self._window_size)
-        new = [(name, value, at) for name, (value, at) in latest.items() if at > self._seen.get(name, -1)]
+        storage = get_event_storage()
+        new = [(name, storage.smoothed(name, self._window_size), at) for name, (_, at) in storage.latest().items() if at > self._seen.get(name, -1)]
         self._seen.update((name, at) for name, _, at in new)
         return new
+
+
+class _Pace:
+    """Says when something is due that takes milliseconds and need not be done more than once a second, however often a run logs."""
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def is_due(self) -> bool:
+        now = time.monotonic()
+        if now < self._next:
+            return False
+        self._next = now + _PACE_SECONDS
+        return True
 
 
 class JSONWriter(EventWriter):
     """One JSON object for each iteration that has something new, as a line of ``json_file``: the scalars by name, and ``iteration``.
 
-    Lines are appended and on disk when ``write`` returns. A last line that an earlier process did not finish is removed.
+    Lines are appended, and in the file when ``write`` returns, whatever becomes of the process; they are forced to the disk at most once a second, and by ``close``.
+    A last line that an earlier process did not finish is removed.
     """
 
     def __init__(self, json_file: str, window_size: int = 20) -> None:
@@ -173,6 +193,7 @@ class JSONWriter(EventWriter):
         self._file = open(json_file, "ab+")
         _drop_unfinished_line(self._file)
         self._new = _NewScalars(window_size)
+        self._pace = _Pace()
 
     def write(self) -> None:
         lines: defaultdict[int, dict[str, float]] = defaultdict(dict)
@@ -183,10 +204,13 @@ class JSONWriter(EventWriter):
         for at, scalars in sorted(lines.items()):
             self._file.write(json.dumps({**scalars, "iteration": at}, sort_keys=True).encode() + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._pace.is_due():
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        self._file.close()
+        if not self._file.closed:
+            os.fsync(self._file.fileno())
+            self._file.close()
 
 
 class TensorboardXWriter(EventWriter):
@@ -198,6 +222,7 @@ class TensorboardXWriter(EventWriter):
 
         self._writer = SummaryWriter(log_dir, **kwargs)
         self._new = _NewScalars(window_size)
+        self._pace = _Pace()
 
     def write(self) -> None:
         storage = get_event_storage()
@@ -209,7 +234,8 @@ class TensorboardXWriter(EventWriter):
             self._writer.add_histogram(name, values, at)
         storage.clear_images()
         storage.clear_histograms()
-        self._writer.flush()
+        if self._pace.is_due():
+            self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()

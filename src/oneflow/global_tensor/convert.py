@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
 from oneflow.core.region import peers
+from oneflow.core.tracebacks import entry
 from oneflow.global_tensor.agree import logical, told
 from oneflow.global_tensor.move import moved, on_every_rank, shares_memory
 from oneflow.global_tensor.placement import device_of, placement, require_device
@@ -47,24 +49,46 @@ def device_here(place: placement) -> torch.device:
 
 def from_local(local: torch.Tensor, place: placement, sbp: Any) -> GlobalTensor:
     """The global tensor of which the local tensors of all ranks are the parts. Of what lies whole along an axis, the first rank's counts."""
+    layout, device = layout_on(place, sbp), device_here(place)
+    return _FromLocal.apply(local, layout, device) if local.requires_grad else _laid(local, layout, device)
+
+
+@entry
+def given_away(local: torch.Tensor, place: placement, sbp: tuple[Any, ...]) -> GlobalTensor:
+    """``from_local`` of a tensor without a gradient in whose memory nobody else has an interest: it may become that of the global tensor."""
+    world = join()
+    if world.size > 1 or world.is_planned:
+        return _laid(local, layout_on(place, sbp), device_here(place), is_given=True)
+    spec = _spec_alone(local.dtype, local.shape, place, sbp)
+    return GlobalTensor(local if local.device == spec.device else local.to(spec.device), spec)
+
+
+@lru_cache(maxsize=1 << 10)
+def _spec_alone(dtype: torch.dtype, shape: torch.Size, place: placement, sbp: tuple[Any, ...]) -> Spec:
+    """What a tensor of the only rank is there. Kept, since every field of every batch asks for one of a few."""
     layout = layout_on(place, sbp)
-    return _FromLocal.apply(local, layout, device_here(place))
+    dtype, whole = logical(told(torch.empty(shape, dtype=dtype, device="meta")), layout)
+    return fresh(whole, dtype, layout, device_here(place))
+
+
+def _laid(local: torch.Tensor, layout: Layout, device: torch.device, is_given: bool = False) -> GlobalTensor:
+    dtype, shape = logical(told(local), layout)
+    part = None
+    if layout.mesh.position(join().rank) is None:
+        pass
+    elif join().is_planned:
+        part = torch.empty(local.shape, dtype=dtype, device="meta")
+    else:
+        part = _agreed(local.detach().to(device), layout)
+        part = part.clone() if not is_given and shares_memory(part, local) else part
+    return GlobalTensor(part, fresh(shape, dtype, layout, device))
 
 
 class _FromLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, local: torch.Tensor, layout: Layout, device: torch.device) -> GlobalTensor:
         ctx.layout, ctx.device, ctx.local = layout, device, (tuple(local.shape), local.dtype, local.device)
-        dtype, shape = logical(told(local), layout)
-        part = None
-        if layout.mesh.position(join().rank) is None:
-            pass
-        elif join().is_planned:
-            part = torch.empty(local.shape, dtype=dtype, device="meta")
-        else:
-            part = _agreed(local.detach().to(device), layout)
-            part = part.clone() if shares_memory(part, local) else part
-        return GlobalTensor(part, fresh(shape, dtype, layout, device))
+        return _laid(local, layout, device)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
@@ -153,16 +177,19 @@ def gradient_in(gradient: Any, layout: Layout, device: torch.device) -> Any:
 
 def to_local(tensor: GlobalTensor) -> torch.Tensor:
     """This rank's part: of a partial sum its own term, outside the placement an empty tensor."""
-    return _ToLocal.apply(tensor)
+    return _ToLocal.apply(tensor) if tensor.requires_grad else _own_part(tensor)
+
+
+def _own_part(tensor: GlobalTensor) -> torch.Tensor:
+    part = tensor._part
+    return torch.empty(tensor._spec.part(join().rank), dtype=tensor._spec.dtype) if part is None else part.view_as(part)
 
 
 class _ToLocal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: GlobalTensor) -> torch.Tensor:
-        ctx.spec = spec = tensor._spec
-        if tensor._part is None:
-            return torch.empty(spec.part(join().rank), dtype=spec.dtype)
-        return tensor._part.view_as(tensor._part)
+        ctx.spec = tensor._spec
+        return _own_part(tensor)
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:

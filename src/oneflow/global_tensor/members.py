@@ -13,7 +13,7 @@ import torch
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
 from oneflow.core.tracebacks import entry
-from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, gradient_in, layout_on, relaid, to_local
+from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, given_away, gradient_in, layout_on, relaid, to_local
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
@@ -27,7 +27,7 @@ from oneflow.sharding.mesh import whole_on
 from oneflow.world import join
 from oneflow.world.order import meet
 
-__all__ = ["converted", "device_here", "from_local", "layout_on"]  # who takes these from here has global tensors that are complete
+__all__ = ["converted", "device_here", "from_local", "given_away", "layout_on"]  # who takes these from here has global tensors that are complete
 
 DECISIONS: Decisions = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
@@ -71,7 +71,7 @@ class Members:
     is_leaf: bool
     detach: Any
     dim: Any
-    item: Any
+    _source: Any
     is_global = property(lambda self: True)
     is_local = property(lambda self: False)
     is_consistent = property(lambda self: True)
@@ -128,6 +128,13 @@ class Members:
 
     def __setitem__(self, index: Any, value: Any) -> None:
         torch.Tensor.__setitem__(self, _global_index(self, index), value)  # type: ignore[index]
+
+    def item(self) -> Any:
+        """The only element, on every rank; all ranks of the world call this."""
+        part = self._part
+        if part is None or self._source is not None or part.is_meta or join().size > 1:
+            return torch.Tensor.item(self)  # type: ignore[arg-type]
+        return part.item()
 
     def tolist(self) -> Any:
         """The logical tensor as numbers in lists, on every rank; all ranks of the world call this."""
