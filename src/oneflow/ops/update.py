@@ -217,19 +217,31 @@ def clipped(grads: Tensors, *, clip_norm: float, historical: bool, norm: Tensor 
         factor = torch.clamp(1.0 / norm, max=1.0 / clip_norm)
     else:
         factor = torch.clamp(clip_norm / norm, max=1.0)
-    return list(torch._foreach_mul(grads, factor))
+    return _times(grads, factor)
 
 
 def clipped_by_norm(grads: Tensors, *, max_norm: float, norm_type: float, norm: Tensor | None = None) -> Tensors:
     """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is below 1."""
     if not grads:
         return []
-    return list(torch._foreach_mul(grads, _norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm)))
+    return _times(grads, _norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm))
 
 
 def clip_by_norm_(grads: Tensors, *, max_norm: float, norm: Tensor) -> None:
     """The same in place, by a norm that was computed before."""
-    torch._foreach_mul_(grads, _norm_factor(norm, max_norm))
+    factor = _norm_factor(norm, max_norm)
+    if not _is_one(factor):
+        torch._foreach_mul_(grads, factor)
+
+
+def _times(grads: Tensors, factor: Tensor) -> Tensors:
+    """The gradients times a factor that is seldom other than 1; themselves where it is known to be 1."""
+    return grads if _is_one(factor) else list(torch._foreach_mul(grads, factor))
+
+
+def _is_one(factor: Tensor) -> bool:
+    """Whether a number is known to be 1. A device would have to be waited for, so of its numbers nothing is known."""
+    return type(factor) is Tensor and factor.device.type == "cpu" and factor.item() == 1.0
 
 
 def _norm_factor(norm: Tensor, max_norm: float) -> Tensor:
