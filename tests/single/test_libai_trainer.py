@@ -19,6 +19,7 @@ from libai.config.tree import copied
 from libai.data import DistTensorData, Instance, build_image_test_loader
 from libai.engine import DefaultTrainer, default_setup, hooks
 from libai.engine.trainer import HookBase, TrainerBase, concatenated
+from libai.models.utils.recompute import recomputed_in
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.events import EventStorage, EventWriter
@@ -215,6 +216,32 @@ def test_accumulation_gives_the_same_run_in_a_graph_and_without(tmp_path):
         found.append(weights(run))
     for name, value in found[0].items():
         assert abs(value - found[1][name]).max() < 2e-5, name
+
+
+class Halves(nn.Module):
+    """The network of the small run as two sequences."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        whole = Net()
+        self.first, self.last, self.loss_func = whole.stack[:2], whole.stack[2:], whole.loss_func
+
+    def forward(self, inputs: Any, labels: Any) -> dict[str, Any]:
+        return {"losses": self.loss_func(self.last(self.first(inputs)), labels)}
+
+
+@pytest.mark.parametrize("mode", ["true", "false"])
+def test_activations_are_computed_again_only_where_that_saves_memory(tmp_path, mode):
+    assert recomputed_in(Net()) == [] and recomputed_in(Halves()) == ["first", "last"]
+    found = []
+    for again in ("false", "true"):
+        given = config(tmp_path / again, f"graph.enabled={mode}", f"train.activation_checkpoint.enabled={again}", "train.evaluation.enabled=false", *SHORT)
+        given.model = LazyCall(Halves)()
+        flow.manual_seed(7)
+        run = DefaultTrainer(given)
+        run.train()
+        found.append(losses(run))
+    assert found[0] == found[1]
 
 
 def test_batches_are_put_together_field_by_field():
