@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -62,9 +63,10 @@ class Call:
 
 def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     """The call with these arguments. Refuses leaves that are neither tensors nor constants."""
-    if not kwargs and all([isinstance(arg, Tensor) for arg in args]):
-        return Call(args, None)
-    paths, nesting = pytree.tree_flatten_with_path((args, dict(sorted(kwargs.items()))))  # their order does not count
+    if all([isinstance(arg, Tensor) for arg in (*args, *kwargs.values())]):
+        names = tuple(sorted(kwargs))  # their order does not count
+        return Call([*args, *[kwargs[name] for name in names]], _flat(len(args), names)) if names else Call(args, None)
+    paths, nesting = pytree.tree_flatten_with_path((args, dict(sorted(kwargs.items()))))
     for path, leaf in paths:
         if not isinstance(leaf, (Tensor, *_CONSTANTS)):
             raise UnsupportedError(
@@ -72,6 +74,12 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
                 f"{type(leaf).__name__}; make a tensor of it, or give it to the graph's __init__()"
             )
     return Call([leaf for _, leaf in paths], nesting)
+
+
+@lru_cache(maxsize=1 << 10)
+def _flat(count: int, names: tuple[str, ...]) -> Any:
+    """How arguments are nested that are ``count`` leaves by place, and one for each name. Kept: every step of a loop asks for the same."""
+    return pytree.tree_structure(((0,) * count, dict.fromkeys(names, 0)))
 
 
 def _told(path: tuple[Any, ...]) -> str:
