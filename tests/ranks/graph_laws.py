@@ -210,6 +210,25 @@ def law_pictures_and_filters_stay_in_channels_last_memory() -> None:
     assert filters and all(part.is_contiguous(memory_format=torch.channels_last) for part in filters)
 
 
+def law_winograd_convolutions_and_fused_norms_train_as_in_one_process() -> None:
+    """Large enough for the kernels of the C extensions, by data parallelism, and with filters split over ranks."""
+    torch.manual_seed(1)
+    layers = (nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU6(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    plain = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 6)).to(memory_format=torch.channels_last)
+    data = [(torch.randn(8, 3, 20, 20).contiguous(memory_format=torch.channels_last), torch.arange(8) % 6) for _ in range(3)]
+    alone = copy.deepcopy(plain)
+    graph = Train(alone, momentum(alone))
+    losses = [graph(x, y) for x, y in data]
+    for split_filters in (False, True):
+        model = copy.deepcopy(plain)
+        copies(model)
+        if split_filters:
+            model[3].to_global(ALL, S(0))
+        graph = Train(model, momentum(model))
+        close([whole(graph(spread(x, ALL, S(0)), spread(y, ALL, S(0)))) for x, y in data], losses)
+        same(model, alone)
+
+
 def law_fused_updates_of_channels_last_filters_are_those_of_one_process() -> None:
     torch.manual_seed(0)
     expected = nn.Conv2d(4, 8, 3).to(memory_format=torch.channels_last)
