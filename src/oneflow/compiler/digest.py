@@ -24,8 +24,13 @@ _LITERALS = (type(None), bool, int, float, complex, str, bytes)
 
 def digest(program: Program) -> str:
     """The SHA-256 of a program, in hexadecimal digits: different when anything that runs differs."""
+    return digest_of(pack(program, lambda node: ""))
+
+
+def digest_of(value: Any) -> str:
+    """The SHA-256 of a plain value, in hexadecimal digits."""
     found = hashlib.sha256()
-    for text in _written(pack(program, lambda node: "")):
+    for text in _written(value):
         found.update(text.encode())
     return found.hexdigest()
 

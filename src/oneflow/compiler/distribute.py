@@ -37,14 +37,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompileTarget:
-    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type and
-    precision."""
+    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type,
+    precision, and the tier of fusion if it says one."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
     feeds: list[Like]
     device: torch.device
     mixed_precision: bool = False
+    fusion: str | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     options = joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision)
     joint = build_joint(replace(options, copies=1 if mirrored is None else mirrored.size))
     over = Spread(target.ranks, target.layouts, target.device, mirrored)
-    return distribute(decl_of_job(graph), joint, over, custom_rates(graph), after)
+    return distribute(replace(decl_of_job(graph), fusion=target.fusion), joint, over, custom_rates(graph), after)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.compiler.cluster import call_cluster
 from oneflow.compiler.notes import tensor, val
 from oneflow.ir.nodes import argument
 from oneflow.ops import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
@@ -97,8 +98,8 @@ def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
 
 
 def may_keep(node: fx.Node) -> bool:
-    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has returned."""
-    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target is not operator.getitem
+    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has returned; a cluster does neither."""
+    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target not in (operator.getitem, call_cluster)
 
 
 class _Uses:

@@ -21,6 +21,7 @@
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
     winograd                                     convolutions of 3 x 3 and 5 x 5 filters in fewer multiplications  winograd.py
     products                                     by the faster library                                         products.py
+    clusters                                     ops that only move memory as one call, in tiers that compile it   find_clusters.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
 
 Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it leaves.
@@ -35,33 +36,42 @@ from torch import fx
 from oneflow.compiler.bucket import multiply_in_place
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
+from oneflow.compiler.find_clusters import make_clusters
 from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.fused_norm import fuse_batch_norms
-from oneflow.compiler.fusion_setting import uses_native_kernels
+from oneflow.compiler.fusion_setting import COMPILING, tier_here
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.masks import mask_by_results
 from oneflow.compiler.order import weights_first
 from oneflow.compiler.prepare import prepare
 from oneflow.compiler.products import multiply_by_onednn
-from oneflow.compiler.program import After, Program, nothing_after
+from oneflow.compiler.program import After, Fusion, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.remake import remake_norms
 from oneflow.compiler.winograd import convolve_by_winograd
+from oneflow.core.errors import UnsupportedError
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
     """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after, fusion=assigned.decl.fusion)
+    program = replace(program, fusion=_fusion(assigned))
+    return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
 
 
-def optimized(program: Program, folds: bool = False, after: After = nothing_after, fusion: str | None = None) -> Program:
+def _fusion(assigned: Assigned) -> Fusion:
+    tier = tier_here(assigned.decl.fusion)
+    if tier == "later" and assigned.decl.is_mirrored and not assigned.is_alone:
+        raise UnsupportedError(f"{assigned.decl.job!r} is in the mirrored view, whose devices do not take kernels over together; set its fusion to 'wait' or 'native'")
+    return Fusion(tier, assigned.ranks)
+
+
+def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
     """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a
-    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step. ``fusion`` is
-    the tier that the step says of itself."""
-    has_native_kernels = uses_native_kernels(fusion)
+    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
+    tier = program.fusion.tier
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
         sections = prepare(sections)
@@ -78,11 +88,13 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     for name, section in sections.items():
         multiply_in_place(section.graph)
         fuse_cross_entropy(section.graph)
-        if has_native_kernels:
+        if tier != "off":
             fuse_batch_norms(section.graph)
             convolve_by_winograd(section.graph)
         multiply_by_onednn(section.graph)
         if name != "prepare":  # it keeps what it makes
+            if tier in COMPILING:
+                make_clusters(section.graph, is_alone=len(program.fusion.ranks) == 1)
             write_over(section.graph)
     after("in place", replace(program, sections=sections))
     return replace(program, sections=sections)

@@ -52,6 +52,14 @@ class Section:
 
 
 @dataclass(frozen=True)
+class Fusion:
+    """The tier of a step's kernels (``fusion_setting.py``), and the ranks that take kernels over together."""
+
+    tier: str = "native"
+    ranks: tuple[int, ...] = (0,)
+
+
+@dataclass(frozen=True)
 class Program:
     """One step of one job on one rank.
 
@@ -77,3 +85,4 @@ class Program:
     finite: Key | None
     is_common: bool
     writes: bool
+    fusion: Fusion = Fusion()

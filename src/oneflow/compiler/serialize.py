@@ -40,12 +40,16 @@ class _Torch:
     name: str
 
 
+Rows = list[tuple[str, Any, Any, Any, str]]
+"""A graph as rows of (kind, target, args, kwargs, what an error says of it)."""
+
+
 @dataclass(frozen=True)
 class _PackedSection:
-    """A section whose graph is rows of (kind, target, args, kwargs, what an error says of it). The args of an argument are its shape and
-    dtype, where they are known: nothing is made of them, but a program for other shapes is another one."""
+    """A section whose graph is rows. The args of an argument are its shape and dtype, where they are known: nothing is made of them, but a program for other
+    shapes is another one."""
 
-    rows: list[tuple[str, Any, Any, Any, str]]
+    rows: Rows
     inputs: tuple[Key, ...]
     outputs: tuple[Key, ...]
 
@@ -78,6 +82,27 @@ def _pack(section: Section, what: Callable[[fx.Node], str]) -> _PackedSection:
             args = _plain((None, None) if note is None else (note.shape, note.dtype), refs)
         rows.append((node.op, _by_name(node.target), args, kwargs, what(node) if node.op == "call_function" else ""))
     return _PackedSection(rows, section.inputs, section.outputs)
+
+
+def rows_of(graph: fx.Graph) -> Rows:
+    """A graph of ops as plain data, without what is noted on its nodes."""
+    refs = {node: _Ref(i) for i, node in enumerate(graph.nodes)}
+    return [(node.op, _by_name(node.target) if node.op == "call_function" else "", _plain(node.args, refs), _plain(node.kwargs, refs), "") for node in graph.nodes]
+
+
+def graph_of(rows: Rows) -> fx.Graph:
+    """The inverse of ``rows_of``."""
+    graph: fx.Graph = fx.Graph()
+    nodes: list[fx.Node] = []
+    for kind, target, args, kwargs, _ in rows:
+        args, kwargs = (_resolved(value, nodes) for value in (args, kwargs))
+        if kind == "placeholder":
+            nodes.append(graph.placeholder(f"argument_{len(nodes)}"))
+        elif kind == "output":
+            nodes.append(graph.output(args[0]))
+        else:
+            nodes.append(graph.call_function(target.find() if isinstance(target, _Aten) else target, args, kwargs))
+    return graph
 
 
 def _by_name(target: Any) -> Any:

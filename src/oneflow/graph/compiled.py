@@ -145,6 +145,7 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         loss_line=traced.loss_line,
         keeps_parts=on is not None,
         buckets=FUSION.limits(),
+        fusion=graph.config.fusion,
     )
     return Captured(traced, decl, found[-1], tensors, device, on, lambda layouts: auto_parallel(graph, layouts, variables, call.tensors))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from oneflow.compiler.fusion_setting import checked_tier
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import flag, number, whole
 
@@ -25,6 +26,7 @@ class GraphConfig:
         self.wait_time = USUAL_WAIT
         self.has_dynamic_shapes = False
         self.shapes_kept = 1
+        self.fusion: str | None = None
         self.is_fixed = False
 
     def _require_open(self) -> None:
@@ -52,6 +54,11 @@ class GraphConfig:
         self._require_open()
         self.shapes_kept = whole("size", size, above=0) if flag("mode", mode) else 1
         self.has_dynamic_shapes = mode
+
+    def set_fusion(self, tier: str) -> None:
+        """Which kernels there are for ops that only move memory: "off", "native", "wait" or "later" (``docs/graphs.md``). Goes before ``ONEFLOW_FUSION``."""
+        self._require_open()
+        self.fusion = checked_tier("fusion", tier)
 
     def enable_zero(self, mode: bool = True, *, stage: int = 2, shard_min_size: int = 1024, shard_restore_level: int = 1) -> None:
         """Has the ranks of a graph of global tensors share out what each would keep whole: of parameters with at least ``shard_min_size`` elements the

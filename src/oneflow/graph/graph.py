@@ -276,9 +276,9 @@ class Graph:
         for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
-            from oneflow.graph.loading import saved_counters
+            from oneflow.graph.loading import fusion_note, saved_counters
 
-            found.update(saved_counters(self._graph.modules, {**dict(self._states()), **self._counters()}))
+            found.update(saved_counters(self._graph.modules, {**dict(self._states()), **self._counters(), **fusion_note(self._graph)}))
         where = positions(self._graph.modules, self._compiled.values())
         if where is not None:
             found[name_of(self._graph.kind)] = where
@@ -325,7 +325,7 @@ class Graph:
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
-        from oneflow.graph.loading import counter_in, load_states
+        from oneflow.graph.loading import compare_fusion, counter_in, load_states
 
         for name, value in self._counters().items():
             saved = counter_in(given, name)
@@ -334,6 +334,7 @@ class Graph:
             elif strict:
                 raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
         load_states(self._graph.modules, self._graph.added, given)
+        compare_fusion(self._graph, given)
 
     # -------------------------------------------------------------- functions as graphs
 

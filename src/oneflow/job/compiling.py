@@ -53,7 +53,7 @@ class Compiling:
         return stored_layouts(self.job.graph, declared)
 
     def _target(self, feeds: list[Like], layouts: Mapping[str, Layout]) -> CompileTarget:
-        return CompileTarget(self.driver.ranks, layouts, feeds, self.device, self.job.settings.mixed_precision)
+        return CompileTarget(self.driver.ranks, layouts, feeds, self.device, self.job.settings.mixed_precision, self.job.settings.fusion)
 
     def assigned(self, inputs: Sequence[torch.Tensor], share: int = 0, shares: int = 1) -> Assigned:
         """The job for one micro-batch of these inputs, and of what readers give: one of so many ``shares`` of a batch."""

@@ -125,7 +125,7 @@ class LocalProgram:
 
 def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> CompileTarget:
     layouts = dict.fromkeys(job.graph.variables, _ALONE)
-    return CompileTarget({(0, 0): 0}, layouts, feeds_like(job.graph, feeds, device), device, job.settings.mixed_precision)
+    return CompileTarget({(0, 0): 0}, layouts, feeds_like(job.graph, feeds, device), device, job.settings.mixed_precision, job.settings.fusion)
 
 
 def _joined(values: Sequence[Sequence[torch.Tensor]]) -> Values:

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from oneflow.compiler.fusion_setting import checked_tier
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, NameError_, UnsupportedError, nearest
@@ -45,6 +46,7 @@ class Settings:
     gradient_stops_at_cap: bool = False  # of the cross entropy, as in the era of flow.function
     optimizer: Optimizer | None = None
     random_seed: int = 0
+    fusion: str | None = None
 
 
 Setter = Callable[[Settings, str, Any], None]
@@ -109,6 +111,10 @@ def _state_mode(settings: Settings, name: str, value: Any) -> None:
     settings.splits_states = True
 
 
+def _fusion(settings: Settings, name: str, value: Any) -> None:
+    settings.fusion = checked_tier(name, value)
+
+
 def _unsupported(what: str) -> Setter:
     def refuse(settings: Settings, name: str, value: Any) -> None:
         if flag(name, value):
@@ -130,6 +136,7 @@ _EFFECTIVE: dict[str, Setter] = {
     "enable_non_distributed_optimizer": _flag("splits_states"),
     "optimizer_placement_optimization_mode": _state_mode,
     "optimizer_placement_optimization_threshold": _whole("split_states_from", 0),
+    "fusion": _fusion,
     "random_seed": _whole("random_seed", 0),
     "enable_quantization_aware_training": _unsupported("quantization-aware training"),
     "enable_qat": _unsupported("quantization-aware training"),

@@ -10,9 +10,11 @@ from torch import fx
 
 from oneflow.collective import Bound, exchange
 from oneflow.compiler.describe import what_of
+from oneflow.compiler.fusion_setting import COMPILING
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
 from oneflow.runtime.codegen import Code, generate
+from oneflow.runtime.running_clusters import RunningClusters
 from oneflow.runtime.rank_variables import RankVariables
 
 _HELD = ("variable", "prepared")
@@ -45,7 +47,9 @@ class Executor:
         self._variables = variables
         self._mode = torch._C._AutoDispatchBelowAutograd if for_autograd else _inference_mode
         self._bound = Bound()
-        self.code = {name: generate(section.graph, program.job, self._bound) for name, section in program.sections.items()}
+        self.clusters = RunningClusters(program.job, program.fusion) if program.fusion.tier in COMPILING else None
+        bind = self._bound if self.clusters is None else self.clusters.bound(self._bound)
+        self.code = {name: generate(section.graph, program.job, bind) for name, section in program.sections.items()}
         asked = {key for section in program.sections.values() for key in section.inputs}
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
@@ -64,6 +68,8 @@ class Executor:
         order."""
         whole = self._whole
         with self._mode():
+            if self.clusters is not None and not self.clusters.is_settled:
+                self.clusters.begin_step(step.number)
             try:
                 result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:

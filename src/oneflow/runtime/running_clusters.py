@@ -1,0 +1,185 @@
+"""The clusters of a program as they run: on the aten ops that they stand for until there are kernels, from then on by these.
+
+In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and when all are there all are taken over between two
+steps: of several ranks by all between the same two, on which they agree before each step until then.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import oneflow.collective as collective
+from oneflow.compiler.cluster import Cluster, spec_of
+from oneflow.compiler.kernel_store import KernelStore, StoreError
+from oneflow.compiler.kernel_workers import KernelWorkers
+from oneflow.compiler.kernels import Kernel, Request, loaded, matching
+from oneflow.compiler.program import Fusion
+from oneflow.compiler.serialize import graph_of
+from oneflow.runtime.codegen import Bind, generate
+
+_NICE = 19
+
+
+class RunningClusters:
+    """What one executor has behind the clusters of its program ``job``. ``begin_step`` is called before every step until it ``is_settled``."""
+
+    def __init__(self, job: str, fusion: Fusion) -> None:
+        self.taken_at: int | None = None  # the first step by kernels
+        self.is_settled = False
+        self._job, self._fusion = job, fusion
+        self._clusters: dict[int, RunningCluster] = {}
+        self._kernels: dict[str, Kernel | None] = {}
+        self._turn = threading.RLock()
+        self._store: KernelStore | None = None
+        self._workers: KernelWorkers | None = None
+        self._asked: dict[str, str | None] = {}  # what failed, None as long as it is not known
+
+    def _open(self) -> None:
+        try:
+            self._store = KernelStore()
+        except StoreError as error:
+            warnings.warn(f"{self._job!r} runs without kernels of clusters: {error}", stacklevel=2)
+            return
+        waits = self._fusion.tier == "wait"
+        self._workers = KernelWorkers(self._store, min(2, os.cpu_count() or 1) if waits else 1, 0 if waits else _NICE)
+
+    def bound(self, others: Bind) -> Bind:
+        """What code runs with in the place of a constant or function: of a cluster what runs it, of anything else what ``others`` say."""
+        return lambda thing: self._of(thing) if isinstance(thing, Cluster) else others(thing)
+
+    def _of(self, cluster: Cluster) -> RunningCluster:
+        if not self._clusters:
+            self._open()
+        if id(cluster) not in self._clusters:
+            self._clusters[id(cluster)] = RunningCluster(cluster, None if self._store is None else self._meet)
+        return self._clusters[id(cluster)]
+
+    # -------------------------------------------------------------- steps
+
+    def begin_step(self, number: int) -> None:
+        """Takes kernels over if it is time. On several ranks all come here before the same steps."""
+        with self._turn:
+            if self.is_settled:
+                return
+            if self._fusion.tier == "wait":
+                self._finish()
+                self._take_over(number)
+                self.is_settled = True
+            elif self._agreed(self._are_ready()):
+                self._take_over(number)
+                self.is_settled = True
+
+    def wait(self) -> None:
+        """Waits until all that was asked for is compiled, as far as that is possible: the next step takes it over."""
+        with self._turn:
+            self._are_ready()
+            self._finish()
+
+    def close(self) -> None:
+        """Ends the processes that compile."""
+        if self._workers is not None:
+            self._workers.close()
+
+    def _agreed(self, is_ready: bool) -> bool:
+        ranks = self._fusion.ranks
+        return is_ready if len(ranks) == 1 else bool(collective.finite_over(torch.tensor(is_ready), ranks, "cpu"))
+
+    def _are_ready(self) -> bool:
+        """Whether all that the clusters of this rank want is there, or will never be."""
+        if self._workers is None:
+            return True
+        wanted = [one.request for one in self._clusters.values()]
+        self._ask([request for request in wanted if request is not None])
+        self._note(0)
+        return None not in wanted and None not in self._asked.values()
+
+    # -------------------------------------------------------------- kernels
+
+    def _meet(self, cluster: RunningCluster) -> None:
+        """A cluster has met its first inputs, and wants a kernel for them."""
+        with self._turn:
+            if self._fusion.tier == "wait":
+                self._finish()
+                self._give(cluster)
+
+    def _ask(self, requests: list[Request]) -> None:
+        """Has compiled what is wanted for the first time and is not in the store."""
+        assert self._store is not None and self._workers is not None
+        missing = []
+        for request in requests:
+            if request.digest not in self._asked:
+                is_there = self._store.get(request.digest) is not None
+                self._asked[request.digest] = "" if is_there else None
+                missing += [] if is_there else [request]
+        if missing:
+            self._workers.ask(missing)
+
+    def _note(self, seconds: float | None) -> None:
+        assert self._workers is not None
+        for answer in self._workers.answers(seconds):
+            self._asked[answer.request.digest] = answer.failed
+            if answer.failed:
+                warnings.warn(f"{self._job!r} runs a cluster on torch's own ops, its kernel could not be compiled: {answer.failed}", stacklevel=2)
+
+    def _finish(self) -> None:
+        """Waits for all kernels that are wanted by now."""
+        if self._workers is None:
+            return
+        self._ask([one.request for one in self._clusters.values() if one.request is not None])
+        while None in self._asked.values():
+            self._note(None)
+
+    def _take_over(self, number: int) -> None:
+        for cluster in self._clusters.values():
+            self._give(cluster)
+        self.taken_at = number
+
+    def _give(self, cluster: RunningCluster) -> None:
+        request = cluster.request
+        if request is None or self._store is None:
+            return
+        if request.digest not in self._kernels:
+            payload = self._store.get(request.digest) if self._asked.get(request.digest) == "" else None
+            self._kernels[request.digest] = None if payload is None else loaded(payload, self._store)
+        cluster.take(self._kernels[request.digest])
+
+
+class RunningCluster:
+    """One cluster. ``request`` is the kernel that it wants: for inputs as they are expected to lie, or as they did when it was first called."""
+
+    def __init__(self, cluster: Cluster, meet: Callable[[RunningCluster], None] | None) -> None:
+        self.request = None if cluster.specs is None else Request(cluster, cluster.specs, torch.get_num_threads())
+        self._cluster, self._meet = cluster, meet
+        self._reference: Kernel = generate(graph_of(cluster.reference), "cluster").call
+        self._kernel: Kernel | None = None
+        self._fits: Callable[[tuple[Tensor, ...]], bool] = lambda tensors: False
+
+    def take(self, kernel: Kernel | None) -> None:
+        """Runs by a kernel from now on, where inputs lie as it wants them; None for none."""
+        assert self.request is not None
+        self._kernel, self._fits = kernel, matching(self.request.specs)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if self._meet is not None:
+            self._first(inputs, self._meet)
+        kernel = self._kernel
+        if kernel is not None and self._fits(inputs):
+            return kernel(*inputs)
+        return self._reference(*inputs)
+
+    def _first(self, inputs: tuple[Tensor, ...], meet: Callable[[RunningCluster], Any]) -> None:
+        self._meet = None
+        met = Request(self._cluster, tuple(map(spec_of, inputs)), torch.get_num_threads())
+        if met != self.request:
+            self._kernel, self.request = None, met
+            meet(self)
+
+    def __repr__(self) -> str:
+        return f"cluster of {', '.join(self._cluster.ops())}"
