@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-from oneflow.compiler.fusion_setting import DEFAULT, VARIABLE, fusion_tier
+from oneflow.compiler.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
 from oneflow.ops import native
@@ -138,9 +138,11 @@ def _pictures() -> list[str]:
 
 def _steps() -> list[str]:
     built, missing = "built", "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
+    found = compiler() or f"{wanted_compiler()!r} is not on the PATH: there are no kernels of clusters, and fusion 'wait' and 'later' are 'native'"
     return [
         f"C extension of fused batch norm: {built if native.library is not None else missing}",
         f"C extension of Winograd convolutions: {built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
+        f"C++ compiler: {found}",
         f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
     ]
 

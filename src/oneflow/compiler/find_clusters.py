@@ -40,7 +40,21 @@ _VIEWS = {
     aten.squeeze.dim,
     aten.squeeze.dims,
 }
-_OTHERS = {
+_OTHERS = {  # beside what torch itself calls pointwise
+    aten.hardswish.default,
+    aten.hardswish_backward.default,
+    aten.hardsigmoid_backward.default,
+    aten.hardtanh_backward.default,
+    aten.mish_backward.default,
+    aten.elu_backward.default,
+    aten.leaky_relu_backward.default,
+    aten.softplus_backward.default,
+    aten.mse_loss.default,
+    aten.mse_loss_backward.default,
+    aten.smooth_l1_loss.default,
+    aten.ones_like.default,
+    aten.zeros_like.default,
+    aten.full_like.default,
     aten._to_copy.default,
     aten.clone.default,
     aten.sum.default,

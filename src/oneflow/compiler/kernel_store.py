@@ -71,14 +71,10 @@ class KernelStore:
 
     @contextmanager
     def locked(self, digest: str) -> Iterator[None]:
-        """Waits until no other process holds this digest, and holds it."""
-        with open(self.folder / "locks", "ab") as file:
-            place = int(digest[:15], 16)
-            fcntl.lockf(file, fcntl.LOCK_EX, 1, place)
-            try:
-                yield
-            finally:
-                fcntl.lockf(file, fcntl.LOCK_UN, 1, place)
+        """Waits until no other process holds this digest, and holds it. There are 256 locks, so a few digests share one."""
+        with open(self.folder / f"lock-{digest[:2]}", "ab") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
     @contextmanager
     def as_file(self, payload: bytes) -> Iterator[Path]:
@@ -102,7 +98,7 @@ class KernelStore:
     def _read_key(self) -> bytes:
         """The key of this user. One that others could have read or written is replaced, and with it all entries lose their worth."""
         path = self.folder / "key"
-        with open(self.folder / "locks", "ab") as file:
+        with open(self.folder / "lock", "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             try:
                 found = _read_own(path, is_secret=True)

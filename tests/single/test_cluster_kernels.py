@@ -1,0 +1,88 @@
+"""Every kind of cluster has a kernel that gives what the ops give which it stands for, gradients included."""
+
+from __future__ import annotations
+
+import operator
+from pathlib import Path
+
+import pytest
+import torch
+from cluster_cases import CASES, HALVES
+from torch import fx
+
+from oneflow.compiler import find_clusters
+from oneflow.compiler.cluster import Cluster, call_cluster
+from oneflow.compiler.find_clusters import make_clusters
+from oneflow.compiler.fusion_setting import compiler
+from oneflow.compiler.kernel_store import KernelStore
+from oneflow.compiler.kernel_workers import KernelWorkers
+from oneflow.compiler.kernels import Request, loaded
+from oneflow.compiler.serialize import graph_of
+from oneflow.runtime.codegen import generate
+
+pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
+CLOSE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def clustered(name: str) -> fx.Graph:
+    graph = CASES[name].graph()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(find_clusters, "BYTES", 1)
+        make_clusters(graph, is_alone=True)
+    return graph
+
+
+def clusters_in(graph: fx.Graph) -> list[Cluster]:
+    return [node.args[0] for node in graph.nodes if node.target is call_cluster]
+
+
+def requests(graph: fx.Graph) -> list[Request]:
+    return [Request(cluster, cluster.specs, 1) for cluster in clusters_in(graph)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> KernelStore:
+    """The kernels of all cases, compiled at once."""
+    made = KernelStore(Path(tmp_path_factory.mktemp("kernels")) / "store")
+    workers = KernelWorkers(made, 2, 0)
+    workers.ask([request for name in CASES for request in requests(clustered(name))])
+    failed = []
+    while not workers.are_done:
+        failed += [answer.failed for answer in workers.answers(None) if answer.failed]
+    assert not failed
+    return made
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_nothing_but_clusters_and_views_is_left(name):
+    graph = clustered(name)
+    left = {node.target for node in graph.nodes if node.op == "call_function"} - {call_cluster, operator.getitem}
+    assert clusters_in(graph) and left <= find_clusters._VIEWS
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_without_kernels_a_cluster_is_the_ops_that_it_stands_for(name):
+    case, inputs = CASES[name], CASES[name].drawn()
+    made = generate(clustered(name), "step", lambda thing: generate(graph_of(thing.reference), "cluster").call if isinstance(thing, Cluster) else thing)
+    for one, wanted in zip(made.call(*inputs), case.step(*inputs), strict=True):
+        assert torch.equal(one, wanted)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_kernel_gives_what_the_ops_give(name, store):
+    case, inputs = CASES[name], CASES[name].drawn()
+    before = [tensor.clone() for tensor in inputs]
+
+    def bind(thing):
+        if not isinstance(thing, Cluster):
+            return thing
+        kernel = loaded(store.get(Request(thing, thing.specs, 1).digest), store)
+        assert kernel is not None, f"no kernel for {thing.ops()}"
+        return kernel
+
+    made = generate(clustered(name), "step", bind).call(*inputs)
+    for one, wanted in zip(made, case.step(*inputs), strict=True):
+        assert (one.dtype, one.shape, one.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
+        size = max(1.0, wanted.float().abs().max().item()) if case.dtype in HALVES else 1.0
+        torch.testing.assert_close(one, wanted, rtol=1e-5, atol=size * max(CLOSE[case.dtype], CLOSE[torch.bfloat16] if name.startswith("casts") else 0.0))
+    assert all(torch.equal(tensor, kept) for tensor, kept in zip(inputs, before))
