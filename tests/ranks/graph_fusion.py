@@ -17,6 +17,7 @@ from graph_laws import ALL, close, whole
 from torch import nn
 
 import oneflow as flow
+from oneflow.core.errors import GraphError
 from oneflow.world import join
 
 WIDTH = 128
@@ -112,3 +113,13 @@ def law_ranks_take_kernels_over_at_the_same_step_and_the_next_run_has_them() -> 
         graph, step = on_ranks("wait")
         close([step(number) for number in range(4)], expected)
         assert all(one._kernel is not None for one in clusters(graph)._clusters.values())
+
+
+def law_ranks_of_different_tiers_are_told_so() -> None:
+    _, step = on_ranks("off" if RANK else "native")
+    try:
+        step(0)
+    except GraphError as error:
+        assert "fusion native" in str(error) and "fusion off" in str(error), error
+    else:
+        raise AssertionError("no error")

@@ -91,6 +91,14 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(tier, cache, compiling_
 
 
 @compiles
+def test_the_code_of_a_step_tells_the_ops_of_its_clusters(cache, compiling_is_an_error):
+    graph = Train("wait")
+    graph(batch(0))
+    (step,) = graph._compiled.values()
+    assert "# aten.add.Tensor, aten.native_layer_norm.default, aten.gelu.default" in step.executor.source
+
+
+@compiles
 def test_inputs_that_lie_otherwise_are_computed_by_the_ops(cache, compiling_is_an_error):
     graphs = [Train("wait"), Train("off")]
     for graph in graphs:

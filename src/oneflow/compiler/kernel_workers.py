@@ -83,7 +83,7 @@ class _Worker:
         package = str(Path(oneflow.version.__file__).parent.parent)
         environment = {
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join([package, *map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]),
             "TORCHINDUCTOR_CACHE_DIR": self._scratch,
             "OMP_NUM_THREADS": "1",
         }
@@ -95,6 +95,7 @@ class _Worker:
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             env=environment,
+            cwd=self._scratch,  # modules of the run's own folder are none of its
             start_new_session=True,  # it is ended with the compiler that it has started
         )
         assert self._process.stdin is not None and self._process.stdout is not None

@@ -337,7 +337,7 @@ class CompiledStep:
         def make() -> tuple[_Made, Callable[[], str]]:
             made = _made(graph, call, self.sources, world.rank, seed)
             constants = {**made.captured.traced.constants, **self.sources.first()}
-            return made, lambda: "\n".join([*told_inputs(call.tensors), told_plan(made.assigned, constants)])
+            return made, lambda: "\n".join([*told_inputs(call.tensors), f"fusion {made.program.fusion.tier}", told_plan(made.assigned, constants)])
 
         made = agreed(graph.name, make)
         if world.size > 1:

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import fx
 
+from oneflow.compiler.cluster import call_cluster
+
 Bind = Callable[[Any], Any]
 
 
@@ -37,13 +39,19 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
     node_at: dict[int, fx.Node] = {}
     for node in graph.nodes:
         if node.op == "call_function":
-            lines.append(f"    {writer.call(node)}{writer.release(last_use.get(node, []))}")
+            lines.append(f"    {writer.call(node)}{writer.release(last_use.get(node, []))}{_told(node)}")
             node_at[len(lines)] = node
         elif node.op == "output":
             lines.append(f"    return {writer.argument(node.args[0])}")
     source, filename = "\n".join(lines) + "\n", f"<program of job {name}>"
     exec(compile(source, filename, "exec"), writer.names)  # noqa: S102 - the source is ours, made from the graph above
     return Code(writer.names["step"], source, filename, node_at)
+
+
+def _told(node: fx.Node) -> str:
+    """The ops of a cluster, for who reads the source."""
+    cluster: Any = node.args[0] if node.target is call_cluster else None
+    return "" if cluster is None else f"  # {', '.join(cluster.ops())}"
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import fx
@@ -14,8 +14,10 @@ from oneflow.compiler.fusion_setting import COMPILING
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
 from oneflow.runtime.codegen import Code, generate
-from oneflow.runtime.running_clusters import RunningClusters
 from oneflow.runtime.rank_variables import RankVariables
+
+if TYPE_CHECKING:
+    from oneflow.runtime.running_clusters import RunningClusters
 
 _HELD = ("variable", "prepared")
 
@@ -47,7 +49,7 @@ class Executor:
         self._variables = variables
         self._mode = torch._C._AutoDispatchBelowAutograd if for_autograd else _inference_mode
         self._bound = Bound()
-        self.clusters = RunningClusters(program.job, program.fusion) if program.fusion.tier in COMPILING else None
+        self.clusters = _running_clusters(program) if program.fusion.tier in COMPILING else None
         bind = self._bound if self.clusters is None else self.clusters.bound(self._bound)
         self.code = {name: generate(section.graph, program.job, bind) for name, section in program.sections.items()}
         asked = {key for section in program.sections.values() for key in section.inputs}
@@ -170,6 +172,12 @@ class Executor:
     def _failure(self, step: StepNumbers, where: str, error: Exception) -> RunError:
         kind = PeerError if isinstance(error, PeerError) else RunError
         return kind(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}")
+
+
+def _running_clusters(program: Program) -> RunningClusters:
+    from oneflow.runtime.running_clusters import RunningClusters  # most programs have none
+
+    return RunningClusters(program.job, program.fusion)
 
 
 def _inference_mode() -> Any:

@@ -146,9 +146,16 @@ class RunningClusters:
         if request is None or self._store is None:
             return
         if request.digest not in self._kernels:
-            payload = self._store.get(request.digest) if self._asked.get(request.digest) == "" else None
-            self._kernels[request.digest] = None if payload is None else loaded(payload, self._store)
+            self._kernels[request.digest] = self._loaded(request, self._store) if self._asked.get(request.digest) == "" else None
         cluster.take(self._kernels[request.digest])
+
+    def _loaded(self, request: Request, store: KernelStore) -> Kernel | None:
+        payload = store.get(request.digest)
+        try:
+            return None if payload is None else loaded(payload, store)
+        except OSError as error:
+            warnings.warn(f"{self._job!r} runs a cluster on torch's own ops, its kernel cannot be loaded: {error}", stacklevel=2)
+            return None
 
 
 class RunningCluster:
