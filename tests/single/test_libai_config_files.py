@@ -10,7 +10,7 @@ import libai
 from libai.config import get_config
 
 FOLDER = Path(libai.__file__).parent / "configs"
-RUNS = """bert_classification bert_large_pretrain gpt2_pretrain resmlp_imagenet roberta_pretrain swin_cifar100 swin_imagenet
+RUNS = """bert_classification bert_large_pretrain gpt2_pretrain llama_pretrain resmlp_imagenet roberta_pretrain swin_cifar100 swin_imagenet
     swinv2_cifar100 swinv2_imagenet t5_large_pretrain vit_imagenet""".split()
 COMMON = "data/bert_dataset data/cifar100 data/gpt_dataset data/imagenet data/roberta_dataset data/t5_dataset models/graph optim train".split()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -108,12 +109,21 @@ class SwinTransformerBlock(nn.Module):
     ) -> None:
         super().__init__()
         self._lay_windows(input_resolution, window_size, shift_size, layer_idx)
-        self.norm1 = norm_layer(dim, layer_idx=layer_idx)
         pair = (self.window_size, self.window_size)
-        self.attn = WindowAttention(dim, pair, num_heads, qkv_bias, qk_scale, attn_drop, drop, layer_idx=layer_idx)
+        attention = partial(WindowAttention, dim, pair, num_heads, qkv_bias, qk_scale, attn_drop, drop, layer_idx=layer_idx)
+        self._build(dim, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer)
+
+    def _build(
+        self, dim: int, attention: Callable[[], nn.Module], mlp_ratio: float, drop: float, drop_path: float, act_layer: Callable[[], nn.Module], norm_layer: Norm
+    ) -> None:
+        """The parts of both Swins' blocks, in the order in which their first values are drawn."""
+        layer_idx = self.layer_idx
+        self.norm1 = norm_layer(dim, layer_idx=layer_idx)
+        self.attn = attention()
         self.drop_path = DropPath(drop_path) if drop_path > 0.0 else nn.Identity()
         self.norm2 = norm_layer(dim, layer_idx=layer_idx)
-        self.mlp = mlp(dim, mlp_ratio, drop, act_layer, layer_idx)
+        self.mlp = MLP(dim, int(dim * mlp_ratio), drop, truncated_normal, layer_idx=layer_idx)
+        self.mlp.activation = act_layer()
 
     def _lay_windows(self, resolution: tuple[int, int], window_size: int, shift_size: int, layer_idx: int) -> None:
         self.input_resolution, self.layer_idx = resolution, layer_idx
@@ -147,13 +157,6 @@ class SwinTransformerBlock(nn.Module):
         return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
-def mlp(dim: int, ratio: float, drop: float, activation: Callable[[], nn.Module], layer_idx: int) -> MLP:
-    """The MLP of a block, with an activation that is given as a class."""
-    made = MLP(dim, int(dim * ratio), drop, truncated_normal, layer_idx=layer_idx)
-    made.activation = activation()
-    return made
-
-
 def quarters(x: Any, resolution: tuple[int, int]) -> Any:
     """(N, H * W, C) to (N, H/2 * W/2, 4C): the pixels of each square of two by two side by side, column by column."""
     height, width = resolution
@@ -166,11 +169,14 @@ def quarters(x: Any, resolution: tuple[int, int]) -> Any:
 class PatchMerging(nn.Module):
     """Four neighbours become one pixel of twice the channels."""
 
+    _normed = 4
+    """How many times ``dim`` the norm is wide."""
+
     def __init__(self, input_resolution: tuple[int, int], dim: int, norm_layer: Norm = LayerNorm, layer_idx: int = 0) -> None:
         super().__init__()
         self.input_resolution, self.dim, self.layer_idx = input_resolution, dim, layer_idx
         self.reduction = Linear(4 * dim, 2 * dim, bias=False, init_method=truncated_normal, layer_idx=layer_idx)
-        self.norm = norm_layer(4 * dim, layer_idx=layer_idx)
+        self.norm = norm_layer(self._normed * dim, layer_idx=layer_idx)
 
     def forward(self, x: Any) -> Any:
         return self.reduction(self.norm(quarters(at_layer(x, self.layer_idx), self.input_resolution)))
@@ -213,29 +219,31 @@ class BasicLayer(nn.Module):
         layer_id_offset: int = 0,
     ) -> None:
         super().__init__()
+
+        def block(shift: int, dropped: float, layer_idx: int) -> SwinTransformerBlock:
+            return SwinTransformerBlock(
+                dim, input_resolution, num_heads, window_size, shift, mlp_ratio, qkv_bias, qk_scale, drop, attn_drop, dropped, norm_layer=norm_layer, layer_idx=layer_idx
+            )
+
+        self._build(block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset)
+
+    def _build(
+        self,
+        make_block: Callable[[int, float, int], nn.Module],
+        dim: int,
+        input_resolution: tuple[int, int],
+        depth: int,
+        window_size: int,
+        drop_path: float | Sequence[float],
+        norm_layer: Norm,
+        downsample: Callable[..., nn.Module] | None,
+        offset: int,
+    ) -> None:
+        """What a stage of both Swins is; ``make_block(shift, drop_path, layer_idx)`` makes one of its blocks."""
         self.dim, self.input_resolution, self.depth = dim, input_resolution, depth
         drops = drop_path if isinstance(drop_path, Sequence) else [drop_path] * depth
-        self.blocks = nn.ModuleList(
-            [
-                SwinTransformerBlock(
-                    dim,
-                    input_resolution,
-                    num_heads,
-                    window_size,
-                    0 if number % 2 == 0 else window_size // 2,
-                    mlp_ratio,
-                    qkv_bias,
-                    qk_scale,
-                    drop,
-                    attn_drop,
-                    drops[number],
-                    norm_layer=norm_layer,
-                    layer_idx=layer_id_offset + number,
-                )
-                for number in range(depth)
-            ]
-        )
-        self.downsample = downsample(input_resolution, dim, norm_layer=norm_layer, layer_idx=layer_id_offset + depth - 1) if downsample else None
+        self.blocks = nn.ModuleList([make_block(number % 2 * (window_size // 2), drops[number], offset + number) for number in range(depth)])
+        self.downsample = downsample(input_resolution, dim, norm_layer=norm_layer, layer_idx=offset + depth - 1) if downsample else None
 
     def forward(self, x: Any) -> Any:
         for block in self.blocks:
@@ -295,6 +303,11 @@ class SwinBase(nn.Module):
         """Says which stage each layer belongs to."""
         set_stages(model)
 
+    @staticmethod
+    def set_activation_checkpoint(model: Any) -> None:
+        """Marks every block: its activations are computed again in the backward pass."""
+        recompute(model, SwinTransformerBlock)
+
 
 class SwinTransformer(SwinBase):
     """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths`` and ``num_heads`` have a number for each stage.
@@ -338,11 +351,6 @@ class SwinTransformer(SwinBase):
     @classmethod
     def from_config(cls, cfg: Any) -> dict[str, Any]:
         return given(cfg, _OPTIONS)
-
-    @staticmethod
-    def set_activation_checkpoint(model: Any) -> None:
-        """Marks every block: its activations are computed again in the backward pass."""
-        recompute(model, SwinTransformerBlock)
 
 
 _OPTIONS = (

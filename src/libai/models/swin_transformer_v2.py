@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 
 from libai.config import configurable
-from libai.layers import DropPath, LayerNorm, Linear
+from libai.layers import LayerNorm, Linear
 from libai.layers.laying import at_layer, new_parameter, new_tensor
 from libai.models import swin_transformer as v1
-from libai.models.swin_transformer import Norm, PatchEmbed, SwinBase, attend_in_windows, mlp, quarters
+from libai.models.swin_transformer import Norm, PatchEmbed, SwinBase, attend_in_windows, quarters
 from libai.models.utils.given import given
-from libai.models.utils.pictures import recompute, truncated_normal
+from libai.models.utils.pictures import truncated_normal
 from libai.models.utils.windows import relative_positions, window_partition, window_reverse
 from oneflow import nn
 
@@ -120,12 +121,9 @@ class SwinTransformerBlock(v1.SwinTransformerBlock):
     ) -> None:
         nn.Module.__init__(self)
         self._lay_windows(input_resolution, window_size, shift_size, layer_idx)
-        self.norm1 = norm_layer(dim, layer_idx=layer_idx)
         pair, pretrained = (self.window_size, self.window_size), (pretrained_window_size, pretrained_window_size)
-        self.attn: Any = WindowAttention(dim, pair, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx)
-        self.drop_path = DropPath(drop_path) if drop_path > 0.0 else nn.Identity()
-        self.norm2 = norm_layer(dim, layer_idx=layer_idx)
-        self.mlp = mlp(dim, mlp_ratio, drop, act_layer, layer_idx)
+        attention = partial(WindowAttention, dim, pair, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx)
+        self._build(dim, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer)
         for norm in (self.norm1, self.norm2):
             for parameter in norm.parameters():
                 parameter.data.zero_()
@@ -136,20 +134,16 @@ class SwinTransformerBlock(v1.SwinTransformerBlock):
         return x + self.drop_path(self.norm2(self.mlp(x)))
 
 
-class PatchMerging(nn.Module):
+class PatchMerging(v1.PatchMerging):
     """Four neighbours become one pixel of twice the channels; the norm stands behind."""
 
-    def __init__(self, input_resolution: tuple[int, int], dim: int, norm_layer: Norm = LayerNorm, layer_idx: int = 0) -> None:
-        super().__init__()
-        self.input_resolution, self.dim, self.layer_idx = input_resolution, dim, layer_idx
-        self.reduction = Linear(4 * dim, 2 * dim, bias=False, init_method=truncated_normal, layer_idx=layer_idx)
-        self.norm = norm_layer(2 * dim, layer_idx=layer_idx)
+    _normed = 2
 
     def forward(self, x: Any) -> Any:
         return self.norm(self.reduction(quarters(at_layer(x, self.layer_idx), self.input_resolution)))
 
 
-class BasicLayer(nn.Module):
+class BasicLayer(v1.BasicLayer):
     """One stage: blocks on maps of one size, every second one shifted, and what makes the maps smaller."""
 
     def __init__(
@@ -169,35 +163,13 @@ class BasicLayer(nn.Module):
         pretrained_window_size: int = 0,
         layer_id_offset: int = 0,
     ) -> None:
-        super().__init__()
-        self.dim, self.input_resolution, self.depth = dim, input_resolution, depth
-        drops = drop_path if isinstance(drop_path, Sequence) else [drop_path] * depth
-        self.blocks = nn.ModuleList(
-            [
-                SwinTransformerBlock(
-                    dim,
-                    input_resolution,
-                    num_heads,
-                    window_size,
-                    0 if number % 2 == 0 else window_size // 2,
-                    mlp_ratio,
-                    qkv_bias,
-                    drop,
-                    attn_drop,
-                    drops[number],
-                    norm_layer=norm_layer,
-                    pretrained_window_size=pretrained_window_size,
-                    layer_idx=layer_id_offset + number,
-                )
-                for number in range(depth)
-            ]
-        )
-        self.downsample = downsample(input_resolution, dim, norm_layer=norm_layer, layer_idx=layer_id_offset + depth - 1) if downsample else None
+        nn.Module.__init__(self)
 
-    def forward(self, x: Any) -> Any:
-        for block in self.blocks:
-            x = block(x)
-        return x if self.downsample is None else self.downsample(x)
+        def block(shift: int, dropped: float, layer_idx: int) -> SwinTransformerBlock:
+            told: dict[str, Any] = {"norm_layer": norm_layer, "pretrained_window_size": pretrained_window_size, "layer_idx": layer_idx}
+            return SwinTransformerBlock(dim, input_resolution, num_heads, window_size, shift, mlp_ratio, qkv_bias, drop, attn_drop, dropped, **told)
+
+        self._build(block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset)
 
 
 class SwinTransformerV2(SwinBase):
@@ -241,11 +213,6 @@ class SwinTransformerV2(SwinBase):
     @classmethod
     def from_config(cls, cfg: Any) -> dict[str, Any]:
         return given(cfg, _OPTIONS)
-
-    @staticmethod
-    def set_activation_checkpoint(model: Any) -> None:
-        """Marks every block: its activations are computed again in the backward pass."""
-        recompute(model, SwinTransformerBlock)
 
 
 _OPTIONS = (

@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
-from libai.data.data_utils.dataset_utils import create_masked_lm_predictions
-from libai.data.datasets.sentences import SentenceDataset, cut_from_either_end, field, masked_labels_row, most_predictions, padded, token_id
+from libai.data.datasets.masked import MaskedDataset, masked_fields, require_room
+from libai.data.datasets.masked import pad_and_convert_to_numpy as pad_and_convert_to_numpy
+from libai.data.datasets.sentences import cut_from_either_end, field
 from libai.data.structures import Instance
 from oneflow.core.errors import ArgumentError
 
 _SPECIAL = 3  # [CLS] a [SEP] b [SEP]
 
 
-class BertDataset(SentenceDataset):
+class BertDataset(MaskedDataset):
     """Samples with ``input_ids``, ``attention_mask``, ``tokentype_ids``, ``ns_labels`` (1: the segments are the wrong way round), ``lm_labels``
     (-1: not masked) and ``loss_mask``. Without ``binary_head`` there is one segment. A sample is a function of ``seed`` and its number."""
 
@@ -34,18 +34,12 @@ class BertDataset(SentenceDataset):
         binary_head: bool = True,
         masking_style: str = "bert",
     ) -> None:
-        room = max_seq_length - _SPECIAL
-        super().__init__(name, tokenizer, indexed_dataset, data_prefix, max_num_samples, max_seq_length, room, short_seq_prob, seed, binary_head)
-        self.mask_lm_prob, self.binary_head, self.masking_style = mask_lm_prob, binary_head, masking_style
-        self.cls_id, self.sep_id = token_id(tokenizer, "cls"), token_id(tokenizer, "sep")
-        self.mask_id, self.pad_id = token_id(tokenizer, "mask"), token_id(tokenizer, "pad")
+        told = (name, tokenizer, indexed_dataset, data_prefix, max_num_samples, mask_lm_prob, max_seq_length, short_seq_prob, seed)
+        super().__init__(*told, binary_head, masking_style, _SPECIAL)
+        self.binary_head = binary_head
 
     def __getitem__(self, idx: int) -> Instance:
-        sample, target, random = self.sentences(idx)
-        return build_training_sample(
-            self.tokenizer, sample, target, self.max_seq_length, self.vocab_id_list, self.vocab_id_to_token_dict, self.cls_id, self.sep_id, self.mask_id,
-            self.pad_id, self.mask_lm_prob, random, self.binary_head, self.masking_style,
-        )  # fmt: skip
+        return build_training_sample(*self.told(idx), self.binary_head, self.masking_style)
 
 
 def build_training_sample(
@@ -65,37 +59,18 @@ def build_training_sample(
     masking_style: str = "bert",
 ) -> Instance:
     """A sample of sentences: two segments, cut to ``target_seq_length``, masked, and padded to ``max_seq_length``."""
-    if target_seq_length > max_seq_length:
-        raise ArgumentError(f"target_seq_length is at most max_seq_length, got {target_seq_length} and {max_seq_length}")
+    require_room(target_seq_length, max_seq_length)
     if binary_head:
         tokens_a, tokens_b, is_swapped = get_a_and_b_segments(sample, np_rng)
     else:
         tokens_a, tokens_b, is_swapped = _joined(sample), [], False
     truncate_segments(tokens_a, tokens_b, len(tokens_a), len(tokens_b), target_seq_length, np_rng)
     tokens, types = create_tokens_and_tokentypes(tokens_a, tokens_b, cls_id, sep_id)
-    hidden, places, labels, _, _ = create_masked_lm_predictions(
-        tokenizer, tokens, vocab_id_list, vocab_id_to_token_dict, masked_lm_prob, cls_id, sep_id, mask_id, most_predictions(masked_lm_prob, target_seq_length),
-        np_rng, masking_style=masking_style,
+    inputs, labels = masked_fields(
+        tokenizer, tokens, types, target_seq_length, max_seq_length, vocab_id_list, vocab_id_to_token_dict, cls_id, sep_id, mask_id, pad_id, masked_lm_prob,
+        np_rng, masking_style,
     )  # fmt: skip
-    ids, types_row, labels_row, attention, loss = pad_and_convert_to_numpy(hidden, types, places, labels, pad_id, max_seq_length)
-    return Instance(
-        input_ids=field(ids),
-        attention_mask=field(attention, torch.bool),
-        tokentype_ids=field(types_row),
-        ns_labels=field(int(is_swapped), at_the_end=True),
-        lm_labels=field(labels_row, at_the_end=True),
-        loss_mask=field(loss, torch.bool, at_the_end=True),
-    )
-
-
-def pad_and_convert_to_numpy(
-    tokens: Sequence[int], tokentypes: Sequence[int], masked_positions: list[int], masked_labels: list[int], pad_id: int, max_seq_length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of ``max_seq_length``: tokens, token types, labels, the mask of tokens and that of labels. Token types are padded with ``pad_id`` too."""
-    if len(tokens) > max_seq_length:
-        raise ArgumentError(f"a sample of {len(tokens)} tokens does not go into max_seq_length={max_seq_length}")
-    labels, loss = masked_labels_row(masked_positions, masked_labels, max_seq_length)
-    return padded(tokens, max_seq_length, pad_id), padded(tokentypes, max_seq_length, pad_id), labels, padded([1] * len(tokens), max_seq_length, 0), loss
+    return Instance(**inputs, ns_labels=field(int(is_swapped), at_the_end=True), **labels)
 
 
 def get_a_and_b_segments(sample: Sequence[Any], np_rng: np.random.RandomState) -> tuple[list[int], list[int], bool]:
