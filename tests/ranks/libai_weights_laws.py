@@ -14,11 +14,15 @@ import safetensors.torch
 import torch
 from global_rank import RANK, SIZE
 from libai_runs import shared_folder
+from libai_small_models import SMALL
 
 import oneflow as flow
+from libai.config import LazyCall
 from libai.inference.text_classification import TextClassificationPipeline
 from libai.inference.text_generation import TextGenerationPipeline
+from libai.models import build_model
 from libai.models.utils import export_to_huggingface
+from libai.onnx_export import export, export_to_onnx
 from libai.utils import distributed as dist
 
 PROMPTS = torch.randint(8, hf.WORDS, (2, 5), generator=torch.Generator().manual_seed(2))
@@ -132,6 +136,44 @@ def law_pipelines_answer_on_the_first_rank() -> None:
         dist.synchronize()
         if RANK == 0:
             shutil.rmtree(root)
+
+
+def _same_in_onnx(sizes: dict[str, int], *names: str) -> None:
+    """One file for all ranks, and ONNX Runtime gives the scores of the model as it lies."""
+    import onnxruntime
+
+    dist.setup_dist_util({**sizes, "pipeline_num_layers": 2, "device_type": "cpu"})
+    root = Path(shared_folder())
+    try:
+        for name in names:
+            small = SMALL[name]
+            model = build_model(LazyCall(small.kind)(cfg=small.config())).eval()
+            path = export_to_onnx(model, root / f"{name}.onnx")
+            inputs = export.kind_of(model).inputs(model, 2, 4)
+            with torch.no_grad():
+                scores = dist.ttol(model(**{key: _spread(value) for key, value in inputs.items()})["prediction_scores"], device="cpu", ranks=list(range(SIZE)))
+            session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+            found = session.run(["prediction_scores"], {one.name: inputs[one.name].numpy() for one in session.get_inputs()})[0]
+            torch.testing.assert_close(torch.from_numpy(found), scores, rtol=1e-4, atol=1e-5)
+            try:
+                export_to_onnx(model, path / "below_a_file.onnx")
+            except OSError as error:  # rank 0's, told to all
+                assert path.name in str(error)
+            else:
+                raise AssertionError("no error")
+        assert sorted(file.name for file in root.iterdir()) == sorted(f"{name}.onnx" for name in names)
+    finally:
+        dist.synchronize()
+        if RANK == 0:
+            shutil.rmtree(root)
+
+
+def law_ranks_that_share_layers_write_one_onnx_file() -> None:
+    _same_in_onnx({"tensor_parallel_size": SIZE}, "GPT", "BERT")
+
+
+def law_stages_write_one_onnx_file() -> None:
+    _same_in_onnx({"pipeline_parallel_size": SIZE}, "T5")
 
 
 def law_a_folder_that_is_missing_is_an_error_of_all_ranks() -> None:

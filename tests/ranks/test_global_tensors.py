@@ -55,12 +55,12 @@ os._exit(0)
 """
 
 
-def started(size: int, *program: str) -> list[subprocess.Popen[str]]:
+def started(size: int, *program: str, **more: str) -> list[subprocess.Popen[str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    common |= {"OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 60, "PYTHONPATH": os.pathsep.join(sys.path)}
+    common |= {"OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 60, "PYTHONPATH": os.pathsep.join(sys.path), **more}
     variables = [{**os.environ, **{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}} for rank in range(size)]
     command = [*WARM.command(), *program]
     return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own) for own in variables]
@@ -72,10 +72,10 @@ def kept(size: int, module: str) -> list[dict[str, Any]]:
     return [json.loads(out.splitlines()[-1]) for out in said(started(size, str(PROGRAM), module))]
 
 
-def said(processes: list[subprocess.Popen[str]]) -> list[str]:
+def said(processes: list[subprocess.Popen[str]], timeout: float = 480) -> list[str]:
     """What each rank has printed; all must end well."""
     try:
-        ended = [process.communicate(timeout=480) for process in processes]
+        ended = [process.communicate(timeout=timeout) for process in processes]
         assert [process.returncode for process in processes] == [0] * len(processes), ended
     finally:
         for process in processes:

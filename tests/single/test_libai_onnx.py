@@ -23,7 +23,7 @@ from libai.onnx_export.t5_to_onnx import t5Graph
 from libai.utils import distributed as dist
 
 SMALL = {"vocab_size": 30, "hidden_size": 16, "hidden_layers": 2, "num_attention_heads": 4}
-GPT = {**SMALL, "ffn_hidden_size": 24, "max_seq_length": 16}
+GPT = {**SMALL, "ffn_hidden_size": 24, "max_seq_length": 16, "attention_dropout_prob": 0.5, "output_dropout_prob": 0.5}
 BERT = {**SMALL, "intermediate_size": 24, "max_position_embeddings": 16}
 MODELS = {
     "GPT": (models.GPTForPreTraining, "gpt", GPT),

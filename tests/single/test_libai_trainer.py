@@ -113,6 +113,11 @@ def test_evaluation_and_the_best(tmp_path):
     other = hooks.BestCheckpointer(2, Checkpointer(model), "loss", mode="min")
     other.load_state_dict(best.state_dict())
     assert other.best is None, "another metric begins anew"
+    first = hooks.BestCheckpointer(1, Checkpointer(model, str(tmp_path)), "PPL", mode="min", file_prefix="model_first")
+    several = Ones()
+    several.register_hooks([hooks.EvalHook(1, lambda: {"Text": {"lm_PPL": 1.0, "PPL": 5.0 - several.iter}, "Text_2": {"PPL": 0.0}}), first])
+    several.train(0, 3)
+    assert first.best == 2.0, "a metric without the name of a data set is the first one's"
     with pytest.raises(ValueError, match="Mode 'best' to BestCheckpointer is unknown"):
         hooks.BestCheckpointer(1, Checkpointer(model), "x", mode="best")
 

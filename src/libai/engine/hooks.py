@@ -198,7 +198,8 @@ def _as_float(name: str, value: Any) -> float:
 
 
 class BestCheckpointer(HookBase):
-    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that puts it."""
+    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that puts it. Where several data sets
+    are evaluated, whose metrics have their names in front, a metric without one is that of the first of them."""
 
     def __init__(self, eval_period: int, checkpointer: Checkpointer, val_metric: str, mode: str = "max", file_prefix: str = "model_best") -> None:
         if mode not in ("max", "min"):
@@ -219,13 +220,12 @@ class BestCheckpointer(HookBase):
             self.best, self.best_iter = state["best"], state["best_iter"]
 
     def before_train(self) -> None:
-        if self._metric in self.trainer.storage.latest():  # the evaluation that an earlier process did not come to
+        if self._latest() is not None:  # the evaluation that an earlier process did not come to
             self._check()
 
     def _check(self) -> None:
         # Only rank 0 has the numbers: it decides for all.
-        found = self.trainer.storage.latest().get(self._metric) if dist.is_main_process() else None
-        found = dist.broadcast_py_object(found)
+        found = dist.broadcast_py_object(self._latest() if dist.is_main_process() else None)
         if found is None:
             known = ", ".join(sorted(self.trainer.storage.latest()))
             _log.warning("Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; there are %s", self._metric, known)
@@ -241,6 +241,10 @@ class BestCheckpointer(HookBase):
             _log.info("Saved best model as latest eval score for %s is %.5f, better than last best score %.5f @ iteration %s", self._metric, value, before, before_at)
         else:
             _log.info("Not saving as latest eval score for %s is %.5f, not better than best score %.5f @ iteration %s", self._metric, value, self.best, self.best_iter)
+
+    def _latest(self) -> tuple[float, int] | None:
+        known, named = self.trainer.storage.latest(), f"/{self._metric}"
+        return known.get(self._metric) or next((value for name, value in known.items() if name.endswith(named)), None)
 
     def _save(self, value: float, at: int) -> None:
         self.best, self.best_iter = value, at

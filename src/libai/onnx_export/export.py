@@ -53,9 +53,17 @@ def export_to_onnx(model: nn.Module, path: str | os.PathLike[str], opset: int = 
     if model.training:
         raise ArgumentError("the model is in training mode: call model.eval() before it is exported")
     alone = _Named(whole_on_one(model), tuple(kind.inputs(model, 1, 1)), kind.outputs)
+    failed: Exception | None = None
     if dist.is_main_process():
-        _write(alone, kind, Path(path), opset, atol if check else None)
-    dist.synchronize()
+        try:
+            _write(alone, kind, Path(path), opset, atol if check else None)
+        except Exception as error:
+            if dist.get_world_size() == 1:
+                raise
+            failed = error  # told to the others, who wait
+    failed = dist.broadcast_py_object(failed)
+    if failed is not None:
+        raise failed
     return Path(path)
 
 
@@ -65,6 +73,7 @@ class _Named(torch.nn.Module):
     def __init__(self, model: nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         super().__init__()
         self.model, self.inputs, self.outputs = model, inputs, outputs
+        self.eval()  # the exporter leaves the mode that this module had: dropout must stay off where its file is compared
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         found = self.model(**dict(zip(self.inputs, values)))

@@ -59,7 +59,8 @@ def build_training_sample(
     require_room(target_seq_length, max_seq_length)
     segment = [int(token) for sentence in sample for token in sentence]
     truncate_segments(segment, len(segment), target_seq_length, np_rng)
-    tokens, types = create_tokens_and_tokentypes(segment, cls_id, sep_id)
+    tokens, _ = create_tokens_and_tokentypes(segment, cls_id, sep_id)
+    types = [0] * max_seq_length  # there is one type, for padding too: pad_id, 1 as a rule, would be a second one
     inputs, labels = masked_fields(
         tokenizer, tokens, types, target_seq_length, max_seq_length, vocab_id_list, vocab_id_to_token_dict, cls_id, sep_id, mask_id, pad_id, masked_lm_prob,
         np_rng, masking_style,
