@@ -2,6 +2,7 @@
 # make libai        LiBai's tutorial: a project of its own model, data set and config is trained for two epochs, and its curves are drawn
 # make test         checks the code and runs every test
 # make quick        the tests that take three minutes on two cores
+# make matrix       every model in every kind of parallelism on 2, 4 and 8 ranks: all cells of the tables that make test takes a selection of
 # make check        ruff and mypy
 # make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
 # make against      OLD=<commit>: the speed of the working tree against an old commit, in one run; SIZE=small likewise
@@ -12,7 +13,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: quickstart libai test quick check bench against reference clean
+.PHONY: quickstart libai test quick matrix check bench against reference clean
 
 # The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
 ifndef PYTHON
@@ -64,6 +65,9 @@ test: check
 # Without workers and programs, and without tests that are slow or need a quiet machine.
 quick: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -m "not quiet and not slow" tests/compile tests/single tests/data
+
+matrix: $(VENV)/dev.stamp
+	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .

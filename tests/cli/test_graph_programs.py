@@ -7,11 +7,14 @@ import re
 import socket
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from checkpoint_jobs import files
 from warm_python import WARM
+from warm_ranks import said, started
 
 import oneflow
 from oneflow.data import mnist_files
@@ -30,8 +33,14 @@ def run(folder: Path, program: str, *arguments: str) -> str:
     return done.stdout
 
 
-def launched(folder: Path, count: int, program: str, *arguments: str) -> str:
+def on_ranks(folder: Path, count: int, program: str, *arguments: str) -> str:
     """What it prints on so many ranks."""
+    common = {"PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET)}
+    return "".join(said(started(count, str(PROGRAMS / program), *arguments, folder=folder, **common)))
+
+
+def launched(folder: Path, count: int, program: str, *arguments: str) -> str:
+    """The same by the launcher, as a user does it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     environment = os.environ | {
@@ -80,15 +89,15 @@ def test_a_resumed_run_equals_one_that_never_stopped(program, tmp_path):
 def test_two_ranks_train_as_one_process_does(tmp_path):
     alone = run(tmp_path, "data_parallel.py")
     assert losses(alone)[-1] < 0.3 * losses(alone)[0]
-    for arguments in ((), ("--zero", "3")):
-        together = launched(tmp_path, 2, "data_parallel.py", *arguments)
+    for start, arguments in ((launched, ()), (on_ranks, ("--zero", "3"))):
+        together = start(tmp_path, 2, "data_parallel.py", *arguments)
         assert losses(together) == pytest.approx(losses(alone), abs=2e-4) and together.splitlines()[-1] == alone.splitlines()[-1]
 
 
 @pytest.mark.slow
 def test_a_plain_module_trains_on_four_ranks_by_auto_parallel(tmp_path):
     alone = run(tmp_path, "auto_parallel.py")
-    together = launched(tmp_path, 4, "auto_parallel.py", "--limit", "0.6")
+    together = on_ranks(tmp_path, 4, "auto_parallel.py", "--limit", "0.6")
     assert losses(together) == pytest.approx(losses(alone), abs=2e-4)
     assert "AUTO PARALLEL" in together and "the limit is 614 KiB" in together and "sbp=(oneflow.sbp.split(dim=0),), size=(2048, 32)" in together
 
@@ -105,12 +114,18 @@ PARALLEL = {
 }
 
 
+@lru_cache(maxsize=None)
+def by_one_process(program: str) -> str:
+    with TemporaryDirectory() as folder:
+        return run(Path(folder), program)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", PARALLEL)
 def test_every_kind_of_parallelism_has_the_losses_of_one_process(kind, tmp_path):
     count, program, *arguments = PARALLEL[kind]
-    alone = losses(run(tmp_path, program))
-    together = launched(tmp_path, count, program, *arguments)
+    alone = losses(by_one_process(program))
+    together = on_ranks(tmp_path, count, program, *arguments)
     assert len(alone) == 3 and alone[-1] < 0.75 * alone[0]
     assert losses(together) == pytest.approx(alone, abs=3e-4)
     if kind in ("tensor parallel", "ZeRO"):

@@ -6,6 +6,7 @@ One process is a graph of local tensors, trained once for all cells, each rank s
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any
@@ -280,11 +281,15 @@ ON_FOUR: dict[str, Callable[[str], Any]] = {
     "everything": everything,
 }
 
-def laws(cells: dict[str, Callable[[str], Any]], *others: Callable[[], None]) -> dict[str, Callable[[], Any]]:
-    of_models = {f"law_{name.replace(' ', '_').replace('-', '_')}_by_{cell}": partial(law, name) for cell, law in cells.items() for name in CASES}
+
+def laws(cells: dict[str, Callable[[str], Any]], first: int, *others: Callable[[], None]) -> dict[str, Callable[[], Any]]:
+    """Every second cell of a table, as on a board of chess, from the ``first`` on; with ``MATRIX_ALL=1`` every one. So a model that has no pipeline on two ranks has one on four."""
+    table = [(row, name, column, cell) for column, cell in enumerate(cells) for row, name in enumerate(CASES)]
+    chosen = [(name, cell) for row, name, column, cell in table if (row + column) % 2 == first or os.environ.get("MATRIX_ALL")]
+    of_models = {f"law_{name.replace(' ', '_').replace('-', '_')}_by_{cell}": partial(cells[cell], name) for name, cell in chosen}
     return of_models | {f"law_{law.__name__}": law for law in others}
 
 
-LAWS = {2: laws(ON_TWO, graphs_evaluate_after_zero_and_mixed_precision, auto_parallel_trains_as_one_process_does), 4: laws(ON_FOUR, eager_models_draw_the_masks_of_one_rank)}
+LAWS = {2: laws(ON_TWO, 0, graphs_evaluate_after_zero_and_mixed_precision, auto_parallel_trains_as_one_process_does), 4: laws(ON_FOUR, 1, eager_models_draw_the_masks_of_one_rank)}
 """By the size of the world that they are tried on."""
 globals().update(LAWS.get(SIZE, {}))

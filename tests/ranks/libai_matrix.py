@@ -1,7 +1,7 @@
 """The matrix of libai's models: each trains, and evaluates in between, in every kind of parallelism as one process does, with dropout.
 
 One process trains every model first, as a graph of local tensors and op by op, and leaves what it found in the folder ``LIBAI_MATRIX``; ranks compare
-with it. A row is a model, a column is settings of ``train`` in a config. The tests run a selection; ``LIBAI_ALL=1`` has every cell.
+with it. A row is a model, a column is settings of ``train`` in a config. The tests run a selection; ``MATRIX_ALL=1`` has every cell.
 """
 
 from __future__ import annotations
@@ -179,7 +179,7 @@ WIDTH = {2: 6, 4: 7}
 
 
 def is_chosen(size: int, row: int, column: int) -> bool:
-    return bool(os.environ.get("LIBAI_ALL")) or (size in WIDTH and (column - row) % WIDTH[size] == 0)
+    return bool(os.environ.get("MATRIX_ALL")) or (size in WIDTH and (column - row) % WIDTH[size] == 0)
 
 
 def cells(size: int) -> list[tuple[str, str]]:

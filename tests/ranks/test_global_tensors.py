@@ -6,10 +6,6 @@ The laws stand in ``global_values``, ``global_ops``, ``global_programs`` and ``r
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
-import sys
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ import global_programs
 import global_values
 import pytest
 import random_programs
-from warm_python import WARM
+from warm_ranks import said, started
 
 PROGRAM = Path(__file__).with_name("global_rank.py")
 MODULES = {"global_values": global_values, "global_ops": global_ops, "global_programs": global_programs, "random_programs": random_programs}
@@ -55,33 +51,10 @@ os._exit(0)
 """
 
 
-def started(size: int, *program: str, **more: str) -> list[subprocess.Popen[str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    common |= {"OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 60, "PYTHONPATH": os.pathsep.join(sys.path), **more}
-    variables = [{**os.environ, **{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}} for rank in range(size)]
-    command = [*WARM.command(), *program]
-    return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own) for own in variables]
-
-
 @lru_cache(maxsize=None)
-def kept(size: int, module: str) -> list[dict[str, Any]]:
+def kept(size: int, module: str, timeout: float = 480) -> list[dict[str, Any]]:
     """What each rank says of each law."""
-    return [json.loads(out.splitlines()[-1]) for out in said(started(size, str(PROGRAM), module))]
-
-
-def said(processes: list[subprocess.Popen[str]], timeout: float = 480) -> list[str]:
-    """What each rank has printed; all must end well."""
-    try:
-        ended = [process.communicate(timeout=timeout) for process in processes]
-        assert [process.returncode for process in processes] == [0] * len(processes), ended
-    finally:
-        for process in processes:
-            process.kill()
-            process.communicate()
-    return [out for out, _ in ended]
+    return [json.loads(out.splitlines()[-1]) for out in said(started(size, str(PROGRAM), module), timeout)]
 
 
 @pytest.mark.slow

@@ -39,7 +39,7 @@ class BertDataset(MaskedDataset):
         self.binary_head = binary_head
 
     def __getitem__(self, idx: int) -> Instance:
-        return build_training_sample(*self.told(idx), self.binary_head, self.masking_style)
+        return build_training_sample(**self.told(idx), binary_head=self.binary_head, masking_style=self.masking_style)
 
 
 def build_training_sample(

@@ -37,11 +37,13 @@ class MaskedDataset(SentenceDataset):
         self.cls_id, self.sep_id = token_id(tokenizer, "cls"), token_id(tokenizer, "sep")
         self.mask_id, self.pad_id = token_id(tokenizer, "mask"), token_id(tokenizer, "pad")
 
-    def told(self, idx: int) -> tuple[Any, ...]:
-        """What ``build_training_sample`` is told of a sample, in its order, up to the random numbers."""
+    def told(self, idx: int) -> dict[str, Any]:
+        """What ``build_training_sample`` is told of a sample and of words."""
         sample, target, random = self.sentences(idx)
-        words = (self.vocab_id_list, self.vocab_id_to_token_dict, self.cls_id, self.sep_id, self.mask_id, self.pad_id)
-        return (self.tokenizer, sample, target, self.max_seq_length, *words, self.mask_lm_prob, random)
+        words = {"vocab_id_list": self.vocab_id_list, "vocab_id_to_token_dict": self.vocab_id_to_token_dict}
+        special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "mask_id": self.mask_id, "pad_id": self.pad_id}
+        lengths = {"target_seq_length": target, "max_seq_length": self.max_seq_length}
+        return {"tokenizer": self.tokenizer, "sample": sample, **lengths, **words, **special, "masked_lm_prob": self.mask_lm_prob, "np_rng": random}
 
 
 def require_room(target_seq_length: int, max_seq_length: int) -> None:

@@ -37,7 +37,7 @@ class RobertaDataset(MaskedDataset):
         super().__init__(*told, False, masking_style, _SPECIAL)
 
     def __getitem__(self, idx: int) -> Instance:
-        return build_training_sample(*self.told(idx), self.masking_style)
+        return build_training_sample(**self.told(idx), masking_style=self.masking_style)
 
 
 def build_training_sample(
