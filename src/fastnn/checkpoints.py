@@ -9,6 +9,9 @@ from typing import Any
 
 import numpy as np
 
+import oneflow as flow
+from fastnn.errors import FlagError
+from fastnn.flags import Flags
 from fastnn.models.model_factory import NetworkFn
 from flowvision.models import slim
 from libai.utils import distributed as dist
@@ -55,15 +58,26 @@ class StepCheckpointer(PeriodicCheckpointer):
 
 
 class RunState:
-    """Where a run stands besides its variables: the position in the data, and the step."""
+    """Where a run stands besides its variables: the position in the data, and the step; and the flags without which its variables do not fit."""
 
-    def __init__(self, iterator: Any) -> None:
+    def __init__(self, iterator: Any, flags: Flags) -> None:
         self._iterator = iterator
+        self._flags = {name: getattr(flags, name) for name in ("model_name", "num_classes", "optimizer")}
         self.step = 0
 
     def state_dict(self) -> dict[str, Any]:
         """Plain values."""
-        return {"data": self._iterator.state(), "step": self.step}
+        return {"data": self._iterator.state(), "step": self.step, "flags": self._flags}
+
+    def require_same_run(self, path: str) -> None:
+        """A checkpoint of another network, of other classes or of another optimizer is told before anything of it is loaded."""
+        saved = flow.load(Path(path) / "run").get("flags", {})
+        for name, value in self._flags.items():
+            if saved.get(name, value) != value:
+                raise FlagError(
+                    f"{path} is of a run with --{name}={saved[name]}, this one has --{name}={value}; name another --checkpointDir, or start anew with "
+                    f"--resume=False (--task_type=finetune begins with the variables that fit)"
+                )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Goes on from there."""

@@ -49,7 +49,7 @@ def evaluate(flags: Flags = FLAGS) -> dict[str, float]:
     """``Accuracy`` and ``Recall_5`` over the evaluation files of the data set, every record once."""
     network_fn = model_factory.get_model_fn(flags.model_name, flags.num_classes, image_size=flags.train_image_size)
     path = checkpoint_path(flags)
-    misc_utils.restore(network_fn, path)
+    misc_utils.restore(network_fn, path, require_all=True)
     average = Path(path) / "average"
     if flags.moving_average_decay is not None and average.is_dir():
         network_fn.module.load_state_dict(flow.load(average), strict=False)

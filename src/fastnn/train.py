@@ -110,11 +110,12 @@ def _train(run: Run) -> None:
     if run.share.workers > 1:
         flow.boxing.nccl.set_fusion_threshold_mbytes(max(1, flags.tensor_fusion_max_bytes >> 20))
     graph = TrainGraph(run.network_fn, optimizer, schedule, flags, run.device)
-    state = RunState(run.iterator)
+    state = RunState(run.iterator, flags)
     checkpointer = _checkpointer(run, graph, state)
     _tell(run, variables, optimizer)
     trainer = ClassifierTrainer(graph, run.iterator, schedule, run.share, run.device, flags.num_classes, state, run.average)
-    trainer.run(_hooks(run, checkpointer))
+    if trainer.run(_hooks(run, checkpointer)) == 0 and run.share.worker == 0:
+        _log.info("nothing to train: step %d was the last; a larger --stop_at_step or --num_epochs goes on, --resume=False starts anew", state.step)
     if flags.export_onnx:
         evaluate.export_onnx(run.network_fn, flags.export_onnx, run.share, run.average)
 
@@ -127,6 +128,7 @@ def _checkpointer(run: Run, graph: TrainGraph, state: RunState) -> StepCheckpoin
     more: dict[str, Any] = {} if run.average is None else {"average": run.average}
     inner = Checkpointer(run.network_fn.module, flags.checkpointDir, graph=graph, run=state, **more)
     if flags.resume and inner.has_checkpoint():
+        state.require_same_run(inner.get_checkpoint_file())
         inner.load(inner.get_checkpoint_file())
         if run.share.worker == 0:
             _log.info("going on after step %d from %s", state.step, inner.get_checkpoint_file())

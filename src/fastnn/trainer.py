@@ -48,12 +48,14 @@ class ClassifierTrainer(TrainerBase):
         """Whether every step was done."""
         return self.iter >= self.max_iter
 
-    def run(self, hooks: Sequence[HookBase]) -> None:
-        """Trains until a ``StopAtStepHook`` says so, or until the data ends."""
+    def run(self, hooks: Sequence[HookBase]) -> int:
+        """Trains until a ``StopAtStepHook`` says so, or until the data ends. Gives the number of steps done."""
         self.register_hooks(hooks)
         ends = [hook.last_step for hook in hooks if isinstance(hook, StopAtStepHook)]
         steps = self._iterator.steps
-        self.train(self._state.step, min([*ends, sys.maxsize if steps is None else steps]))
+        before = self._state.step
+        self.train(before, min([*ends, sys.maxsize if steps is None else steps]))
+        return self._state.step - before
 
     def run_step(self) -> None:
         """One batch."""

@@ -102,6 +102,17 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(data, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_run_that_has_ended_and_flags_that_are_not_its_own(data, tmp_path):
+    words = [f"--dataset_dir={data}", "--dataset_name=cifar10", *SMALL, "--stop_at_step=2", f"--checkpointDir={tmp_path}"]
+    run(TRAIN, *words)
+    assert "nothing to train: step 2 was the last; a larger --stop_at_step" in run(TRAIN, *words).stderr
+    for other, was in (("--num_classes=7", "--num_classes=10"), ("--optimizer=adam", "--optimizer=momentum"), ("--model_name=cifarnet", "--model_name=lenet")):
+        said = run(TRAIN, *words, other, fails=True).stderr.splitlines()[-1]
+        assert f"model.ckpt-2 is of a run with {was}, this one has {other}; name another --checkpointDir, or start anew with --resume=False" in said
+    said = run(EVALUATE, *words, "--num_classes=7", fails=True).stderr.splitlines()[-1]
+    assert re.search(r"has LeNet/fc4/\w+ of shape \[10.*\], lenet has \[7.*\]; --num_classes .* is another than in training", said)
+
+
 def test_a_run_that_was_killed_goes_on_bit_for_bit(data, tmp_path):
     words = ["-m", "fastnn.train", *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", "--save_checkpoints_steps=2", "--stop_at_step=12", "--learning_rate=0.001"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

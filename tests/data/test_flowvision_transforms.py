@@ -287,7 +287,7 @@ def test_compose_runs_one_after_the_other(picture):
         (lambda p: T.Normalize((0,), (1,))(p), TypeError, "normalize takes a tensor, got Image; put ToTensor before it"),
         (lambda p: T.Normalize((0, 0), (1, 1))(torch.zeros(3, 2, 2)), ValueError, "for each of the 3 channels, got 2 and 2"),
         (lambda p: T.Normalize((0,), (0,))(torch.zeros(3, 2, 2)), ValueError, "std has no zero"),
-        (lambda p: T.Resize("big")(p), ValueError, "size is an int, the shorter side, or .height, width., got 'big'"),
+        (lambda p: T.Resize("big"), ValueError, "size is an int, the shorter side, or .height, width., got 'big'"),
         (lambda p: T.Resize(3, "bilinea"), ValueError, "interpolation is one of .* got 'bilinea'. Did you mean 'bilinear'"),
         (lambda p: F.resize(torch.zeros(1, 4, 4), 2, "lanczos"), ValueError, "a tensor is resized by one of .* other modes are for PIL pictures"),
         (lambda p: T.RandomCrop(100)(p), ValueError, "a crop of 100 x 100 is larger than the picture of 40 x 60; give padding, or pad_if_needed=True"),

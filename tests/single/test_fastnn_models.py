@@ -130,6 +130,16 @@ def test_a_checkpoint_is_read_once(lenet, monkeypatch):
     assert read == [path]
 
 
+def test_an_evaluation_asks_for_every_variable(tmp_path, lenet):
+    network_fn, path = lenet
+    with pytest.raises(FlagError, match=r"has LeNet/fc4/biases of shape \[9\], lenet has \[5\]; --num_classes .* is another than in training"):
+        misc_utils.restore(network_fn, path, require_all=True)
+    part = {name: value for name, value in slim.load_slim_checkpoint(path).items() if "fc4" not in name}
+    slim.save_slim_checkpoint(part, tmp_path / "part.ckpt")
+    with pytest.raises(FlagError, match="lacks 2 of 8 variables of lenet, such as LeNet/fc4/biases; --model_name is another than in training"):
+        misc_utils.restore(network_fn, str(tmp_path / "part.ckpt"), require_all=True)
+
+
 def test_scopes_that_are_not_restored(lenet):
     network_fn, path = lenet
     restored = misc_utils.restore(network_fn, path, ["LeNet/conv1", "LeNet/fc3/", ""])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import flowvision.models
+import oneflow as flow
 from flowvision.models import ModelCreator, register_model, resnet18
 from flowvision.models.registry import UnknownModelError
 from oneflow.core.errors import AbsentNameError, ArgumentError, DataError
@@ -224,6 +225,14 @@ def test_masks_gammas_and_indices_of_other_libraries():
     state = {key: value for key, value in convnext.state_dict().items() if key != "features.1.0.layer_scale"}
     convnext.load_state_dict({**state, "stages.0.0.gamma": torch.full((96,), 2.0)})
     assert convnext.features[1][0].layer_scale.shape == (96, 1, 1) and convnext.features[1][0].layer_scale.mean() == 2
+
+
+def test_a_folder_of_flow_save(trained, tmp_path):
+    flow.save({"state_dict": trained}, tmp_path / "saved")
+    assert same(ModelCreator.create_model("squeezenet1_1", pretrained=str(tmp_path / "saved"), **SMALL), trained)
+    (tmp_path / "saved" / "tensor_0" / "out").unlink()
+    with pytest.raises(DataError, match="saved cannot be read as weights"):
+        ModelCreator.create_model("squeezenet1_1", pretrained=str(tmp_path / "saved"), **SMALL)
 
 
 def test_names_in_the_registry():

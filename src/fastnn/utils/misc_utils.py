@@ -61,11 +61,12 @@ def restore(
     exclude: Iterable[str] = (),
     with_statistics: bool = True,
     assignment: Assignment = get_assigment_map_from_checkpoint,
+    require_all: bool = False,
 ) -> list[str]:
     """Gives the variables of a network their values in a checkpoint, and tells of each what became of it. Gives the names that were restored.
 
     Variables whose shape is another there, such as a classifier of other classes, keep their first values, and so do those of the scopes
-    ``exclude``. A checkpoint that has none of the variables is an error.
+    ``exclude``. A checkpoint that has none of the variables is an error; with ``require_all`` one that lacks any, but for auxiliary classifiers.
     """
     values = checkpoint_values(path)
     is_slim = network_fn.is_slim and not (Path(path) / "model").is_dir()
@@ -80,11 +81,24 @@ def restore(
     _report(own, taken, fitting, path)
     if not fitting:
         raise FlagError(f"the checkpoint {path} has no variable of {network_fn.name}; it has {', '.join(list(values)[:3])} ...")
+    if require_all:
+        _require_all(network_fn.name, own, taken, fitting, path)
     if is_slim:
         network_fn.slim_module.load_slim_variables({**own, **fitting})
     else:
         _copy(network_fn, fitting)
     return list(fitting)
+
+
+def _require_all(network: str, own: Mapping[str, np.ndarray], taken: Mapping[str, np.ndarray], fitting: Mapping[str, np.ndarray], path: str) -> None:
+    lacking = [name for name in own if name not in fitting and "aux" not in name.lower() and not name.endswith("num_batches_tracked")]
+    if not lacking:
+        return
+    first = lacking[0]
+    if first in taken:
+        there, here = list(taken[first].shape), list(own[first].shape)
+        raise FlagError(f"the checkpoint {path} has {first} of shape {there}, {network} has {here}; --num_classes (or --train_image_size) is another than in training")
+    raise FlagError(f"the checkpoint {path} lacks {len(lacking)} of {len(own)} variables of {network}, such as {first}; --model_name is another than in training")
 
 
 def _own_values(network_fn: NetworkFn) -> dict[str, np.ndarray]:

@@ -164,9 +164,13 @@ _POLICIES = {
 
 def auto_augment_policy(name: str = "v0", hparams: dict[str, Any] | None = None) -> list[list[AugmentOp]]:
     """A policy by name: "v0", "v0r", "original" or "originalr"."""
+    _require_policy(name)
+    return _POLICIES[name](hparams or {})
+
+
+def _require_policy(name: str) -> None:
     if name not in _POLICIES:
         raise ArgumentError(f"an AutoAugment policy is one of {list(_POLICIES)}, got {name!r}.{nearest(name, _POLICIES)}")
-    return _POLICIES[name](hparams or {})
 
 
 class AutoAugment:
@@ -183,6 +187,7 @@ class AutoAugment:
 
 def auto_augment_transform(config_str: str, hparams: dict[str, Any]) -> AutoAugment:
     """``AutoAugment`` by a text such as "original-mstd0.5"."""
+    _require_policy(config_str.split("-")[0])
     name, settings = _parsed(config_str, {"mstd": float})
     return AutoAugment(auto_augment_policy(name, _with_std(hparams, settings)))
 

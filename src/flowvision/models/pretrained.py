@@ -15,8 +15,10 @@ from pickle import UnpicklingError
 import torch
 from tqdm import tqdm
 
+import oneflow as flow
 import oneflow.nn as nn
 from oneflow import Tensor
+from oneflow.checkpoint.objects import PICKLED
 from oneflow.core.errors import ArgumentError, DataError, nearest
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
@@ -36,7 +38,7 @@ def get_cache_dir(model_dir: str | os.PathLike[str] | None = None) -> Path:
 def load_weights(model: nn.Module, name: str, source: bool | str | os.PathLike[str], progress: bool = True) -> None:
     """Loads a weight file into ``model``, all or nothing: every name and shape must fit.
 
-    ``source`` is a file (.safetensors, or of ``torch.save``), a folder with one (such as Hugging Face's), or True for the cache folder. A hash in
+    ``source`` is a file (.safetensors, or of ``torch.save``), a folder of ``flow.save`` or with one file (such as Hugging Face's), or True for the cache folder. A hash in
     the file's name, as torch's hub writes it, is compared; ``progress`` shows a bar meanwhile on a terminal.
     """
     path = found_in_cache(name) if source is True else _in_folder(Path(str(source)), name)
@@ -74,6 +76,8 @@ def _in_folder(path: Path, name: str) -> Path:
         return path
     if not path.is_dir():
         raise DataError(f"there is no weight file {path} for {name}")
+    if (path / PICKLED).is_file():
+        return path  # a folder of flow.save, OneFlow's or ours
     for file in _HUGGING_FACE:
         if (path / file).is_file():
             _check_config(path, name)
@@ -81,7 +85,7 @@ def _in_folder(path: Path, name: str) -> Path:
     files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
     if len(files) != 1:
         listed = ", ".join(file.name for file in files) or "none"
-        raise DataError(f"{path} should have one weight file for {name} ({', '.join(_HUGGING_FACE)}, or one of {', '.join(SUFFIXES)}); it has {listed}")
+        raise DataError(f"{path} should have one weight file for {name} ({', '.join(_HUGGING_FACE)}, or one of {', '.join(SUFFIXES)}); it has {listed}; or be one of flow.save")
     return files[0]
 
 
@@ -124,11 +128,14 @@ def _bar(path: Path, progress: bool) -> Iterator[Callable[[int], object]]:
 def _state(path: Path) -> dict[str, Tensor]:
     """The tensors of a file by name; programs inside it are not run."""
     try:
-        if path.suffix == ".safetensors":
+        if path.is_dir():
+            loaded = flow.load(path)
+        elif path.suffix == ".safetensors":
             from safetensors.torch import load_file
 
             return load_file(path)
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        else:
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except ImportError:
         raise DataError(f"{path} needs the package safetensors: pip install 'oneflow-torch[safetensors]'") from None
     except UnpicklingError as error:

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from torch import nn
 
 from flowvision.transforms import functional as F
-from flowvision.transforms.geometry import pair_of
+from flowvision.transforms.geometry import pair_of, resized
 from flowvision.transforms.interpolation import InterpolationMode, interpolation_mode
 from oneflow.core.errors import ArgumentError, DTypeError
 
@@ -138,6 +138,7 @@ class Resize(nn.Module):
 
     def __init__(self, size: Any, interpolation: Any = _BILINEAR) -> None:
         super().__init__()
+        resized(size, 1, 1)  # a size that is none is an error of this line
         self.size, self.interpolation = size, interpolation_mode(interpolation)
 
     def forward(self, img: Any) -> Any:
