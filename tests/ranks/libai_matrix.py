@@ -128,45 +128,43 @@ def check(name: str, settings: dict[str, Any]) -> None:
 
 _TENSOR, _STAGES, _AGAIN = {"tensor_parallel_size": 2}, {"pipeline_parallel_size": 2, "steps": 2}, {"activation_checkpoint": True}
 _EAGER = {"eager": True}
-# In rows: the selection takes one column of each row for every model.
+# In rows: the selection takes one column of each row for every model, the next model the next column.
 COLUMNS: dict[int, dict[str, dict[str, Any]]] = {
     2: {
         "tensor": _TENSOR,
         "stages": _STAGES,
         "tensor_accumulation_checkpointing": {**_TENSOR, "steps": 2, **_AGAIN},
-        "search": {"auto_parallel_conf": {"enabled": True}},
         "eager_tensor": {**_EAGER, **_TENSOR},
+        "search": {"auto_parallel_conf": {"enabled": True}},
         "eager_stages": {**_EAGER, **_STAGES},
+        "eager_data": _EAGER,
+        "eager_accumulation_checkpointing": {**_EAGER, "steps": 2, **_AGAIN},
+        "data": {},
         #
         "zero_1": {"zero_stage": 1},
         "zero_2": {"zero_stage": 2},
         "zero_3": {"zero_stage": 3},
+        "accumulation": {"steps": 2},
         "zero_1_mixed_precision": {"zero_stage": 1, "fp16": True},
         "zero_2_accumulation": {"zero_stage": 2, "steps": 2},
         "zero_3_accumulation_checkpointing": {"zero_stage": 3, "steps": 2, **_AGAIN},
-        #
-        "eager_data": _EAGER,
-        "eager_accumulation_checkpointing": {**_EAGER, "steps": 2, **_AGAIN},
-        "data": {},
-        "accumulation": {"steps": 2},
         "checkpointing": _AGAIN,
         "mixed_precision": {"fp16": True},
     },
     4: {
-        "data_tensor": _TENSOR,
         "data_stages": _STAGES,
+        "data_tensor_zero_2_accumulation": {**_TENSOR, "zero_stage": 2, "steps": 2},
         "tensor_stages": {**_TENSOR, **_STAGES},
-        "tensor_stages_checkpointing": {**_TENSOR, **_STAGES, **_AGAIN},
-        "eager_data_tensor": {**_EAGER, **_TENSOR},
-        "eager_data_stages": {**_EAGER, **_STAGES},
-        "eager_tensor_stages": {**_EAGER, **_TENSOR, **_STAGES},
-        #
+        "data_tensor": _TENSOR,
         "data_stages_zero_1_mixed_precision": {**_STAGES, "zero_stage": 1, "fp16": True},
+        "tensor_stages_checkpointing": {**_TENSOR, **_STAGES, **_AGAIN},
+        "data_tensor_zero_3_checkpointing": {**_TENSOR, "zero_stage": 3, **_AGAIN},
+        "eager_data_stages": {**_EAGER, **_STAGES},
+        "eager_data_tensor": {**_EAGER, **_TENSOR},
         "data_stages_zero_2": {**_STAGES, "zero_stage": 2},
+        "eager_tensor_stages": {**_EAGER, **_TENSOR, **_STAGES},
         "data_stages_zero_3": {**_STAGES, "zero_stage": 3},
         "data_tensor_zero_1": {**_TENSOR, "zero_stage": 1},
-        "data_tensor_zero_2_accumulation": {**_TENSOR, "zero_stage": 2, "steps": 2},
-        "data_tensor_zero_3_checkpointing": {**_TENSOR, "zero_stage": 3, **_AGAIN},
         "data_tensor_search": {**_TENSOR, "auto_parallel_conf": {"enabled": True}},
     },
     8: {
@@ -174,7 +172,7 @@ COLUMNS: dict[int, dict[str, dict[str, Any]]] = {
         "data_tensor_stages_zero_1_checkpointing": {**_TENSOR, **_STAGES, "zero_stage": 1, **_AGAIN},
     },
 }
-WIDTH = {2: 6, 4: 7}
+WIDTH = {2: 9, 4: 14}
 """How many columns a row of :data:`COLUMNS` has."""
 
 
