@@ -2,15 +2,18 @@
 
 One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, and with ``--compiled``
 torch.compile, each in a process of its own, with its peak memory; ResNet-50 on one picture against eager PyTorch and ONNX Runtime with the same
-weights; and how long ResNet-50 takes from its definition to its program and to a file. All take turns in one run.
-``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile] [--net resnet50|alexnet] [--compiled] [--small]``
+weights; how long ResNet-50 takes from its definition to its program and to a file, and from the start of a program to its tenth step. All take turns in one run.
+``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile|start] [--net resnet50|alexnet] [--compiled] [--small]``
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
+import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -76,10 +79,26 @@ def compiling(batch: int, size: int) -> None:
     print(f"  its first step, with compiling: {time.perf_counter() - began:.2f} s")
 
 
+STARTS = {
+    "job": "import jobs; step = jobs.cnn_step('resnet50', {batch}, {size})",
+    "PyTorch eager channels_last": "import torch, torch_models; step = torch_models.training_step('resnet50', {batch}, {size}, torch.channels_last)",
+}
+
+
+def starting(batch: int, size: int, rounds: int) -> None:
+    """From the start of a program to its tenth step, the interpreter and its imports included."""
+
+    def ten_steps(program: str) -> Callable[[], object]:
+        code = f"{program.format(batch=batch, size=size)}\nfor _ in range(10): step()"
+        return lambda: subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+
+    report(f"ResNet-50, batch {batch}, from the start to the tenth step", alternate({who: ten_steps(how) for who, how in STARTS.items()}, 1, rounds), "job")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--what", choices=["train", "infer", "compile"])
+    parser.add_argument("--what", choices=["train", "infer", "compile", "start"])
     parser.add_argument("--net", choices=[*NETS])
     parser.add_argument("--compiled", action="store_true")
     parser.add_argument("--resnet50", type=int, default=16, help="the batch of ResNet-50")
@@ -94,6 +113,8 @@ def main() -> None:
         infer(args.pixels, args.rounds)
     if args.what in (None, "compile"):
         compiling(args.resnet50, args.pixels)
+    if args.what in (None, "start"):
+        starting(args.resnet50, args.pixels, args.rounds)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """One training step of a job against plain PyTorch: the quick start's LeNet and a 784-512-512-10 MLP.
 
-The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in channels_last; the
-better of the two counts. All take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--small]``
+The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in channels_last, and with ``--compile``
+torch.compile; the best of them counts. All take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--compile] [--small]``
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ def mlp() -> torch.nn.Module:
     return torch.nn.Sequential(*layers)
 
 
-def torch_step(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, memory_format: torch.memory_format) -> Callable[[], object]:
+def torch_step(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, memory_format: torch.memory_format, is_compiled: bool = False) -> Callable[[], object]:
     """A plain training step from numpy arrays to a numpy loss, as the job's is."""
     model = model.to(memory_format=memory_format)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
+    run = torch.compile(model) if is_compiled else model
 
     def step() -> np.ndarray:
         x, y = torch.from_numpy(images), torch.from_numpy(labels).long()
         if x.dim() == 4:
             x = x.contiguous(memory_format=memory_format)
-        loss = F.cross_entropy(model(x), y, reduction="none")
+        loss = F.cross_entropy(run(x), y, reduction="none")
         optimizer.zero_grad(set_to_none=True)
         loss.mean().backward()
         optimizer.step()
@@ -59,6 +60,7 @@ def main() -> None:
     parser.add_argument("--lenet", type=int, default=100, help="the batch of LeNet")
     parser.add_argument("--mlp", type=int, default=128, help="the batch of the MLP")
     parser.add_argument("--calls", type=int, default=10, help="steps of LeNet a round; five times as many of the MLP")
+    parser.add_argument("--compile", action="store_true", help="LeNet also against torch.compile")
     args = parse(parser, {"rounds": 1, "lenet": 4, "mlp": 4, "calls": 1})
     print(machine())
     images, labels = digits(args.lenet)
@@ -67,6 +69,8 @@ def main() -> None:
         "PyTorch eager NCHW": torch_step(LeNet(), images, labels, torch.contiguous_format),
         "PyTorch eager channels_last": torch_step(LeNet(), images, labels, torch.channels_last),
     }
+    if args.compile:
+        contenders["torch.compile channels_last"] = torch_step(LeNet(), images, labels, torch.channels_last, True)
     report(f"LeNet, batch {args.lenet}", alternate(contenders, args.calls, args.rounds), "job")
     images, labels = digits(args.mlp)
     flat = images.reshape(args.mlp, 784)

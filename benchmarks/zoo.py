@@ -3,7 +3,7 @@
 The rival of a step is eager PyTorch as a good engineer writes it: a fused optimizer, gradients set to None, both layouts, of which the better counts; the
 graph has channels_last. Each has a process of its own, all take turns. Inference has one picture; the module, a graph of it, and its export to ONNX.
 Transforms (RandomResizedCrop, flip, ToTensor, Normalize) are measured per picture against the same in PIL and numpy.
-``python benchmarks/zoo.py [--only NAME] [--rounds N] [--small]``
+``python benchmarks/zoo.py [--only NAME] [--rounds N] [--compile] [--small]``
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ NETWORKS = {
     "slim mobilenet_v2": (True, "mobilenet_v2", 224, 16),
     "slim vgg_16": (True, "vgg_16", 224, 4),
     "resnet50": (False, "resnet50", 224, 8),
+    "mobilenet_v2": (False, "mobilenet_v2", 224, 16),
     "efficientnet_b0": (False, "efficientnet_b0", 224, 16),
     "swin_t": (False, "swin_t", 224, 8),
     "convnext_tiny": (False, "convnext_tiny", 224, 8),
@@ -69,7 +70,7 @@ class TrainGraph(flow.nn.Graph):
         return loss
 
 
-def training(title: str, is_small: bool, in_graph: bool, channels_last: bool) -> Callable[[], object]:
+def training(title: str, is_small: bool, in_graph: bool, channels_last: bool, is_compiled: bool = False) -> Callable[[], object]:
     model, size, batch = made(title, is_small)
     x, y = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
     if channels_last:
@@ -78,9 +79,10 @@ def training(title: str, is_small: bool, in_graph: bool, channels_last: bool) ->
         graph = TrainGraph(model)
         return lambda: graph(x, y)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=True)
+    run = torch.compile(model) if is_compiled else model
 
     def step() -> torch.Tensor:
-        loss = F.cross_entropy(model(x), y)
+        loss = F.cross_entropy(run(x), y)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         optimizer.step()
@@ -121,9 +123,10 @@ def compare(title: str, args: argparse.Namespace) -> None:
         "PyTorch eager": Apart(threads, training, title, args.small, False, False),
         "PyTorch eager channels_last": Apart(threads, training, title, args.small, False, True),
     }
+    if args.compile:
+        contenders["torch.compile channels_last"] = Apart(threads, training, title, args.small, False, True, True)
     report(f"{title}, training step, batch {(SMALL if args.small else NETWORKS)[title][3]}", alternate(dict(contenders), args.calls, args.rounds), "nn.Graph")
-    for contender in contenders.values():
-        contender.close()
+    print(f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}")
     if args.training_only:
         return
     ways = {
@@ -175,6 +178,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=2, help="steps of a round")
     parser.add_argument("--only", default="", help="networks whose title begins so; 'transforms' for these alone")
+    parser.add_argument("--compile", action="store_true", help="a training step also against torch.compile, which takes minutes to start")
     parser.add_argument("--training-only", action="store_true", help="without inference")
     args = parse(parser, {"rounds": 1, "calls": 1})
     print(machine())

@@ -16,7 +16,7 @@ from oneflow import nn
 from oneflow.compiler import fused_norm as passes
 from oneflow.compiler.fused_norm import fuse_batch_norms
 from oneflow.nn.graph import GraphModule
-from oneflow.ops import native
+from oneflow.ops import fused_norm, native
 from oneflow.runtime.codegen import generate
 
 aten = torch.ops.aten
@@ -36,6 +36,7 @@ def drawn(*shape: int, far: float = 0.0) -> Tensor:
 def seeded_and_small(monkeypatch):
     torch.manual_seed(5)
     monkeypatch.setattr(passes, "BYTES", 1)
+    monkeypatch.setattr(fused_norm, "FOR_A_THREAD", 1)
 
 
 # ------------------------------------------------------------------ the ops against float64

@@ -28,6 +28,7 @@ def seeded_and_small(monkeypatch):
     torch.manual_seed(7)
     monkeypatch.setattr(winograd, "TILES", 1)
     monkeypatch.setattr(winograd, "MULTIPLICATIONS", 1)
+    monkeypatch.setattr(winograd, "FOR_A_THREAD", 1)
 
 
 @pytest.fixture(params=[1, 2])

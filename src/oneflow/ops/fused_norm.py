@@ -14,6 +14,8 @@ from oneflow.ops import native
 
 aten = torch.ops.aten
 _CHANNELS_LAST = torch.channels_last
+FOR_A_THREAD = 2**16
+"""So many numbers are worth a thread: a fraction of a millisecond. With fewer, threads would rather wait for each other than compute."""
 
 
 def _batch_norm(
@@ -36,7 +38,7 @@ def _batch_norm(
     mean, invstd = torch.empty_like(weight), torch.empty_like(weight)
     tensors = (input, residual, weight, bias, output, mean, invstd, running_mean, running_var)
     channels = input.shape[1]
-    native.library.batch_norm(*map(_address, tensors), input.numel() // channels, channels, momentum, eps, relu, _or_nan(ceiling), torch.get_num_threads())
+    native.library.batch_norm(*map(_address, tensors), input.numel() // channels, channels, momentum, eps, relu, _or_nan(ceiling), _threads(input))
     return output, mean, invstd
 
 
@@ -80,7 +82,7 @@ def _batch_norm_backward(
     of_weight, of_bias = torch.empty_like(weight), torch.empty_like(weight)
     channels = input.shape[1]
     addresses = map(_address, (gradient, other, activation, input, weight, mean, invstd, masked, made, of_weight, of_bias))
-    native.library.batch_norm_backward(*addresses, input.numel() // channels, channels, _or_nan(ceiling), torch.get_num_threads())
+    native.library.batch_norm_backward(*addresses, input.numel() // channels, channels, _or_nan(ceiling), _threads(input))
     return made, of_weight, of_bias, input.new_empty(0) if masked is None else masked
 
 
@@ -106,6 +108,10 @@ def _batch_norm_backward_by_aten(
 
 def _masked(gradient: Tensor, activation: Tensor, ceiling: float | None) -> Tensor:
     return aten.threshold_backward(gradient, activation, 0) if ceiling is None else aten.hardtanh_backward(gradient, activation, 0.0, ceiling)
+
+
+def _threads(images: Tensor) -> int:
+    return max(1, min(torch.get_num_threads(), images.numel() // FOR_A_THREAD))
 
 
 def _or_nan(ceiling: float | None) -> float:

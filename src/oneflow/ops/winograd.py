@@ -22,6 +22,8 @@ TILES = 48
 """With fewer tiles of 2 x 2 outputs, bringing the filters into their form costs more than it saves."""
 MULTIPLICATIONS = 2**22
 """Of the sum as it stands; below, a call costs more than it saves."""
+FOR_A_THREAD = 2**25
+"""As many are worth a thread: a fraction of a millisecond. With less, threads would rather wait for each other than compute."""
 
 
 def _convolution(input: Tensor, weight: Tensor, bias: Tensor | None, padding: list[int]) -> Tensor:
@@ -48,7 +50,7 @@ def _convolution_backward(
         of_weight = torch.empty_like(weight, memory_format=_CHANNELS_LAST)
         sizes = (*_sizes(input), *_sizes(gradient)[1:])
         _library().convolve_filters(
-            input.data_ptr(), gradient.data_ptr(), of_weight.data_ptr(), *sizes, *padding, weight.shape[2], *of_weight.stride(), False, torch.get_num_threads()
+            input.data_ptr(), gradient.data_ptr(), of_weight.data_ptr(), *sizes, *padding, weight.shape[2], *of_weight.stride(), False, _threads(gradient, weight)
         )
     if output_mask[2]:
         of_bias = gradient.sum((0, 2, 3))
@@ -58,7 +60,7 @@ def _convolution_backward(
 def _convolve(read: Tensor, weight: Tensor, made: Tensor, padding: list[int], steps: tuple[int, ...], turned: bool) -> None:
     sizes = (*_sizes(read), *_sizes(made)[1:])
     _library().convolve(
-        read.data_ptr(), weight.data_ptr(), made.data_ptr(), *sizes, *padding, weight.shape[2], *steps, turned, torch.get_num_threads()
+        read.data_ptr(), weight.data_ptr(), made.data_ptr(), *sizes, *padding, weight.shape[2], *steps, turned, _threads(read if turned else made, weight)
     )
 
 
@@ -77,6 +79,11 @@ def _fits(input: Tensor, weight: Tensor, padding: list[int]) -> bool:
         return False
     tiles = pictures * ((height + 1) // 2) * ((width + 1) // 2)
     return tiles >= TILES and 4 * weight.shape[2] ** 2 * tiles * filters * channels >= MULTIPLICATIONS
+
+
+def _threads(made: Tensor, weight: Tensor) -> int:
+    multiplications = made.numel() * (weight.numel() // weight.shape[0])
+    return max(1, min(torch.get_num_threads(), multiplications // FOR_A_THREAD))
 
 
 def _is_picture(one: Tensor) -> bool:

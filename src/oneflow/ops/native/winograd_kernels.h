@@ -234,7 +234,7 @@ static int NAME(convolve)(const Shape *s, const float *input, const float *weigh
                         weight + column * f->column_step, f, part, s->channels, s->made_channels - column,
                         filters + column * depth + part * s->channels * NR, filter_plane
                     );
-#pragma omp for schedule(static)
+#pragma omp for schedule(static) nowait
             for (int64_t block = 0; block < blocks; block++) {
                 const int64_t begin = block * rows, end = least(begin + rows, tiles);
                 NAME(patches)(s, input, zeros, begin, end, patches, BLOCK, rows, patch_plane);
