@@ -102,7 +102,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says that an extra is installed as pyproject.toml asks for it, and the C extension built where that can be done.
-$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c src/oneflow/ops/native/_fused.c | $(VENV)/bin/python
+$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c $(wildcard src/oneflow/ops/native/*.[ch]) | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet -e '.[$*]'
 	touch $@
 

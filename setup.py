@@ -29,5 +29,13 @@ setup(
             extra_link_args=["-fopenmp"],
             optional=True,
         ),
+        Extension(
+            "oneflow.ops.native._conv",
+            sources=["src/oneflow/ops/native/_conv.c"],
+            depends=["src/oneflow/ops/native/conv_kernels.h"],
+            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        ),
     ]
 )

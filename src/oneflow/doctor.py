@@ -143,6 +143,7 @@ def _steps() -> list[str]:
         f"C extension of fused batch norm: {built if native.library is not None else missing}",
         f"C extension of Winograd convolutions: {built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
         f"C++ compiler: {found}",
+        f"C extension of convolutions in prediction: {built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
         f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
     ]
 

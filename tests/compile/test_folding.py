@@ -29,6 +29,13 @@ onednn = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="th
 Net = Callable[..., Any]
 
 
+@pytest.fixture
+def by_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the kernels of the package's own extension, which go before oneDNN's."""
+    monkeypatch.setenv("ONEFLOW_FUSION", "off")
+
+
+
 def conv(x, filters: int = 6, name: str = "conv", **more: Any):
     given: dict[str, Any] = {"padding": "SAME", "kernel_initializer": NORMAL, "bias_initializer": NORMAL, "use_bias": False}
     return flow.layers.conv2d(x, filters, 3, name=name, **(given | more))
@@ -154,6 +161,7 @@ def test_same_padding_that_is_more_on_one_side(size):
 
 
 @onednn
+@pytest.mark.usefixtures("by_onednn")
 def test_filters_are_laid_out_once():
     program = same_values(residual)
     assert targets(prepare_graph(program))[mkldnn._reorder_convolution_weight.default] == 3
@@ -162,12 +170,14 @@ def test_filters_are_laid_out_once():
 
 
 @onednn
+@pytest.mark.usefixtures("by_onednn")
 def test_a_residual_is_added_by_the_convolution_in_the_memory_of_the_shortcut():
     counts = targets(step_graph(same_values(residual)))
     assert counts[mkldnn._convolution_pointwise_.binary] == 1 and aten.add.Tensor not in counts
 
 
 @onednn
+@pytest.mark.usefixtures("by_onednn")
 def test_a_shortcut_that_is_read_again_is_not_written_over():
     def net(x):
         y = flow.math.tanh(conv(x, 4, "stem"))

@@ -17,6 +17,7 @@ from oneflow.compiler.cluster import call_cluster
 from oneflow.compiler.notes import tensor, val
 from oneflow.ir.nodes import argument
 from oneflow.ops import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
+from oneflow.ops.fused_conv import FRESH
 
 aten = torch.ops.aten
 Memory = tuple[Any, ...]
@@ -99,7 +100,7 @@ def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
 
 def may_keep(node: fx.Node) -> bool:
     """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has returned; a cluster does neither."""
-    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target not in (operator.getitem, call_cluster)
+    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target not in (operator.getitem, call_cluster, *FRESH)
 
 
 class _Uses:

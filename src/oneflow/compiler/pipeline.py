@@ -12,6 +12,7 @@
     sections                    Program          micro-batches, pipeline (1F1B), reduction, update             rank_program.py
     ---------------------------------------------------------------------------------------- what a plan shows
     prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
+    fused convolutions                           with sum and activation, on packed filters                    fused_conv.py
     gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
     remake                                       results of layer norms made again for the backward pass              remake.py
     masks                                        of relu6, by what it made                                            masks.py
@@ -74,7 +75,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     tier = program.fusion.tier
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
-        sections = prepare(sections)
+        sections = prepare(sections, fuses=tier != "off")
         after("prepare", replace(program, sections=sections))
     for section in sections.values():
         gather_then_transpose(section.graph)

@@ -10,23 +10,26 @@ from torch import fx
 
 from oneflow.compiler.cleanup import drop_unused
 from oneflow.compiler.folding import fold_batch_norms
+from oneflow.compiler.fused_conv import fuse_convolutions
 from oneflow.compiler.invariant import Invariants
 from oneflow.compiler.notes import set_val, tensor
 from oneflow.compiler.packing import pack_convolutions
 from oneflow.compiler.program import Key, Section, key_order
 
 
-def prepare(sections: dict[str, Section]) -> dict[str, Section]:
+def prepare(sections: dict[str, Section], fuses: bool = True) -> dict[str, Section]:
     """Takes from the section "step" of a lowered predict program what can be computed once, into a section "prepare" before it.
 
     Relies on graphs whose arguments have the values they stand for noted. Leaves a step that reads what is
-    prepared as arguments; where nothing can be taken, the sections are as they were.
+    prepared as arguments; where nothing can be taken, the sections are as they were. It ``fuses`` by the kernels of the C extension where that is built.
     """
     step = sections["step"]
     keys = dict(zip((node for node in step.graph.nodes if node.op == "placeholder"), step.inputs))
     variables = [node for node, key in keys.items() if key[0] == "variable"]
     invariants = Invariants(step.graph, variables)
     fold_batch_norms(step.graph, invariants)
+    if fuses:
+        fuse_convolutions(step.graph, invariants)
     pack_convolutions(step.graph, invariants)
     drop_unused(step.graph)
     kept = [n for n in step.graph.nodes if n.op == "call_function" and n in invariants and any(user not in invariants for user in n.users)]

@@ -15,6 +15,7 @@ import oneflow.collective as collective
 from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.footprint import bytes_at_once
+from oneflow.compiler.fusion_setting import uses_native_kernels
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
@@ -40,6 +41,7 @@ from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.structure import Call, Returned, returned_by
 from oneflow.graph.variables import variables_of
+from oneflow.graph.watched import Watched, can_watch
 from oneflow.graph.whereabouts import Whereabouts
 from oneflow.initializer import empty_initializer
 from oneflow.ops.counter_random import stable_seed
@@ -260,7 +262,12 @@ class _Made:
 def _made(graph: Definition, call: Call, sources: Sources, rank: int, seed: int | None = None) -> _Made:
     captured = capture(graph, call, sources, seed)
     assigned = captured.assigned()
-    return _Made(captured, assigned, compile_rank(assigned, rank, keeps_values=False))
+    return _Made(captured, assigned, compile_rank(assigned, rank, _keeps_values(graph, captured)))
+
+
+def _keeps_values(graph: Definition, captured: Captured) -> bool:
+    """Whether the step may hold what it made of its variables: it does not train, their changes are seen, and it need not have the very numbers of torch's ops."""
+    return not graph.added and uses_native_kernels(captured.decl.fusion) and can_watch(list(parts_of(captured.tensors).values()))
 
 
 def _names(graph: Definition) -> dict[int, str]:
@@ -321,6 +328,9 @@ class CompiledStep:
         self._leaves_to_autocast = None if graph.config.amp_dtype is not None else captured.device.type
         self.captured = captured
         self.executor = Executor(program, variables, for_autograd=True)
+        prepared = program.sections.get("prepare")
+        self._watched = None if prepared is None else Watched([variables.tensors[key[1]] for key in prepared.inputs])
+        self._variables = variables
         self._bytes = _bytes_of(made) if captured.device.type == "cpu" else 0
         self._optimizers = [added.optimizer for added in graph.added]
         self._states = [optimizer.state for optimizer in self._optimizers]
@@ -341,7 +351,7 @@ class CompiledStep:
 
         made = agreed(graph.name, make)
         if world.size > 1:
-            collective.make_groups(process_groups(made.assigned, lambda rank: compile_rank(made.assigned, rank, keeps_values=False)))
+            collective.make_groups(process_groups(made.assigned, lambda rank: compile_rank(made.assigned, rank, _keeps_values(graph, made.captured))))
         if not made.assigned.is_alone:
             lay_out(variables_of(graph.modules), made.assigned.layouts)
         if made.assigned.auto is not None:
@@ -372,6 +382,8 @@ class CompiledStep:
             micro = [[*own, *read()] for own in micro]
         if self._feeds is not None:
             micro = [[own[i] for i in self._feeds] for own in micro]
+        if self._watched is not None and self._watched.have_changed():
+            self._variables.version += 1
         results, _, is_finite = self.executor.run(self._clock.step(), micro)
         self._clock.advance(is_finite)
         for optimizer in self._optimizers:

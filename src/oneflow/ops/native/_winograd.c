@@ -36,6 +36,12 @@ typedef struct {
     int64_t depth_step, column_step, tap[4][9];
 } Filters;
 
+/* What prediction does with an output: bias and residual are added where they are there, and it is clipped. */
+typedef struct {
+    const float *bias, *residual;
+    float low, high;
+} Finish;
+
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t a, int64_t to) { return (a + to - 1) / to * to; }
 static int64_t depth_of(const Shape *s) { return s->parts * s->parts * s->channels; }
@@ -71,6 +77,7 @@ static int64_t rows_of_sum(int64_t tiles, int64_t channels, int64_t made_channel
 }
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include <immintrin.h>
 #pragma GCC push_options
 #pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,fma,prefer-vector-width=512")
 #define LANES 16
@@ -96,12 +103,16 @@ static int64_t rows_of_sum(int64_t tiles, int64_t channels, int64_t made_channel
 typedef struct {
     int (*convolve)(const Shape *, const float *, const float *, const Filters *, float *, int);
     int (*convolve_filters)(const Shape *, const float *, const float *, const Filters *, float *, int);
+    int64_t (*prepared_plane)(int64_t, int64_t);
+    void (*prepare)(const float *, const Filters *, int64_t, int64_t, float *);
+    int (*predict)(const Shape *, const float *, const float *, const Finish *, float *, int);
 } Variant;
 
 /* The kernels for this processor, or for less than it can if torch's own variable says so; NULL if there are none. */
 static const Variant *variant(void) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-    static const Variant v4 = {convolve_v4, convolve_filters_v4}, v3 = {convolve_v3, convolve_filters_v3};
+    static const Variant v4 = {convolve_v4, convolve_filters_v4, prepared_plane_v4, prepare_v4, predict_v4};
+    static const Variant v3 = {convolve_v3, convolve_filters_v3, prepared_plane_v3, prepare_v3, predict_v3};
     const char *said = getenv("ATEN_CPU_CAPABILITY");
     const int up_to = said == NULL || strcmp(said, "avx512") == 0 ? 4 : strcmp(said, "avx2") == 0 ? 3 : 0;
     if (up_to >= 4 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
@@ -175,9 +186,55 @@ static PyObject *convolve_filters(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
+static PyObject *prepared_size(PyObject *self, PyObject *args) {
+    long long depth, columns;
+    if (!PyArg_ParseTuple(args, "LL", &depth, &columns))
+        return NULL;
+    return PyLong_FromLongLong(PLACES * kernels->prepared_plane(depth, columns));
+}
+
+static PyObject *prepare(PyObject *self, PyObject *args) {
+    unsigned long long weight, filters;
+    long long depth, columns, step[4];
+    if (!PyArg_ParseTuple(args, "KKLLLLLL", &weight, &filters, &columns, &depth, &step[0], &step[1], &step[2], &step[3]))
+        return NULL;
+    Filters f = {.depth_step = step[1], .column_step = step[0]};
+    for (int i = 0; i < 9; i++)
+        f.tap[0][i] = i / 3 * step[2] + i % 3 * step[3];
+    Py_BEGIN_ALLOW_THREADS
+    kernels->prepare(AT(weight), &f, depth, columns, AT(filters));
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *predict(PyObject *self, PyObject *args) {
+    unsigned long long input, filters, bias, residual, made;
+    long long size[9];
+    float low, high;
+    int threads, failed;
+    if (!PyArg_ParseTuple(
+            args, "KKKKKLLLLLLLLLiff", &input, &filters, &bias, &residual, &made, &size[0], &size[1], &size[2], &size[3], &size[6], &size[4], &size[5], &size[7], &size[8],
+            &threads, &low, &high
+        ))
+        return NULL;
+    const Shape shape = {size[0], size[1], size[2], size[3], size[4], size[5], size[6], size[7], size[8], (size[4] + 1) / 2, (size[5] + 1) / 2, 1};
+    const Finish finish = {AT(bias), AT(residual), low, high};
+    Py_BEGIN_ALLOW_THREADS
+    failed = kernels->predict(&shape, AT(input), AT(filters), &finish, AT(made), threads);
+    Py_END_ALLOW_THREADS
+    if (failed)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
     {"convolve", convolve, METH_VARARGS, "the convolution of pictures: " TAKES},
     {"convolve_filters", convolve_filters, METH_VARARGS, "the gradient of filters: " TAKES},
+    {"prepared_size", prepared_size, METH_VARARGS, "how many numbers prepared filters have: channels, made channels"},
+    {"prepare", prepare, METH_VARARGS, "the filters of prediction: weight, made, filters, channels, steps of filters (4)"},
+    {"predict", predict, METH_VARARGS,
+     "a convolution with prepared filters: read, filters, bias, residual, made, pictures, height, width, channels, made channels, height, width, padding (2), threads, "
+     "low, high"},
     {NULL, NULL, 0, NULL},
 };
 

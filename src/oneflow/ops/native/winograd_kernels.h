@@ -6,6 +6,13 @@
 #define LOAD(p) (*(const VEC *)(p))
 #define STORE(p, v) (*(VEC *)(p) = (v))
 
+/* The processor's max(a, b) and min(a, b) give b if either is a NaN, so a value that comes second stays a NaN. */
+#if LANES == 16
+INLINE VEC NAME(clipped)(VEC v, float low, float high) { return (VEC)_mm512_min_ps(_mm512_set1_ps(high), _mm512_max_ps(_mm512_set1_ps(low), (__m512)v)); }
+#else
+INLINE VEC NAME(clipped)(VEC v, float low, float high) { return (VEC)_mm256_min_ps(_mm256_set1_ps(high), _mm256_max_ps(_mm256_set1_ps(low), (__m256)v)); }
+#endif
+
 /* ------------------------------------------------------------------ filters */
 
 /* G filter G' of LANES filters: nine numbers of each to sixteen. */
@@ -185,16 +192,29 @@ static void NAME(products)(
     }
 }
 
-/* A' sums A of tiles [begin, end), written where they are inside of the picture. */
-static void NAME(outputs)(const Shape *s, const float *sums, int64_t sum_plane, int64_t columns, int64_t begin, int64_t end, float *output) {
+/* What prediction does with an output before it is written: nothing where there is no `finish`. */
+INLINE VEC NAME(finished)(VEC v, const Finish *finish, const float *output, const float *at, int64_t channel) {
+    if (finish == NULL)
+        return v;
+    if (finish->bias != NULL)
+        v += LOAD(finish->bias + channel);
+    if (finish->residual != NULL)
+        v += LOAD(finish->residual + (at - output));
+    return NAME(clipped)(v, finish->low, finish->high);
+}
+
+/* A' sums A of tiles [begin, end) and channels [first, last), written where they are inside of the picture. */
+static void NAME(outputs)(
+    const Shape *s, const float *sums, int64_t sum_plane, int64_t columns, int64_t begin, int64_t end, int64_t first, int64_t last, const Finish *finish, float *output
+) {
     const int64_t channels = s->made_channels;
     for (int64_t tile = begin; tile < end; tile++) {
         const Run at = run_at(s, tile, tile + 1);
         const int64_t row = at.row * 2, column = at.column * 2;
         float *corner = output + ((at.picture * s->made_height + row) * s->made_width + column) * channels;
         const int64_t below = row + 1 < s->made_height ? s->made_width * channels : 0, beside = column + 1 < s->made_width ? channels : 0;
-        const float *from = sums + (tile - begin) * columns;
-        for (int64_t c = 0; c < channels; c += LANES) {
+        const float *from = sums + (tile - begin) * columns - first;
+        for (int64_t c = first; c < last; c += LANES) {
             VEC m[2][4];
 #pragma GCC unroll 4
             for (int x = 0; x < 4; x++) {
@@ -204,10 +224,11 @@ static void NAME(outputs)(const Shape *s, const float *sums, int64_t sum_plane, 
                 m[1][x] = m1 - m2 - m3;
             }
             /* What lies outside is written first, over it what lies inside: the places are the same then. */
-            STORE(corner + below + beside + c, m[1][1] - m[1][2] - m[1][3]);
-            STORE(corner + below + c, m[1][0] + m[1][1] + m[1][2]);
-            STORE(corner + beside + c, m[0][1] - m[0][2] - m[0][3]);
-            STORE(corner + c, m[0][0] + m[0][1] + m[0][2]);
+            float *to[4] = {corner + below + beside + c, corner + below + c, corner + beside + c, corner + c};
+            STORE(to[0], NAME(finished)(m[1][1] - m[1][2] - m[1][3], finish, output, to[0], c));
+            STORE(to[1], NAME(finished)(m[1][0] + m[1][1] + m[1][2], finish, output, to[1], c));
+            STORE(to[2], NAME(finished)(m[0][1] - m[0][2] - m[0][3], finish, output, to[2], c));
+            STORE(to[3], NAME(finished)(m[0][0] + m[0][1] + m[0][2], finish, output, to[3], c));
         }
     }
 }
@@ -239,11 +260,57 @@ static int NAME(convolve)(const Shape *s, const float *input, const float *weigh
                 const int64_t begin = block * rows, end = least(begin + rows, tiles);
                 NAME(patches)(s, input, zeros, begin, end, patches, BLOCK, rows, patch_plane);
                 NAME(products)(patches, patch_plane, filters, filter_plane, rows, round_up(end - begin, MR), depth, columns, sums, sum_plane);
-                NAME(outputs)(s, sums, sum_plane, columns, begin, end, output);
+                NAME(outputs)(s, sums, sum_plane, columns, begin, end, 0, s->made_channels, NULL, output);
             }
         }
     }
     free(filters);
+    free(zeros);
+    free(scratch);
+    return failed ? -1 : 0;
+}
+
+/* ------------------------------------------------------------------ the convolution of prediction */
+
+/* How far apart the 16 places of prepared filters lie. */
+static int64_t NAME(prepared_plane)(int64_t depth, int64_t columns) { return round_up(columns, NR) * depth + APART; }
+
+/* The filters of `weight` as the products take them. */
+static void NAME(prepare)(const float *weight, const Filters *f, int64_t depth, int64_t columns, float *filters) {
+    for (int64_t column = 0; column < columns; column += NR)
+        NAME(filter_panel)(
+            weight + column * f->column_step, f, 0, depth, columns - column, filters + column * depth, NAME(prepared_plane)(depth, columns)
+        );
+}
+
+/* output = input convolved with prepared filters, finished. Threads share blocks of tiles; or columns where there are few tiles, since each reads all its filters. */
+static int NAME(predict)(const Shape *s, const float *input, const float *filters, const Finish *finish, float *output, int threads) {
+    const int64_t tiles = tiles_of(s), channels = s->channels, columns = round_up(s->made_channels, NR), panels = columns / NR;
+    const int64_t shares = tiles < 64 * threads ? least(threads, panels) : 1, widest = (panels + shares - 1) / shares * NR;
+    const int64_t rows = rows_of_block(tiles, channels + widest, MR, shares > 1 ? 1 : threads), blocks = (tiles + rows - 1) / rows;
+    const int64_t filter_plane = NAME(prepared_plane)(channels, s->made_channels), patch_plane = rows * round_up(channels, BLOCK) + APART, sum_plane = rows * widest + APART;
+    const int64_t items = blocks * shares;
+    const int count = (int)least(threads, items);
+    float *zeros = calloc(s->width * channels, sizeof(float)), *scratch = room(count * PLACES * (patch_plane + sum_plane));
+    const int failed = zeros == NULL || scratch == NULL;
+    if (!failed) {
+#pragma omp parallel num_threads(count) if (count > 1)
+        {
+            float *patches = scratch + omp_get_thread_num() * PLACES * (patch_plane + sum_plane), *sums = patches + PLACES * patch_plane;
+            if (tiles % MR) /* rows that fill up a tile are computed too */
+                memset(patches, 0, PLACES * patch_plane * sizeof(float));
+#pragma omp for schedule(static)
+            for (int64_t item = 0; item < items; item++) {
+                const int64_t share = item % shares, begin = item / shares * rows, end = least(begin + rows, tiles);
+                const int64_t first = panels * share / shares * NR, width = panels * (share + 1) / shares * NR - first;
+                NAME(patches)(s, input, zeros, begin, end, patches, BLOCK, rows, patch_plane);
+                NAME(products)(
+                    patches, patch_plane, filters + first * channels, filter_plane, rows, round_up(end - begin, MR), channels, width, sums, sum_plane
+                );
+                NAME(outputs)(s, sums, sum_plane, width, begin, end, first, least(first + width, s->made_channels), finish, output);
+            }
+        }
+    }
     free(zeros);
     free(scratch);
     return failed ? -1 : 0;

@@ -1,0 +1,51 @@
+"""Whether the tensors of modules have changed, which a graph that does not train makes packed filters of.
+
+They are the modules' own, and anybody may write into them. torch counts writes in each tensor's version, but for those through ``.data`` or another view that autograd
+does not know of. Of those some are seen by looking at a few numbers of each tensor: a step of an optimizer, an average or a file that is loaded change them all.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from oneflow.ops import native
+
+
+def can_watch(tensors: Sequence[Tensor]) -> bool:
+    """Whether changes of these can be seen: memory without gaps on a CPU, with versions."""
+    return native.conv is not None and all(
+        tensor.device.type == "cpu" and not tensor.is_inference() and tensor.numel() * tensor.itemsize % 4 == 0 and _is_dense(tensor) for tensor in tensors
+    )
+
+
+def _is_dense(tensor: Tensor) -> bool:
+    expected = 1
+    for size, stride in sorted(zip(tensor.shape, tensor.stride()), key=lambda pair: pair[1]):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+class Watched:
+    """Some tensors as they were when they were last looked at."""
+
+    def __init__(self, tensors: Sequence[Tensor]) -> None:
+        self._tensors = list(tensors)
+        self._versions: list[int] = []
+        self._addresses: list[int] = []
+        self._pieces = array("q")
+        self._sample = 0
+
+    def have_changed(self) -> bool:
+        """Whether a tensor has other values, or other memory, than when this was last asked."""
+        versions, addresses = [tensor._version for tensor in self._tensors], [tensor.data_ptr() for tensor in self._tensors]
+        if addresses != self._addresses:
+            self._pieces = array("q", [number for tensor, at in zip(self._tensors, addresses) for number in (at, tensor.numel() * tensor.itemsize // 4)])
+        sample = native.conv.sampled(self._pieces)  # type: ignore[union-attr]
+        was = self._versions, self._addresses, self._sample
+        self._versions, self._addresses, self._sample = versions, addresses, sample
+        return was != (versions, addresses, sample)
