@@ -21,6 +21,11 @@ from oneflow.core.errors import nearest
 
 _WORDS = {"true": True, "t": True, "1": True, "yes": True, "false": False, "f": False, "0": False, "no": False}
 _OWN_GROUP = "Flags of this program"
+_AT_LEAST = {
+    **dict.fromkeys(("batch_size", "num_classes", "num_epochs", "num_parallel_batches", "prefetch_buffer_size", "num_preprocessing_threads"), 1),
+    **dict.fromkeys(("stop_at_step", "train_image_size", "tensor_fusion_max_bytes"), 1),
+    **dict.fromkeys(("learning_rate", "weight_decay", "warmup_steps", "shuffle_buffer_size", "task_index"), 0),
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,13 @@ class Flag:
             raise FlagError(f"--{self.name} takes {_SAID[self.kind]}, got {value!r}")
         if self.choices and value not in self.choices:
             raise FlagError(f"--{self.name} is one of {', '.join(map(repr, self.choices))}; got {value!r}.{nearest(str(value), self.choices)}")
+        self._require_least(value)
         return value
+
+    def _require_least(self, value: Any) -> None:
+        least = _AT_LEAST.get(self.name) if self.group != _OWN_GROUP else None
+        if least is not None and not value >= least:
+            raise FlagError(f"--{self.name} is at least {least}, got {value}")
 
 
 class Flags:

@@ -125,6 +125,7 @@ def _checkpointer(run: Run, graph: TrainGraph, state: RunState) -> StepCheckpoin
     flags = run.flags
     if not flags.checkpointDir or flags.save_checkpoints_steps <= 0:
         return None
+    _make_folder("checkpointDir", flags.checkpointDir)
     more: dict[str, Any] = {} if run.average is None else {"average": run.average}
     inner = Checkpointer(run.network_fn.module, flags.checkpointDir, graph=graph, run=state, **more)
     if flags.resume and inner.has_checkpoint():
@@ -137,6 +138,13 @@ def _checkpointer(run: Run, graph: TrainGraph, state: RunState) -> StepCheckpoin
     return found
 
 
+def _make_folder(flag: str, folder: str) -> None:
+    try:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FlagError(f"--{flag}={folder}: the folder cannot be made: {error.strerror}") from None
+
+
 def _hooks(run: Run, checkpointer: StepCheckpointer | None) -> list[HookBase]:
     flags = run.flags
     hooks = hooks_utils.get_hooks(flags, run.share, checkpointer)
@@ -144,6 +152,7 @@ def _hooks(run: Run, checkpointer: StepCheckpointer | None) -> list[HookBase]:
         hooks.append(ProgressBar())
         where = flags.summaryDir or (str(Path(flags.checkpointDir) / "summaries") if flags.checkpointDir else None)
         if where and flags.log_loss_every_n_iters > 0:
+            _make_folder("summaryDir", where)
             hooks.append(PeriodicWriter([TensorboardXWriter(where)], flags.log_loss_every_n_iters))
     if checkpointer is not None:
         hooks.append(StopOnSignal(checkpointer))

@@ -186,6 +186,8 @@ WRONG = [
     (["--job_name=ps"], "--job_name is one of 'worker', 'localhost'; got 'ps'."),
     (["--num_classes=1"], "the data has labels from 1 to 1, and the network 1 classes; set --num_classes, or --labels_offset to move labels"),
     (["--hooks=Stop"], "--hooks: there is no hook 'Stop'."),
+    (["--num_classes=2", "--checkpointDir=/dev/null/run"], "--checkpointDir=/dev/null/run: the folder cannot be made: Not a directory"),
+    (["--num_classes=2", "--summaryDir=/dev/null/run"], "--summaryDir=/dev/null/run: the folder cannot be made: Not a directory"),
 ]
 
 
