@@ -246,6 +246,33 @@ def test_a_training_graph_of_the_same_module_is_seen() -> None:
         close(predict(x)[0], expected)
 
 
+def test_steps_that_change_few_numbers_are_seen() -> None:
+    """A gradient of one column changes nothing else, wherever one looks."""
+    layer = nn.Linear(256, 64, bias=False)
+    optimizer = flow.optim.SGD(layer.parameters(), lr=0.5)
+
+    class Train(flow.nn.Graph):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = layer
+            self.add_optimizer(optimizer)
+
+        def build(self, x: Tensor) -> Tensor:
+            loss = self.layer(x)[:, 7].sum()
+            loss.backward()
+            return loss
+
+    train, predict = Train(), flow.nn.Graph.trace(layer)
+    for column in (0, 1, 100, 255):
+        x = torch.zeros(64, 256)
+        x[:, column] = 1.0
+        predict(x)
+        version = layer.weight._version
+        train(x)
+        assert layer.weight._version > version
+        torch.testing.assert_close(predict(x), layer(x).detach())
+
+
 NETWORKS = [
     ("resnet18", 33),
     ("mobilenet_v2", 33),

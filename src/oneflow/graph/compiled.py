@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.graph import increment_version
 
 import oneflow.collective as collective
 from oneflow.compiler.auto import AutoParallel
@@ -331,6 +332,7 @@ class CompiledStep:
         prepared = program.sections.get("prepare")
         self._watched = None if prepared is None else Watched([variables.tensors[key[1]] for key in prepared.inputs])
         self._variables = variables
+        self._written = [*parts_of(captured.tensors).values()] if graph.added else []
         self._bytes = _bytes_of(made) if captured.device.type == "cpu" else 0
         self._optimizers = [added.optimizer for added in graph.added]
         self._states = [optimizer.state for optimizer in self._optimizers]
@@ -386,6 +388,8 @@ class CompiledStep:
             self._variables.version += 1
         results, _, is_finite = self.executor.run(self._clock.step(), micro)
         self._clock.advance(is_finite)
+        if self._written:
+            increment_version(self._written)  # kernels write past autograd, which counts writes for itself and for graphs that predict
         for optimizer in self._optimizers:
             optimizer.step_count += is_finite
         if self._parts is not None:

@@ -1,6 +1,6 @@
 """Whether the tensors of modules have changed, which a graph that does not train makes packed filters of.
 
-They are the modules' own, and anybody may write into them. torch counts writes in each tensor's version, but for those through ``.data`` or another view that autograd
+They are the modules' own, and anybody may write into them. torch counts writes in each tensor's version, as graphs that train do, but for those through ``.data`` or another view that autograd
 does not know of. Of those some are seen by looking at a few numbers of each tensor: a step of an optimizer, an average or a file that is loaded change them all.
 """
 
