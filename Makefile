@@ -88,6 +88,7 @@ bench: $(VENV)/dev.stamp
 	$(RUN) benchmarks/libai_models.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/fastnn.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/global_ops.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/encoder.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/transforms.py $(BENCH_FLAGS)
 
 against: $(VENV)/onnx.stamp
