@@ -21,6 +21,7 @@ from libai.utils.checkpoint import (
 )
 from libai_runs import ITERATIONS, losses, metrics, reference, sample_order, trainer, weights
 from oneflow import nn
+from oneflow.core.errors import CheckpointError
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,13 @@ def test_a_checkpoint_has_a_folder_for_each_object(tmp_path):
     rest = Checkpointer(loaded, str(tmp_path), counter=counter).resume_or_load("", resume=True)
     assert counter.value == 5 and float(loaded.weight.detach().numpy().sum()) == 6 and rest["iter"] == 19
     assert flow.load(tmp_path / "model_0000019" / "model")["weight"].tolist() == [[1.0, 1.0]] * 3
+
+
+def test_a_run_whose_weights_have_another_shape_is_not_resumed(tmp_path):
+    Checkpointer(linear(1), str(tmp_path)).save("model_0000001")
+    other = nn.Linear(2, 4)
+    with pytest.raises(CheckpointError, match=r"'weight' is \(3, 2\) there and \(4, 2\) in the model.*make_vocab_size_divisible_by"):
+        Checkpointer(other, str(tmp_path)).resume_or_load("", resume=True)
 
 
 def test_the_best_is_not_the_last(tmp_path):

@@ -32,6 +32,10 @@ _log = logging.getLogger(__name__)
 LAST = "last_checkpoint"
 BEST = "model_best"
 _PERIODIC = re.compile(r"_(\d{7,})$")
+_OTHER_SHAPE = (
+    "{!r} cannot be resumed: {!r} is {} there and {} in the model. Resume with the model's config as it was. A vocabulary is rounded up to a multiple of "
+    "tokenization.make_vocab_size_divisible_by x train.dist.tensor_parallel_size: with another number of ranks set the former so that it comes out the same"
+)
 
 
 class Checkpointer:
@@ -109,7 +113,7 @@ class Checkpointer:
     def resume_or_load(self, path: str, *, resume: bool = True) -> dict[str, Any]:
         """The whole of the last checkpoint if there is one and ``resume``; else the weights in the folder ``path``."""
         if resume and self.has_checkpoint():
-            return self.load(self.get_checkpoint_file())
+            return self._loaded(Path(self.get_checkpoint_file()), None, must_fit=True)
         return self.load(path, checkpointables=[])
 
     def load(self, path: str, checkpointables: Iterable[str] | None = None) -> dict[str, Any]:
@@ -121,10 +125,12 @@ class Checkpointer:
         if not path:
             _log.info("No checkpoint found. Training model from scratch")
             return {}
-        folder = Path(path)
+        return self._loaded(Path(path), checkpointables)
+
+    def _loaded(self, folder: Path, checkpointables: Iterable[str] | None, must_fit: bool = False) -> dict[str, Any]:
         _log.info("Loading checkpoint from %s", folder)
         content = self._read(folder)
-        self._load_model(content.pop("model"), folder)
+        self._load_model(content.pop("model"), folder, must_fit)
         for key in self.checkpointables if checkpointables is None else checkpointables:
             if key in content:
                 _log.info("Loading %s from %s", key, folder)
@@ -165,13 +171,15 @@ class Checkpointer:
         is_alone = dist.get_world_size() == 1 and not any(value.is_global for value in self.model.state_dict().values())
         return None if is_alone else 0
 
-    def _load_model(self, state: Mapping[str, Any], folder: Path) -> None:
+    def _load_model(self, state: Mapping[str, Any], folder: Path, must_fit: bool) -> None:
         own = self.model.state_dict()
         if state and all(name.startswith("module.") for name in state):
             state = {name.removeprefix("module."): value for name, value in state.items()}
         fitting: dict[str, Any] = {}
         for name, value in state.items():
             if name in own and own[name].shape != value.shape:
+                if must_fit:
+                    raise CheckpointError(_OTHER_SHAPE.format(str(folder), name, tuple(value.shape), tuple(own[name].shape)))
                 _log.warning(
                     "Skip loading parameter %r to the model due to incompatible shapes: %s in the checkpoint but %s in the model! You might want to "
                     "double check if this is expected.", name, tuple(value.shape), tuple(own[name].shape),
