@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import subprocess
 import sys
 import tempfile
 import warnings
@@ -75,7 +76,9 @@ def our_model(title: str, size: dict[str, Any], length: int) -> Any:
     }[title.split(",")[0].split()[0]]
     cfg = OmegaConf.merge(get_config(f"common/models/{name}.py").cfg)
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
-        their_model(title, size, length).save_pretrained(folder)
+        # In a process of its own, so that a second model does not count as memory of ours.
+        code = f"import libai_models; libai_models.their_model({title!r}, {size!r}, {length}).save_pretrained({folder!r})"
+        subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True)
         return loader(kind, cfg, folder).load()
 
 
