@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-from oneflow.compiler.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
+from oneflow.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.data import image, mnist_files
 from oneflow.ops import native

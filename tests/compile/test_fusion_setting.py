@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oneflow.compiler.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
+from oneflow.core.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
 from oneflow.core.errors import ArgumentError
 
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler.fusion_setting import compiler
+from oneflow.core.fusion_setting import compiler
 
 SHAPE = (256, 128)
 

@@ -13,7 +13,7 @@ from torch import fx
 from oneflow.compiler import find_clusters
 from oneflow.compiler.cluster import Cluster, call_cluster
 from oneflow.compiler.find_clusters import make_clusters
-from oneflow.compiler.fusion_setting import compiler
+from oneflow.core.fusion_setting import compiler
 from oneflow.compiler.kernel_store import KernelStore
 from oneflow.compiler.kernel_workers import KernelWorkers
 from oneflow.compiler.kernels import Request, loaded

@@ -18,7 +18,7 @@ from warm_python import WARM
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import nn
-from oneflow.compiler.fusion_setting import compiler
+from oneflow.core.fusion_setting import compiler
 from oneflow.core.errors import ArgumentError
 
 compiles = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")

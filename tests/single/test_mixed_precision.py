@@ -106,7 +106,7 @@ def test_the_ops_that_a_step_runs_get_these_dtypes(mixed, low):
     job(*batch()).get()
     with Spy() as spy:
         job(*batch()).get()
-    for op in ("convolution", "convolution_backward", "addmm", "mm", "hardtanh"):
+    for op in ("convolution", "convolution_backward", "addmm", "mm", "hardtanh_"):
         assert spy.dtypes[op] == {low}, op
     for op in ("_log_softmax", "_softmax", "clamp"):
         assert spy.dtypes[op] == {torch.float32}, op

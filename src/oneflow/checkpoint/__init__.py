@@ -15,7 +15,7 @@ from oneflow.checkpoint import positions, tiers
 from oneflow.checkpoint.folder import FileValue, read_checkpoint, write_checkpoint
 from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.safetensors import to_safetensors
-from oneflow.compiler.fusion_setting import fusion_tier
+from oneflow.core.fusion_setting import fusion_tier
 from oneflow.core.errors import ArgumentError, CheckpointError
 from oneflow.core.tracebacks import entry
 from oneflow.job.function import default_session

@@ -9,7 +9,7 @@ import warnings
 
 import numpy as np
 
-from oneflow.compiler.fusion_setting import DEFAULT, TIERS
+from oneflow.core.fusion_setting import DEFAULT, TIERS
 
 PREFIX = "System-Fusion-"
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from oneflow.compiler.cluster import Cluster, Spec
-from oneflow.compiler.fusion_setting import compiler
+from oneflow.core.fusion_setting import compiler
 from oneflow.compiler.kernel_store import KernelStore
 
 _FORMAT = 1

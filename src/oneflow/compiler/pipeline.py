@@ -40,7 +40,7 @@ from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.find_clusters import make_clusters
 from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.fused_norm import fuse_batch_norms
-from oneflow.compiler.fusion_setting import COMPILING, tier_here
+from oneflow.core.fusion_setting import COMPILING, tier_here
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.masks import mask_by_results

@@ -16,7 +16,7 @@ import oneflow.collective as collective
 from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.footprint import bytes_at_once
-from oneflow.compiler.fusion_setting import uses_native_kernels
+from oneflow.core.fusion_setting import uses_native_kernels
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from oneflow.compiler.fusion_setting import checked_tier
+from oneflow.core.fusion_setting import checked_tier
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import flag, number, whole
 

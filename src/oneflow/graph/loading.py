@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from oneflow.checkpoint.tiers import PREFIX, compare, note_of
-from oneflow.compiler.fusion_setting import fusion_tier
+from oneflow.core.fusion_setting import fusion_tier
 from oneflow.core.errors import GraphError
 from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.sbp import public

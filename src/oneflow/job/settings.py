@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from oneflow.compiler.fusion_setting import checked_tier
+from oneflow.core.fusion_setting import checked_tier
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, NameError_, UnsupportedError, nearest

@@ -33,7 +33,7 @@ def check_equality(
     """Runs a predict job, with the values that its variables have now, and ONNX Runtime on the same inputs.
 
     ``inputs`` are arrays by input name or in order; without them random ones are drawn, the same every time. Outputs that are
-    further apart than ``atol + rtol * |value|`` are an error that names the largest difference.
+    further apart than ``atol + rtol * |value|``, and than rounding leaves of their largest value, are an error that names the largest difference.
     """
     runtime = runtime_package("flow.onnx.check_equality")
     job = predict_job(job_func, "flow.onnx.check_equality")

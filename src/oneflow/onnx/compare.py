@@ -49,6 +49,10 @@ def run_model(
     return [value.name for value in session.get_outputs()], found
 
 
+_ROUNDING = 16
+"""Units of the last place of an output's largest value: so far apart are two orders of the same sum where terms cancel each other."""
+
+
 def difference(name: str, expected: np.ndarray, found: np.ndarray, rtol: float, atol: float, whose: str) -> Difference:
     """How far two arrays are apart; of another shape or dtype is an error."""
     if expected.shape != found.shape or expected.dtype != found.dtype:
@@ -56,7 +60,9 @@ def difference(name: str, expected: np.ndarray, found: np.ndarray, rtol: float, 
             f"output {name!r} of the model is {found.dtype}{found.shape}, {whose} is {expected.dtype}{expected.shape}; "
             "is it the model of something else?"
         )
-    close = bool(np.allclose(found, expected, rtol, atol, equal_nan=True))
+    finite = np.abs(expected[np.isfinite(expected)].astype(np.float64)) if np.issubdtype(expected.dtype, np.floating) else np.zeros(0)
+    rounding = _ROUNDING * float(np.finfo(expected.dtype).eps) * float(finite.max()) if finite.size else 0.0
+    close = bool(np.allclose(found, expected, rtol, max(atol, rounding), equal_nan=True))
     # Equal infinities and values that are no numbers in both are no difference; in one alone they are the largest.
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     with np.errstate(invalid="ignore"):

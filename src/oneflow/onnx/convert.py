@@ -42,7 +42,7 @@ def convert_to_onnx_and_check(
     ends in ``.onnx`` or a folder for ``model.onnx``; None makes a folder for temporary files, which is yours to remove. Floats are drawn from a normal
     distribution, or evenly from ``input_tensor_range``; whole numbers are those of the examples in another order, or drawn from the range. With
     ``dynamic_batch_size`` batches of one and of three are compared too. ``device`` is where ONNX Runtime computes, ``ort_optimize`` whether it
-    rewrites the model first. Outputs that are further apart than ``atol + rtol * |value|`` are an error that names the largest difference.
+    rewrites the model first. Outputs that are further apart than ``atol + rtol * |value|``, and than rounding leaves of their largest value, are an error that names the largest difference.
     """
     runtime = runtime_package(_WHAT)
     provider = _provider(runtime, device)

@@ -10,7 +10,7 @@ from torch import fx
 
 from oneflow.collective import Bound, exchange
 from oneflow.compiler.describe import what_of
-from oneflow.compiler.fusion_setting import COMPILING
+from oneflow.core.fusion_setting import COMPILING
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
 from oneflow.runtime.codegen import Code, generate
