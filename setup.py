@@ -24,7 +24,7 @@ setup(
         Extension(
             "oneflow.ops.native._winograd",
             sources=["src/oneflow/ops/native/_winograd.c"],
-            depends=["src/oneflow/ops/native/gemm.h", "src/oneflow/ops/native/winograd_kernels.h"],
+            depends=["src/oneflow/ops/native/processor.h", "src/oneflow/ops/native/gemm.h", "src/oneflow/ops/native/winograd_kernels.h"],
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,
@@ -32,7 +32,7 @@ setup(
         Extension(
             "oneflow.ops.native._conv",
             sources=["src/oneflow/ops/native/_conv.c"],
-            depends=["src/oneflow/ops/native/conv_kernels.h"],
+            depends=["src/oneflow/ops/native/processor.h", "src/oneflow/ops/native/conv_kernels.h"],
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,

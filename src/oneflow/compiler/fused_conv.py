@@ -16,6 +16,7 @@ from oneflow.compiler.cleanup import changed_by, writes
 from oneflow.compiler.inplace import Memory, memories
 from oneflow.compiler.invariant import Invariants
 from oneflow.compiler.notes import copy_notes, forget_val, local_note, set_val, tensor, val
+from oneflow.compiler.packing import images_here
 from oneflow.ir.nodes import argument
 from oneflow.ops import fused_conv, native
 from oneflow.ops.fused_conv import TAPS, Activation
@@ -74,7 +75,7 @@ class _Fusion:
 
     def convolution(self, conv: fx.Node) -> None:
         images, weight, bias = (argument(conv, place) for place in range(3))
-        if not self._has_filters(conv, weight, bias) or val(conv).dim() != 4 or not all(_images_here(conv)):
+        if not self._has_filters(conv, weight, bias) or val(conv).dim() != 4 or not all(images_here(conv)):
             return
         images, before = self._unpadded(conv)
         is_depthwise = _is_depthwise(conv)
@@ -227,12 +228,6 @@ class _Fusion:
                 output.replace_input_with(node, plain)
 
 
-def _images_here(conv: fx.Node) -> tuple[int, ...]:
-    """The shape of the images that a convolution is given on this rank, where its part may be empty."""
-    local = local_note(conv).local
-    return local.input_shape(0) if local is not None else tuple(val(argument(conv, 0)).shape)
-
-
 def _made_here(conv: fx.Node) -> tuple[int, int, int]:
     """Channels, height and width of what it gives; of the channels a rank may have a part."""
     local = local_note(conv).local
@@ -251,7 +246,7 @@ def _is_depthwise(conv: fx.Node) -> bool:
 def _is_for_winograd(conv: fx.Node, activation: Activation) -> bool:
     filters, channels, *across = val(argument(conv, 1)).shape
     is_plain = all(list(argument(conv, place)) == [1, 1] for place in (3, 5)) and across == [3, 3] and activation[0] in ("none", "clip")
-    return native.winograd is not None and is_plain and channels % LANES == 0 and _made_here(conv)[0] % LANES == 0 and _images_here(conv)[1] == channels
+    return native.winograd is not None and is_plain and channels % LANES == 0 and _made_here(conv)[0] % LANES == 0 and images_here(conv)[1] == channels
 
 
 def _only_user(node: fx.Node) -> fx.Node | None:

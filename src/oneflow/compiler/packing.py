@@ -39,10 +39,10 @@ def _can_pack(conv: fx.Node, invariants: Invariants) -> bool:
         return False
     tensors = [val(conv), val(argument(conv, 1))]
     plain = all(t.dtype is torch.float32 and t.device.type == "cpu" and t.dim() == 4 and t.numel() for t in tensors)
-    return plain and all(_images_here(conv)) and _lies_as_onednn_gives(tensors[0])
+    return plain and all(images_here(conv)) and _lies_as_onednn_gives(tensors[0])
 
 
-def _images_here(conv: fx.Node) -> tuple[int, ...]:
+def images_here(conv: fx.Node) -> tuple[int, ...]:
     """The shape of the images that a convolution is given on this rank, where its part may be empty."""
     local = local_note(conv).local
     return local.input_shape(0) if local is not None else tuple(val(argument(conv, 0)).shape)
@@ -56,7 +56,7 @@ def _lies_as_onednn_gives(value: torch.Tensor) -> bool:
 def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
     images, weight, bias, stride, padding, dilation, _, _, groups = conv.args
     with graph.inserting_before(conv):
-        shape = list(_images_here(conv))
+        shape = list(images_here(conv))
         packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
     copy_notes(packed, conv)
     forget_val(packed)  # its layout is oneDNN's secret

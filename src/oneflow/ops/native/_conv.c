@@ -10,11 +10,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <math.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "processor.h"
 
 #define PANEL 32
 #define DEPTH 384        /* at most so much of the depth at a time: the rows of a tile then stay in the first cache */
@@ -47,8 +44,6 @@ typedef struct {
     int64_t across_height, across_width, stride_height, stride_width, pad_height, pad_width;
 } Depthwise;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
 #pragma GCC push_options
@@ -76,16 +71,6 @@ typedef void (*Gather)(const Product *, int64_t, int64_t, int64_t, int64_t, floa
 typedef void (*Panel)(const Product *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, int64_t, int, int);
 typedef void (*Lines)(const Depthwise *, int64_t, int64_t, int64_t);
 typedef void (*Mean)(const float *, int64_t, int64_t, float, float *);
-
-/* 2 with AVX-512, 1 with AVX2, 0 with neither; or less than it can if torch's own variable says so. */
-static int kind_of_processor(void) {
-    const char *said = getenv("ATEN_CPU_CAPABILITY");
-    const int up_to = said == NULL || strcmp(said, "avx512") == 0 ? 2 : strcmp(said, "avx2") == 0;
-    __builtin_cpu_init();
-    if (up_to == 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw"))
-        return 2;
-    return up_to >= 1 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-}
 
 typedef struct {
     Gather gather;
@@ -168,8 +153,6 @@ static void run_pack(const float *filters, int64_t columns, int64_t depth, float
 }
 
 /* ------------------------------------------------------------------ Python: addresses of tensors, 0 where there is none */
-
-#define AT(address) ((void *)(uintptr_t)(address))
 
 static Finish finish_of(unsigned long long bias, int kind, double low, double high) {
     return (Finish){AT(bias), kind == CLIP ? (float)low : -INFINITY, kind == CLIP ? (float)high : INFINITY, kind};

@@ -13,11 +13,8 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <omp.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "processor.h"
 
 #define PLACES 16
 #define BLOCK 64
@@ -42,7 +39,6 @@ typedef struct {
     float low, high;
 } Finish;
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static int64_t round_up(int64_t a, int64_t to) { return (a + to - 1) / to * to; }
 static int64_t depth_of(const Shape *s) { return s->parts * s->parts * s->channels; }
 static int64_t tiles_of(const Shape *s) { return s->pictures * s->tile_rows * s->tile_columns; }
@@ -100,32 +96,29 @@ static int64_t rows_of_sum(int64_t tiles, int64_t channels, int64_t made_channel
 #pragma GCC pop_options
 #endif
 
+typedef int (*Convolve)(const Shape *, const float *, const float *, const Filters *, float *, int);
+
 typedef struct {
-    int (*convolve)(const Shape *, const float *, const float *, const Filters *, float *, int);
-    int (*convolve_filters)(const Shape *, const float *, const float *, const Filters *, float *, int);
+    Convolve convolve, convolve_filters;
     int64_t (*prepared_plane)(int64_t, int64_t);
     void (*prepare)(const float *, const Filters *, int64_t, int64_t, float *);
     int (*predict)(const Shape *, const float *, const float *, const Finish *, float *, int);
 } Variant;
 
-/* The kernels for this processor, or for less than it can if torch's own variable says so; NULL if there are none. */
+/* The kernels for this processor; NULL if there are none. */
 static const Variant *variant(void) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
     static const Variant v4 = {convolve_v4, convolve_filters_v4, prepared_plane_v4, prepare_v4, predict_v4};
     static const Variant v3 = {convolve_v3, convolve_filters_v3, prepared_plane_v3, prepare_v3, predict_v3};
-    const char *said = getenv("ATEN_CPU_CAPABILITY");
-    const int up_to = said == NULL || strcmp(said, "avx512") == 0 ? 4 : strcmp(said, "avx2") == 0 ? 3 : 0;
-    if (up_to >= 4 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return &v4;
-    if (up_to >= 3 && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-        return &v3;
+    switch (kind_of_processor()) {
+    case 2: return &v4;
+    case 1: return &v3;
+    }
 #endif
     return NULL;
 }
 
 /* ------------------------------------------------------------------ Python: addresses of tensors */
-
-#define AT(address) ((void *)(uintptr_t)(address))
 
 static const Variant *kernels; /* chosen once, when the module is loaded */
 
@@ -160,31 +153,22 @@ static int parse(PyObject *args, Call *call) {
 
 #define TAKES "read, filters or gradient, made, pictures, height, width, channels, made height, made width, made channels, padding (2), size and steps of filters (1 + 4), turned, threads"
 
-static PyObject *convolve(PyObject *self, PyObject *args) {
+static PyObject *run(PyObject *args, Convolve kernel) {
     Call c;
     int failed;
     if (!parse(args, &c))
         return NULL;
     Py_BEGIN_ALLOW_THREADS
-    failed = kernels->convolve(&c.shape, AT(c.input), AT(c.other), &c.filters, AT(c.made), c.threads);
+    failed = kernel(&c.shape, AT(c.input), AT(c.other), &c.filters, AT(c.made), c.threads);
     Py_END_ALLOW_THREADS
     if (failed)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
 
-static PyObject *convolve_filters(PyObject *self, PyObject *args) {
-    Call c;
-    int failed;
-    if (!parse(args, &c))
-        return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    failed = kernels->convolve_filters(&c.shape, AT(c.input), AT(c.other), &c.filters, AT(c.made), c.threads);
-    Py_END_ALLOW_THREADS
-    if (failed)
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
+static PyObject *convolve(PyObject *self, PyObject *args) { return run(args, kernels->convolve); }
+
+static PyObject *convolve_filters(PyObject *self, PyObject *args) { return run(args, kernels->convolve_filters); }
 
 static PyObject *prepared_size(PyObject *self, PyObject *args) {
     long long depth, columns;
