@@ -7,14 +7,13 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from apart import Apart
 from measure import alternate, machine, parse, report
+from onnx_rival import by_onnx_runtime
 from torch import Tensor, nn
 
 import oneflow as flow
@@ -50,15 +49,7 @@ def running(way: str, is_small: bool) -> Callable[[], object]:
         graph = flow.nn.Graph.trace(model)
         return lambda: graph(x)
     if way == "ONNX Runtime":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        with tempfile.TemporaryDirectory() as folder:
-            flow.onnx.export(model, x, Path(folder) / "net.onnx")
-            session = onnxruntime.InferenceSession(str(Path(folder) / "net.onnx"), options)
-        feed = {session.get_inputs()[0].name: x.numpy()}
-        return lambda: session.run(None, feed)
+        return by_onnx_runtime(model, x)
 
     def eager() -> Tensor:
         with torch.inference_mode():

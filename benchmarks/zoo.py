@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import argparse
 import random
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from apart import Apart
 from measure import alternate, machine, parse, report
+from onnx_rival import by_onnx_runtime
 from PIL import Image
 
 import oneflow as flow
@@ -99,15 +98,7 @@ def inferring(title: str, is_small: bool, way: str) -> Callable[[], object]:
         graph = flow.nn.Graph.trace(model)
         return lambda: graph(x)
     if way == "ONNX Runtime":
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        with tempfile.TemporaryDirectory() as folder:
-            flow.onnx.export(model, x, Path(folder) / "net.onnx")
-            session = onnxruntime.InferenceSession(str(Path(folder) / "net.onnx"), options)
-        feed = {session.get_inputs()[0].name: x.numpy()}
-        return lambda: session.run(None, feed)
+        return by_onnx_runtime(model, x)
 
     def run() -> torch.Tensor:
         with torch.inference_mode():
