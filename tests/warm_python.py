@@ -1,12 +1,13 @@
 """An interpreter that has torch loaded already, for tests that run programs: loading it is most of what a short program does.
 
-``WARM.command()`` stands for ``sys.executable``. It runs a program in a fork of one process, with its own environment, folder and standard
-streams, and ends as the program ends. Programs that are killed, that are measured, or whose hashes should be random take ``sys.executable``.
+``WARM.command()`` stands for ``sys.executable``. It runs a program in a fork of one process, with its own environment, folder, standard
+streams and network namespace, and ends as the program ends. Programs that are killed, that are measured, or whose hashes should be random take ``sys.executable``.
 """
 
 from __future__ import annotations
 
 import builtins
+import ctypes
 import json
 import os
 import runpy
@@ -27,7 +28,8 @@ import json, os, socket, sys
 server = socket.socket(socket.AF_UNIX)
 server.connect(sys.argv[1])
 order = json.dumps([sys.argv[2:], os.getcwd(), dict(os.environ)]).encode()
-socket.send_fds(server, [len(order).to_bytes(8, "big")], [0, 1, 2])
+with open("/proc/self/ns/net") as network:
+    socket.send_fds(server, [len(order).to_bytes(8, "big")], [0, 1, 2, network.fileno()])
 server.sendall(order)
 status = int.from_bytes(server.recv(8), "big", signed=True)
 sys.exit(status) if status >= 0 else os.kill(os.getpid(), -status)
@@ -91,7 +93,7 @@ def _next_program(listener: socket.socket) -> Callable[[], None]:
 
 
 def _received(connection: socket.socket) -> tuple[Any, list[int]]:
-    size, streams, _, _ = socket.recv_fds(connection, 8, 3)
+    size, streams, _, _ = socket.recv_fds(connection, 8, 4)
     with connection.makefile("rb") as file:
         return json.loads(file.read(int.from_bytes(size, "big"))), streams
 
@@ -110,6 +112,8 @@ def _watch(connection: socket.socket, program: int) -> None:
 def _become(order: Any, streams: list[int]) -> Callable[[], None]:
     """Makes this process's surroundings those of the command; gives what is to be run."""
     arguments, folder, environment = order
+    *streams, network = streams
+    _enter(network)
     for place, stream in enumerate(streams):
         os.dup2(stream, place)
         os.close(stream)
@@ -128,6 +132,13 @@ def _become(order: Any, streams: list[int]) -> Callable[[], None]:
     main.__dict__.update(__file__=name, __builtins__=builtins)
     sys.modules["__main__"] = main
     return lambda: exec(compile(text, name, "exec", dont_inherit=True), main.__dict__)
+
+
+def _enter(network: int) -> None:
+    """Goes into a network namespace; none but root can, and nobody else has another."""
+    if not os.path.samestat(os.fstat(network), os.stat("/proc/self/ns/net")) and ctypes.CDLL(None).setns(network, 0):
+        raise OSError("the network namespace of a program could not be entered")
+    os.close(network)
 
 
 def _main() -> None:

@@ -1,6 +1,6 @@
 """One rank of a program of peers that checks laws of global tensors.
 
-``python global_rank.py MODULE`` runs each function ``law_...`` of a module in order; a launcher's variables say which rank this is. It
+``python global_rank.py MODULE,MODULE`` runs each function ``law_...`` of these modules in order; a launcher's variables say which rank this is. It
 prints, as JSON, the laws with what went wrong in each, or null. Laws use ``torch`` on whole tensors as the reference.
 """
 
@@ -88,12 +88,13 @@ def near(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
         assert torch.equal(value, expected), (found._spec, value, expected)
 
 
-def main(name: str, only: str = "") -> None:
+def main(names: str, only: str = "") -> None:
     torch.set_num_threads(1)
-    module = importlib.import_module(name)
     results: dict[str, Any] = {}
-    for law, function in list(vars(module).items()):
-        if law.startswith("law_") and only in law:
+    for module in map(importlib.import_module, names.split(",")):
+        laws = {law: function for law, function in vars(module).items() if law.startswith("law_") and only in law}
+        assert not results.keys() & laws.keys(), results.keys() & laws.keys()
+        for law, function in laws.items():
             begun = time.perf_counter()
             try:
                 function()

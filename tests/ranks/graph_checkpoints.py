@@ -16,7 +16,7 @@ from global_rank import RANK, SIZE, B, S, spread
 from graph_auto import auto
 from graph_laws import ALL, GRID, Train, adam, batches, close, copies, model_of, split_layers
 from graph_settings import accumulate, zero
-from graph_stages import FIRST, LAST, gpt_last, gpt_stages, lay
+from graph_stages import FIRST, LAST, gpt_stages, lay
 from torch import Tensor, nn
 
 import oneflow as flow
@@ -39,7 +39,7 @@ def with_stages(graph: Any) -> None:
 
 
 def to_stages(model: nn.Module) -> None:
-    lay(model, gpt_last)
+    lay(model, lambda path: path.startswith(("blocks", "norm", "head")))
 
 
 LAYOUTS: dict[str, tuple[Callable[[nn.Module], None], Any, Any]] = {
@@ -86,7 +86,7 @@ def logical(state: Mapping[str, Any]) -> dict[str, Tensor]:
 
 def equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:
     """Parameters, two states of each, the loss scale and the counters."""
-    assert found.keys() == expected.keys() and len(found) > 3 * 35, (len(found), found.keys() ^ expected.keys())
+    assert found.keys() == expected.keys() and len(found) > 3 * 15, (len(found), found.keys() ^ expected.keys())
     wrong = [name for name, value in found.items() if not torch.equal(value.reshape(-1), expected[name].reshape(-1))]
     assert not wrong, (len(wrong), wrong[:5])
 

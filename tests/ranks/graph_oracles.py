@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from global_rank import RANK, SIZE, B, S, spread
 from graph_laws import ALL, Train, close, nothing, whole
-from graph_matrix import eager, in_layers, lay, zero
+from graph_matrix import STEPS, eager, in_layers, lay, zero
 from matrix_models import batches, made
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
@@ -23,7 +23,6 @@ from torch.nn.parallel import DistributedDataParallel
 
 import oneflow as flow
 
-STEPS = 10
 State = dict[str, Tensor]
 
 

@@ -39,9 +39,10 @@ def gpt_last(path: str) -> bool:
 
 def gpt_stages(graph: Any) -> None:
     """Stages that take the placement of their parameters, but for the head: its weight lies on the first stage."""
-    for module in (graph.model.tokens, graph.model.places, graph.model.blocks[0]):
+    *blocks, last = graph.model.blocks
+    for module in (graph.model.tokens, graph.model.places, *blocks):
         module.to(GraphModule).set_stage(0)
-    for module in (graph.model.blocks[1], graph.model.norm):
+    for module in (last, graph.model.norm):
         module.to(GraphModule).set_stage(1)
     graph.model.head.to(GraphModule).set_stage(1, LAST)
 
@@ -115,7 +116,7 @@ def law_batch_norm_and_dropout_go_over_stages() -> None:
 
 def law_tied_weights_and_skip_connections_go_over_stages() -> None:
     for settings in (nothing, accumulate(4)):
-        pipeline("GPT", gpt_last, gpt_stages, settings)
+        pipeline("GPT of two blocks", gpt_last, gpt_stages, settings)
 
 
 def everything(graph: Any) -> None:
@@ -126,7 +127,7 @@ def everything(graph: Any) -> None:
 
 
 def law_stages_go_with_zero_checkpointing_and_a_loss_scale() -> None:
-    pipeline("GPT", gpt_last, gpt_stages, everything)
+    pipeline("GPT of two blocks", gpt_last, gpt_stages, everything)
 
 
 class Moved(flow.nn.Graph):
@@ -170,15 +171,15 @@ class Scores(flow.nn.Graph):
 
 
 def law_stages_evaluate_after_training() -> None:
-    alone, _ = trained_alone("GPT")
-    model = model_of("GPT")
+    alone, _ = trained_alone("GPT of two blocks")
+    model = model_of("GPT of two blocks")
     lay(model, gpt_last)
     graph = Train(model, adam(model), gpt_stages)
-    for x, y in batches("GPT"):
+    for x, y in batches("GPT of two blocks"):
         graph(spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
     model.eval()
     reference = copy.deepcopy(alone).eval()
-    x = batches("GPT", 1)[0][0]
+    x = batches("GPT of two blocks", 1)[0][0]
     close([whole(Scores(model, gpt_stages)(spread(x, FIRST, S(0))))], [reference(x)], 1e-4)
     state = graph.state_dict()
     assert {str(value.placement) for value in state["model"].values()} == {str(FIRST), str(LAST)}
@@ -226,7 +227,7 @@ def law_a_local_gpt_becomes_a_pipeline() -> None:
         for module in (graph.model.blocks[1], graph.model.norm, graph.model.head):
             module.to(GraphModule).set_stage(1)
 
-    model = local_pipeline("GPT", stages, accumulate(4))
+    model = local_pipeline("GPT of two blocks", stages, accumulate(4))
     assert model.head.weight is model.tokens.weight and model.head.weight.placement == FIRST
 
 

@@ -128,7 +128,7 @@ def check(name: str, settings: dict[str, Any]) -> None:
 
 _TENSOR, _STAGES, _AGAIN = {"tensor_parallel_size": 2}, {"pipeline_parallel_size": 2, "steps": 2}, {"activation_checkpoint": True}
 _EAGER = {"eager": True}
-# In rows: the selection takes one column of each row for every model, the next model the next column.
+# In rows: the selection has every model in one row at least, the next model in the next column, and every column once.
 COLUMNS: dict[int, dict[str, dict[str, Any]]] = {
     2: {
         "tensor": _TENSOR,
@@ -177,7 +177,11 @@ WIDTH = {2: 9, 4: 14}
 
 
 def is_chosen(size: int, row: int, column: int) -> bool:
-    return bool(os.environ.get("MATRIX_ALL")) or (size in WIDTH and (column - row) % WIDTH[size] == 0)
+    if os.environ.get("MATRIX_ALL"):
+        return True
+    # Of two models whose turn it is the second has the column in the first row, the first in the next.
+    rows = [one for one in range(len(MODELS)) if size in WIDTH and (column - one) % WIDTH[size] == 0]
+    return bool(rows) and row == rows[0 if column >= WIDTH[size] else -1]
 
 
 def cells(size: int) -> list[tuple[str, str]]:

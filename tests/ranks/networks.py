@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_python import WARM
 
 
 def needs_namespaces() -> Any:
@@ -67,7 +68,7 @@ class Network:
 
     def run(self, machine: int, script: str, *arguments: str, **environment: str) -> subprocess.Popen:
         """Starts a Python program on a machine."""
-        command = ["ip", "netns", "exec", self._name(machine), sys.executable, "-c", script, *arguments]
+        command = ["ip", "netns", "exec", self._name(machine), *WARM.command(), "-c", script, *arguments]
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **environment}
         program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables, text=True)
         self._programs.append(program)

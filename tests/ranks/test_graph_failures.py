@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import socket
-import subprocess
-import sys
 
 import pytest
+from warm_ranks import started
 
 PROGRAM = """
 import os, signal, sys
@@ -68,16 +65,7 @@ EXPECTED = {
 @pytest.mark.slow
 @pytest.mark.parametrize(("how", "where"), EXPECTED, ids=[" in ".join(key) for key in EXPECTED])
 def test_a_rank_that_fails_inside_a_graph_is_named_on_the_other(how: str, where: str) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    common = {"WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 8}
-    environment = {**os.environ, **{name: str(value) for name, value in common.items()}, "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-c", PROGRAM, how, where]
-    ranks = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**environment, "RANK": str(rank), "LOCAL_RANK": str(rank)})
-        for rank in range(2)
-    ]
+    ranks = started(2, "-c", PROGRAM, how, where, ONEFLOW_STEP_TIMEOUT="5" if how == "stopped" else "30")
     try:
         out, errors = ranks[0].communicate(timeout=120)
         kind, told = EXPECTED[how, where]

@@ -25,7 +25,8 @@ import test_graph_on_machines as laws
 import oneflow as flow
 def sent():
     flow.comm.barrier()
-    return int(open("/sys/class/net/wire/statistics/tx_bytes").read())
+    with open("/proc/net/dev") as devices:
+        return next(int(line.split()[9]) for line in devices if line.strip().startswith("wire:"))
 found = {}
 for kind in laws.KINDS[flow.env.get_world_size()]:
     graph, x, y = laws.graph_of(kind)
