@@ -2,7 +2,7 @@
 # make libai        LiBai's tutorial: a project of its own model, data set and config is trained for two epochs, and its curves are drawn
 # make test         checks the code and runs every test
 # make quick        the tests that take three minutes on two cores
-# make matrix       every model in every kind of parallelism on 2, 4 and 8 ranks, and every law of graphs on 2 and 4: make test takes a selection of these
+# make matrix       every model in every kind of parallelism on 2, 4 and 8 ranks, and every law of graphs and of LiBai's runs on 2 and 4: make test takes a selection of these
 # make check        ruff and mypy
 # make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
 # make against      OLD=<commit>: the speed of the working tree against an old commit, in one run; SIZE=small likewise
@@ -67,7 +67,7 @@ quick: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -m "not quiet and not slow" tests/compile tests/single tests/data
 
 matrix: $(VENV)/dev.stamp
-	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py
+	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py tests/ranks/test_libai_on_ranks.py
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .
