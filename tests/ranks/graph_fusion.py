@@ -104,10 +104,10 @@ def law_ranks_take_kernels_over_at_the_same_step_and_the_next_run_has_them() -> 
         assert clusters(graph).taken_at == 1
         graph, step = on_ranks("later")
         found = [step(0)]
-        is_ready = clusters(graph)._are_ready
-        clusters(graph)._are_ready = lambda: RANK != 1 and is_ready()  # the others wait for rank 1
+        is_ready = clusters(graph).are_ready
+        clusters(graph).are_ready = lambda: RANK != 1 and is_ready()  # the others wait for rank 1
         found.append(step(1))
-        clusters(graph)._are_ready = is_ready
+        clusters(graph).are_ready = is_ready
         close(found + [step(number) for number in range(2, 4)], expected)
         assert gathered(clusters(graph).taken_at) == [2] * SIZE
         graph, step = on_ranks("wait")

@@ -10,7 +10,6 @@ from mirrored_jobs import X, mirrored, variable
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.fusion_setting import compiler
 from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError
 
 
@@ -144,17 +143,4 @@ def test_a_rate_that_each_device_would_compute_for_itself():
     with pytest.raises(
         UnsupportedError, match="CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view"
     ):
-        job([X, X])
-
-
-@pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
-def test_kernels_that_come_later_are_refused():
-    config = mirrored()
-    config.fusion("later")
-
-    @flow.global_function(function_config=config)
-    def job(x=flow.MirroredTensorDef((4, 3))):
-        return x * 2.0
-
-    with pytest.raises(UnsupportedError, match="'job' is in the mirrored view, whose devices do not take kernels over together; set its fusion to 'wait' or 'native'"):
         job([X, X])

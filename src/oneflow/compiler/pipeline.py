@@ -51,7 +51,6 @@ from oneflow.compiler.program import After, Fusion, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.remake import remake_norms
 from oneflow.compiler.winograd import convolve_by_winograd
-from oneflow.core.errors import UnsupportedError
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
@@ -63,10 +62,7 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
 
 
 def _fusion(assigned: Assigned) -> Fusion:
-    tier = tier_here(assigned.decl.fusion)
-    if tier == "later" and assigned.decl.is_mirrored and not assigned.is_alone:
-        raise UnsupportedError(f"{assigned.decl.job!r} is in the mirrored view, whose devices do not take kernels over together; set its fusion to 'wait' or 'native'")
-    return Fusion(tier, assigned.ranks)
+    return Fusion(tier_here(assigned.decl.fusion), assigned.ranks)
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:

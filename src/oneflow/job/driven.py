@@ -18,6 +18,7 @@ from oneflow.job.backend import OpenJob, Values
 from oneflow.job.compiling import Compiling
 from oneflow.job.mirrored import MirroredJob
 from oneflow.job.programs import Programs, shapes_of
+from oneflow.job.signature import as_tensor
 from oneflow.job.traced import Traced
 from oneflow.job.views import check_view
 from oneflow.runtime.driver import Driver, RemoteVariables, Whole
@@ -76,9 +77,9 @@ class DrivenJob:
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._compiling.job
-        tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        shapes = shapes_of(tensors) if job.signature.is_dynamic else ()
-        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, tensors)).step(tensors)
+        arrays = job.signature.bind_arrays(args, kwargs, job.settings.micro_batches)
+        shapes = shapes_of(arrays) if job.signature.is_dynamic else ()
+        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, list(map(as_tensor, arrays)))).step(arrays)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._compiling.readers()
@@ -137,19 +138,23 @@ class _DrivenProgram:
             results.append(_Result(Whole(layout_of(node), val(node).shape), parts))
         return results
 
-    def step(self, inputs: list[torch.Tensor]) -> tuple[Values, Values]:
+    def step(self, inputs: list[np.ndarray]) -> tuple[Values, Values]:
         """One call of the job."""
-        with self._driver.turn():
+        with self._driver.turn(), self._driver.interrupts:
             self._feed(inputs)
             self._clock.advance(self._driver.step(self._loaded, self._clock.step(), self._job.name))
             return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
 
-    def _feed(self, inputs: list[torch.Tensor]) -> None:
-        for number, own in enumerate(self._job.micro_batches(inputs)):
-            for tensor, targets in zip(own, self._targets):
-                array = tensor.numpy()
-                for target in targets[number]:
-                    np.copyto(target.place, array[target.block])
+    def _feed(self, inputs: list[np.ndarray]) -> None:
+        for number, own in enumerate(self._micro_batches(inputs)):
+            for array, targets in zip(own, self._targets):
+                for block, place in targets[number]:
+                    np.copyto(place, array[block])
+
+    def _micro_batches(self, inputs: list[np.ndarray]) -> list[list[np.ndarray]]:
+        if self._job.settings.micro_batches == 1:
+            return [inputs]
+        return [[tensor.numpy() for tensor in own] for own in self._job.micro_batches(list(map(as_tensor, inputs)))]
 
 
 def _joined(result: _Result) -> np.ndarray:

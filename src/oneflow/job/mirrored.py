@@ -45,7 +45,7 @@ class MirroredJob:
         loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
         lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
         assert self._clock is not None
-        with self._driver.turn():
+        with self._driver.turn(), self._driver.interrupts:
             for lane, micro in zip(lanes, cuts):
                 _feed(lane, micro)
             self._clock.advance(self._driver.step(loaded, self._clock.step(), job.name))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Generic, TypeVar
 
+import numpy as np
 import torch
 
 from oneflow.core.collector import paused
@@ -38,5 +39,5 @@ class Programs(Generic[_P]):
         self.by_shapes.clear()
 
 
-def shapes_of(tensors: Sequence[torch.Tensor]) -> Shapes:
-    return tuple(tuple(tensor.shape) for tensor in tensors)
+def shapes_of(inputs: Sequence[torch.Tensor | np.ndarray]) -> Shapes:
+    return tuple(tuple(value.shape) for value in inputs)

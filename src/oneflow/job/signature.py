@@ -57,10 +57,14 @@ class Signature:
 
     def bind(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int) -> list[torch.Tensor]:
         """Call arguments as tensors, one a declared input; each is checked. ``scale``: micro-batches in one call."""
+        return list(map(as_tensor, self.bind_arrays(args, kwargs, scale)))
+
+    def bind_arrays(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int) -> list[np.ndarray]:
+        """The same as the arrays that were given."""
         values = self._positional(args, kwargs)
         if self._plain:
-            return [_tensor(v, d, n, self.job, scale) for v, d, n in zip(values, self.defs, self.names)]
-        return [pieces[0] for pieces in self._bound(values, scale, 1)]
+            return [_checked(v, d, n, self.job, scale) for v, d, n in zip(values, self.defs, self.names)]
+        return [pieces[0].numpy() for pieces in self._bound(values, scale, 1)]
 
     def bind_each(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int, devices: int) -> list[list[torch.Tensor]]:
         """The same for a mirrored job: for each of its devices the tensors that its copy is given."""
@@ -153,8 +157,17 @@ class _Leaf:
         return np.concatenate(arrays)
 
 
-def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, where: str = "") -> torch.Tensor:
+def as_tensor(value: np.ndarray) -> torch.Tensor:
     """A numpy array as a tensor, without a copy where its memory can be used as it is."""
+    flags = value.flags
+    return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
+
+
+def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, where: str = "") -> torch.Tensor:
+    return as_tensor(_checked(value, definition, name, job, scale, where))
+
+
+def _checked(value: Any, definition: TensorDef, name: str, job: str, scale: int, where: str = "") -> np.ndarray:
     if not isinstance(value, np.ndarray):
         raise ArgumentError(f"input {name!r} of job {job!r}{where} is a numpy array {definition.spec}, got {_shown(value)}")
     spec = definition.spec
@@ -168,8 +181,7 @@ def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, 
         more = " or less of it" if definition.dynamic else ""
         more += f" ({scale} micro-batches of {spec.shape})" if expected != spec.shape else ""
         raise ArgumentError(f"input {name!r} of job {job!r}{where} has shape {expected}{more}, got {value.shape}")
-    flags = value.flags
-    return torch.from_numpy(value if flags.c_contiguous and flags.writeable else np.array(value, order="C"))
+    return value
 
 
 def _scaled(definition: TensorDef, scale: int) -> tuple[int, ...]:

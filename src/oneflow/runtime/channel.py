@@ -70,6 +70,9 @@ class Kind(enum.IntEnum):
     END = 9
 
 
+_KINDS = {int(kind): kind for kind in Kind}
+
+
 class Message(NamedTuple):
     kind: Kind
     tree: Any
@@ -159,12 +162,13 @@ class _Sizes(NamedTuple):
     arrays: int
 
 
-def _read_header(data: memoryview, place: int) -> _Sizes:
+def _read_header(data: memoryview, place: int) -> tuple[int, int, int, int]:
+    """What ``_Sizes`` has, as a plain tuple: small frames come in every step."""
     marker, kind, table, tree, arrays = _HEADER.unpack_from(data, place)
     if marker != _MARKER:
         raise ChannelError("what came is not a frame of this protocol")
     _check_sizes(table, tree, arrays)
-    return _Sizes(kind, table, tree, arrays)
+    return kind, table, tree, arrays
 
 
 class _LargeFrame:
@@ -265,7 +269,7 @@ class Channel:
         if not large.advance(self._receive(large.target)):
             return []
         self._large = None
-        return self._open(large.sizes, large.body, large.arrays)
+        return self._open(large.sizes.kind, large.sizes.table, large.body, large.arrays)
 
     def _receive(self, target: memoryview) -> int:
         try:
@@ -284,30 +288,31 @@ class Channel:
         place, end = 0, self._held
         try:
             while end - place >= _HEADER.size:
-                sizes = _read_header(self._ahead, place)
+                kind, table, tree, size = _read_header(self._ahead, place)
                 begin = place + _HEADER.size
-                body, after = begin + sizes.table + sizes.tree, begin + sizes.table + sizes.tree + sizes.arrays
+                body, after = begin + table + tree, begin + table + tree + size
                 if after - place > _READ_AHEAD:
-                    self._large = _LargeFrame(sizes)
+                    self._large = _LargeFrame(_Sizes(kind, table, tree, size))
                     self._large.take(self._ahead[begin:end])
                     place = end
                 elif after > end:
                     break
                 else:
                     place = after
-                    arrays = np.frombuffer(bytearray(self._ahead[body:after]), np.uint8) if sizes.arrays else _NO_BYTES
-                    messages += self._open(sizes, self._ahead[begin:body], arrays)
+                    arrays = np.frombuffer(bytearray(self._ahead[body:after]), np.uint8) if size else _NO_BYTES
+                    messages += self._open(kind, table, self._ahead[begin:body], arrays)
         finally:  # also when a tree cannot be unpickled: the next frame can
-            self._ahead[: end - place] = self._ahead[place:end]
+            if place < end:
+                self._ahead[: end - place] = self._ahead[place:end]
             self._held = end - place
         return messages
 
-    def _open(self, sizes: _Sizes, body: memoryview, raw: np.ndarray) -> list[Message]:
-        kind: Kind = Kind(sizes.kind)
+    def _open(self, number: int, table: int, body: memoryview, raw: np.ndarray) -> list[Message]:
+        kind = _KINDS.get(number) or Kind(number)
         tree: Any = None
-        if sizes.table:
-            tree = put_together(body[sizes.table :], self._arrays(pickle.loads(body[: sizes.table]), raw))
-        elif sizes.tree:
+        if table:
+            tree = put_together(body[table:], self._arrays(pickle.loads(body[:table]), raw))
+        elif body:
             tree = pickle.loads(body)
         if kind is not Kind.RELEASED:
             return [Message(kind, tree)]

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +22,15 @@ from oneflow.runtime.world import World
 from oneflow.sharding.mesh import Layout
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Loaded:
-    """A program that every rank has: the number it is known by, each rank's lane, and whether the rank is on another host."""
+    """A program that every rank has: the number it is known by, each rank's lane, whether the rank is on another host, and the ranks that
+    have not all of its kernels yet."""
 
     number: int
     lanes: list[Lane]
     is_far: list[bool]
+    unready: set[int] = field(default_factory=set)
 
 
 class _Way(NamedTuple):
@@ -38,35 +39,35 @@ class _Way(NamedTuple):
 
 
 class Driver:
-    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile. One thread at
-    a time loads programs."""
+    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile, and holds
+    ``interrupts``, so that what was begun is done. One thread at a time loads programs."""
 
     def __init__(self, world: World, handler: str, launched: Launched | None = None) -> None:
         self.world = world
         self.ranks = {(world.machine_of(rank), world.device_of(rank)): rank for rank in range(world.size)}
         self.cluster = Cluster(world, handler, launched=launched)
+        self.interrupts = self.cluster.interrupts
         self._turn = threading.Lock()
         self._programs = 0
         self._loaded: set[str] = set()
         self._ways: dict[int, _Way] = {}
         self._reading: set[str] = set()
 
-    @contextmanager
-    def turn(self) -> Iterator[None]:
-        """The right to use the lanes, and no interruption until what was begun is done."""
+    def turn(self) -> threading.Lock:
+        """The right to use the lanes, for a ``with``."""
         self.cluster.require_owner()
-        with self._turn, self.cluster.interrupts:
-            yield
+        return self._turn
 
     def load(self, job: str, programs: Sequence[PackedProgram], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]) -> Loaded:
         """Sends each rank its program of a job and the form of its lane."""
         self._programs += 1
         ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
         arguments = [(self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)]
-        self.cluster.call("load", arguments, what=f"loading job {job!r}")
+        are_ready = self.cluster.call("load", arguments, what=f"loading job {job!r}")
         self._loaded.add(job)
         lanes = [Lane(form, way.memory) for form, way in zip(forms, ways)]
-        return Loaded(self._programs, lanes, [way.reference is None for way in ways])
+        unready = {rank for rank, is_ready in enumerate(are_ready) if not is_ready}
+        return Loaded(self._programs, lanes, [way.reference is None for way in ways], unready)
 
     def _way(self, rank: int, size: int) -> _Way:
         """The memory of a rank's lanes; another one when it is too small."""
@@ -82,18 +83,31 @@ class Driver:
 
     def step(self, loaded: Sequence[Loaded], step: StepNumbers, job: str) -> bool:
         """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are; whether the gradients
-        were finite."""
+        were finite. Kernels are taken over by all ranks before the same step, the first one in which each has all of its program's."""
         what = f"job {job!r}, step {step.number}"
-        told = tuple(step)  # a class of its own costs as much to pickle as all else of a small step
-        if all(program is loaded[0] for program in loaded) and not any(loaded[0].is_far):
-            return all(is_finite for is_finite, _ in self.cluster.broadcast("step", loaded[0].number, *told, None, what=what))
+        takes_kernels = not any([rank in program.unready for rank, program in enumerate(loaded)])
+        # A class of its own costs as much to pickle as all else of a small step.
+        told = (step.number, step.rates, step.scale, takes_kernels)
+        if loaded.count(loaded[0]) == len(loaded) and not any(loaded[0].is_far):
+            answers = self.cluster.broadcast("step", loaded[0].number, *told, None, what=what)
+        else:
+            answers = self._step_of_each(loaded, told, what)
+        is_finite = True
+        for rank, (is_good, is_ready, _) in enumerate(answers):
+            is_finite = is_finite and is_good
+            if is_ready and not takes_kernels:
+                loaded[rank].unready.discard(rank)
+        return is_finite
+
+    def _step_of_each(self, loaded: Sequence[Loaded], told: tuple[Any, ...], what: str) -> list[Any]:
+        """A step in which ranks run different programs, or what they are fed and give goes to other hosts."""
         lanes = [program.lanes[rank] for rank, program in enumerate(loaded)]
         fed = [lane.fed if loaded[0].is_far[rank] else None for rank, lane in enumerate(lanes)]
         answers = self.cluster.call("step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what)
-        for lane, (_, given) in zip(lanes, answers):
+        for lane, (_, _, given) in zip(lanes, answers):
             if given is not None:
                 lane.given[:] = given
-        return all(is_finite for is_finite, _ in answers)
+        return answers
 
     def open(self, job: str, shares: Sequence[Sequence[Opened]]) -> None:
         """Gives each rank its share of a job's readers, in place of those that the job had, if any."""

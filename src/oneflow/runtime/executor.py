@@ -23,11 +23,13 @@ _HELD = ("variable", "prepared")
 
 
 class StepNumbers(NamedTuple):
-    """What all ranks are told of a step: its number, the learning rates, and the loss scale."""
+    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether they take their kernels over before
+    it; None where they agree on that among themselves."""
 
     number: int
     rates: tuple[float, ...]
     scale: float
+    takes_kernels: bool | None = None
 
 
 class StepResult(NamedTuple):
@@ -65,13 +67,18 @@ class Executor:
         """The Python that a step runs."""
         return "\n".join(code.source for code in self.code.values())
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether all kernels of its clusters are there, or will never be, or are taken over already."""
+        return self.clusters is None or self.clusters.is_settled or self.clusters.are_ready()
+
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
         """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in
         order."""
         whole = self._whole
         with self._mode():
             if self.clusters is not None and not self.clusters.is_settled:
-                self.clusters.begin_step(step.number)
+                self.clusters.begin_step(step.number, step.takes_kernels)
             try:
                 result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:

@@ -7,6 +7,9 @@ import signal
 import threading
 from types import FrameType, TracebackType
 
+# What is under signal's own functions: those of Python 3.11 take a tenth of a small step to see that a handler is no number.
+import _signal  # type: ignore[import-not-found]
+
 _PATIENCE = 3.0  # seconds
 
 
@@ -26,8 +29,8 @@ class InterruptsHeld:
         if threading.get_ident() != self._main:
             return
         self._depth += 1
-        if self._depth == 1 and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-            signal.signal(signal.SIGINT, self._hear)
+        if self._depth == 1 and _signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+            _signal.signal(signal.SIGINT, self._hear)
             self._is_active = True
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -41,7 +44,7 @@ class InterruptsHeld:
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _signal.signal(signal.SIGINT, signal.default_int_handler)
         self._timer = None
         if heard and error is None:
             raise KeyboardInterrupt

@@ -117,7 +117,12 @@ class _Unpickler(pickle.Unpickler):
 
 def _is_plain(tree: Any) -> bool:
     """Whether there are only tuples of numbers and texts in a tree."""
-    return all(map(_is_plain, tree)) if type(tree) is tuple else type(tree) in _PLAIN
+    if type(tree) is not tuple:
+        return type(tree) in _PLAIN
+    for value in tree:
+        if type(value) not in _PLAIN and not (type(value) is tuple and _is_plain(value)):
+            return False
+    return True
 
 
 def _is_array(value: Any) -> bool:

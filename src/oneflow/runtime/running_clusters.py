@@ -1,7 +1,8 @@
 """The clusters of a program as they run: on the aten ops that they stand for until there are kernels, from then on by these.
 
 In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and when all are there all are taken over between two
-steps: of several ranks by all between the same two, on which they agree before each step until then.
+steps: of several ranks by all between the same two. Workers say with each answer whether they have theirs, and their driver when it is time; ranks without a driver agree
+before each step until then.
 """
 
 from __future__ import annotations
@@ -63,23 +64,21 @@ class RunningClusters:
 
     # -------------------------------------------------------------- steps
 
-    def begin_step(self, number: int) -> None:
-        """Takes kernels over if it is time. On several ranks all come here before the same steps."""
+    def begin_step(self, number: int, is_time: bool | None = None) -> None:
+        """Takes kernels over if it is time, which a driver says; None where there is none, and all ranks come here before the same steps."""
         with self._turn:
             if self.is_settled:
                 return
             if self._fusion.tier == "wait":
                 self._finish()
                 self._take_over(number)
-                self.is_settled = True
-            elif self._agreed(self._are_ready()):
+            elif self._agreed(self.are_ready()) if is_time is None else is_time:
                 self._take_over(number)
-                self.is_settled = True
 
     def wait(self) -> None:
         """Waits until all that was asked for is compiled, as far as that is possible: the next step takes it over."""
         with self._turn:
-            self._are_ready()
+            self.are_ready()
             self._finish()
 
     def close(self) -> None:
@@ -91,14 +90,15 @@ class RunningClusters:
         ranks = self._fusion.ranks
         return is_ready if len(ranks) == 1 else bool(collective.finite_over(torch.tensor(is_ready), ranks, "cpu"))
 
-    def _are_ready(self) -> bool:
-        """Whether all that the clusters of this rank want is there, or will never be."""
-        if self._workers is None:
+    def are_ready(self) -> bool:
+        """Whether all that the clusters of this rank want is there, or will never be. What is wanted for the first time is asked for."""
+        if self._workers is None or self._fusion.tier == "wait":
             return True
-        wanted = [one.request for one in self._clusters.values()]
-        self._ask([request for request in wanted if request is not None])
-        self._note(0)
-        return None not in wanted and None not in self._asked.values()
+        with self._turn:
+            wanted = [one.request for one in self._clusters.values()]
+            self._ask([request for request in wanted if request is not None])
+            self._note(0)
+            return None not in wanted and None not in self._asked.values()
 
     # -------------------------------------------------------------- kernels
 
@@ -139,7 +139,7 @@ class RunningClusters:
     def _take_over(self, number: int) -> None:
         for cluster in self._clusters.values():
             self._give(cluster)
-        self.taken_at = number
+        self.taken_at, self.is_settled = number, True
 
     def _give(self, cluster: RunningCluster) -> None:
         request = cluster.request

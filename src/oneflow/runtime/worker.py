@@ -69,6 +69,7 @@ class _Worker:
         self._watch = watch
         self._store: dist.Store | None = None
         self._handler: Any = None
+        self._own: dict[str, Callable[..., Any]] = {".open_store": self._open_store, ".join": self._join}
 
     def serve(self) -> int:
         try:
@@ -96,8 +97,7 @@ class _Worker:
             return make_frame(Kind.ERROR, report(error))
 
     def _method(self, name: str) -> Callable[..., Any]:
-        own: dict[str, Callable[..., Any]] = {".open_store": self._open_store, ".join": self._join}
-        return own.get(name) or getattr(self._handler, name)
+        return self._own.get(name) or getattr(self._handler, name)
 
     def _open_store(self) -> tuple[str, int]:
         """Serves the store through which the workers find each other's collectives, on the address that the driver sees only."""
