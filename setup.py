@@ -37,5 +37,11 @@ setup(
             extra_link_args=["-fopenmp"],
             optional=True,
         ),
+        Extension(
+            "oneflow.ops.native._heap",
+            sources=["src/oneflow/ops/native/_heap.c"],
+            extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
+            optional=True,
+        ),
     ]
 )

@@ -2,13 +2,15 @@
 
 One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, and with ``--compiled``
 torch.compile, each in a process of its own, with its peak memory; ResNet-50 on one picture against eager PyTorch and ONNX Runtime with the same
-weights; how long ResNet-50 takes from its definition to its program and to a file, and from the start of a program to its tenth step. All take turns in one run.
+weights; how long ResNet-50 takes from its definition to its program and to a file, and from the start of a program to its tenth step, by default and with fusion
+``later`` that finds no kernels. All take turns in one run.
 ``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile|start] [--net resnet50|alexnet] [--compiled] [--small]``
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -79,20 +81,28 @@ def compiling(batch: int, size: int) -> None:
     print(f"  its first step, with compiling: {time.perf_counter() - began:.2f} s")
 
 
+_JOB = "import jobs; step = jobs.cnn_step('resnet50', {batch}, {size})"
 STARTS = {
-    "job": "import jobs; step = jobs.cnn_step('resnet50', {batch}, {size})",
+    "job": _JOB,
+    "job, fusion later from an empty store": _JOB,
     "PyTorch eager channels_last": "import torch, torch_models; step = torch_models.training_step('resnet50', {batch}, {size}, torch.channels_last)",
 }
 
 
 def starting(batch: int, size: int, rounds: int) -> None:
-    """From the start of a program to its tenth step, the interpreter and its imports included."""
+    """From the start of a program to its tenth step, the interpreter and its imports included. Kernels are kept in a folder that is new for every run."""
 
-    def ten_steps(program: str) -> Callable[[], object]:
-        code = f"{program.format(batch=batch, size=size)}\nfor _ in range(10): step()"
-        return lambda: subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
+    def ten_steps(who: str) -> Callable[[], object]:
+        code = f"{STARTS[who].format(batch=batch, size=size)}\nfor _ in range(10): step()"
+        tier = {"ONEFLOW_FUSION": "later"} if "later" in who else {}
 
-    report(f"ResNet-50, batch {batch}, from the start to the tenth step", alternate({who: ten_steps(how) for who, how in STARTS.items()}, 1, rounds), "job")
+        def run() -> None:
+            with tempfile.TemporaryDirectory() as store:
+                subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env={**os.environ, "XDG_CACHE_HOME": store, **tier}, check=True)
+
+        return run
+
+    report(f"ResNet-50, batch {batch}, from the start to the tenth step", alternate({who: ten_steps(who) for who in STARTS}, 1, rounds), "job")
 
 
 def main() -> None:

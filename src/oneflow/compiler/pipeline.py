@@ -16,6 +16,7 @@
     gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
     remake                                       results of layer norms made again for the backward pass              remake.py
     masks                                        of relu6, by what it made                                            masks.py
+    pools                                        backward, by the shape of something that is kept anyway              pools.py
     order                                        gradients of weights before those of inputs, to free those        order.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
@@ -45,6 +46,7 @@ from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.masks import mask_by_results
 from oneflow.compiler.order import weights_first
+from oneflow.compiler.pools import pool_by_shapes
 from oneflow.compiler.prepare import prepare
 from oneflow.compiler.products import multiply_by_onednn
 from oneflow.compiler.program import After, Fusion, Program, nothing_after
@@ -77,6 +79,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         gather_then_transpose(section.graph)
         remake_norms(section.graph)
         mask_by_results(section.graph)
+        pool_by_shapes(section.graph)
         weights_first(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph)

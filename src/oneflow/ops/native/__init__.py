@@ -1,5 +1,6 @@
 """The optional C extensions with kernels of steps: modules, or None where they were not built or the processor lacks what they need; then torch's own ops do the
-work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3 filters, ``conv`` convolutions and products of prediction."""
+work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3 filters, ``conv`` convolutions and products of prediction,
+``heap`` the memory of large tensors."""
 
 import importlib
 from types import ModuleType
@@ -15,5 +16,6 @@ def _extension(name: str) -> ModuleType | None:
 library = _extension("_fused")
 winograd = _extension("_winograd")
 conv = _extension("_conv")
+heap = _extension("_heap")
 
-__all__ = ["conv", "library", "winograd"]
+__all__ = ["conv", "heap", "library", "winograd"]
