@@ -1,4 +1,4 @@
-"""The first trace of a process does not load torch's compiler, and leaves torch as it found it."""
+"""The first trace of a process loads neither torch's compiler nor sympy nor DTensor, and leaves torch as it found it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ import torch
 import oneflow as flow
 import oneflow.typing as tp
 
+HEAVY = "torch._dynamo", "torch._inductor", "sympy", "torch.utils._sympy", "torch.fx.experimental.symbolic_shapes", "torch.distributed.tensor"
+
 def loaded():
-    return [name for name in sys.modules if name.startswith(("torch._dynamo", "torch._inductor"))]
+    return [name for name in sys.modules if name.startswith(HEAVY)]
 
 @flow.global_function(type="train")
 def train(x: tp.Numpy.Placeholder((4, 1, 6, 6)), labels: tp.Numpy.Placeholder((4,), dtype=flow.int32)) -> tp.Numpy:
@@ -43,6 +45,7 @@ LEAN = """
 first = steps()
 assert not loaded(), loaded()
 assert sys.meta_path == finders and not {"_dynamo", "_inductor"} & vars(torch).keys()
+assert not {"symbolic_shapes"} & vars(torch.fx.experimental).keys() and not {"triton_kernel_wrap"} & vars(torch._higher_order_ops).keys()
 
 class Net(flow.nn.Graph):
     def __init__(self):
@@ -64,6 +67,34 @@ relu(torch.ones(2, device="meta"))
 while not hasattr(relu, "__dynamo_disable"):
     relu = relu.__wrapped__
 assert relu.__dynamo_disable is not relu
+"""
+
+SYMBOLS_AFTERWARDS = f"""{LEAN}
+import sympy
+from sympy import Symbol
+from sympy.core.numbers import Integer
+assert isinstance(sympy.Symbol("n") + 1, sympy.Basic) and Symbol is sympy.Symbol and isinstance(sympy.Integer(2), Integer)
+
+from torch.fx.experimental.proxy_tensor import make_fx
+by_symbols = make_fx(lambda x: torch.relu(x.reshape(-1)) * x.shape[0], tracing_mode="symbolic")(torch.ones(3, 2))
+assert by_symbols(-torch.ones(5, 2)).shape == (10,) and (by_symbols(torch.ones(5, 2)) == 5).all()
+
+from torch.distributed.tensor import DTensor, Replicate
+assert issubclass(DTensor, torch.Tensor) and Replicate() == Replicate()
+"""
+
+SYMBOLS_IN_BODY = """
+import types
+somebodys = types.ModuleType("somebodys")
+def in_body():
+    exec(compile("from torch.fx.experimental.symbolic_shapes import guard_or_false", "somebodys.py", "exec"), vars(somebodys))  # it keeps what it gets
+    import sympy
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv, guard_or_false, sym_eq
+    assert isinstance(sympy.Integer(1), sympy.Basic) and sympy.Integer is sys.modules["sympy"].Integer
+    assert isinstance(ShapeEnv().create_unbacked_symint(), torch.SymInt) and guard_or_false(sym_eq((1, 2), [1, 2]))
+first = steps()
+assert sys.meta_path == finders and "sympy" in sys.modules
+assert somebodys.guard_or_false is sys.modules["torch.fx.experimental.symbolic_shapes"].guard_or_false
 """
 
 LOADED_BEFORE = """
@@ -102,6 +133,14 @@ def expected() -> str:
     return ran(LOADED_BEFORE)
 
 
-@pytest.mark.parametrize("code", [LEAN, COMPILED_AFTERWARDS, ASKED_FOR], ids=["not loaded", "loaded afterwards", "loaded in a body"])
-def test_losses_are_the_same_whether_the_compiler_is_loaded_or_not(code: str, expected: str) -> None:
+CASES = {
+    "the compiler afterwards": COMPILED_AFTERWARDS,
+    "the compiler in a body": ASKED_FOR,
+    "symbols afterwards": SYMBOLS_AFTERWARDS,
+    "symbols in a body": SYMBOLS_IN_BODY,
+}
+
+
+@pytest.mark.parametrize("code", CASES.values(), ids=CASES)
+def test_losses_are_the_same_whatever_is_loaded(code: str, expected: str) -> None:
     assert ran(code) == expected

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, fx
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
-from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
 
@@ -28,7 +27,6 @@ from oneflow.compiler.program import Key
 from oneflow.core.errors import GraphError, OneFlowError, user_line
 from oneflow.core.placement import Placement
 
-_LOOKED_AT = (DataDependentOutputException, GuardOnDataDependentSymNode)
 _TO_PYTHON = frozenset({"numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"})
 
 
@@ -304,7 +302,7 @@ class _Watch(TorchFunctionMode):
         origin = self._trace.enter()
         try:
             made = func(*args, **kwargs)
-        except _LOOKED_AT as error:
+        except DataDependentOutputException as error:
             raise self._refused(func, error) from error
         except DynamicOutputShapeException as error:
             raise self._refused(func, error, "gives a tensor whose shape depends on values; a graph has the same shapes at every step") from error

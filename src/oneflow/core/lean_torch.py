@@ -1,53 +1,92 @@
-"""The first trace of a process without torch's compiler.
+"""The first trace of a process without torch's compiler, sympy and DTensor.
 
-torch's tensors without data and ``make_fx`` import ``torch._dynamo``, and with it some 400 modules of the compiler, of Inductor and of
-``torch.distributed``: to mark functions that the compiler must not look into, and for a few settings. While a step is traced, light modules
-stand in for these packages. They have what tracing takes; whoever asks for anything else gets the packages themselves, loaded there and then.
+torch's tensors without data and ``make_fx`` import ``torch._dynamo``, and with it some 400 modules of the compiler and of Inductor: to mark
+functions that the compiler must not look into, and for a few settings. They import sympy, some 450 modules, to ask whether sizes are symbols, and
+``torch.distributed.tensor``, to ask whether a tensor is one of those. While a step is traced, light modules stand in for these packages. They
+have what tracing takes; whoever asks for anything else gets the packages themselves, loaded there and then.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from importlib import import_module, machinery, util
-from importlib.abc import Loader, MetaPathFinder
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from importlib import import_module, util
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import _disable_current_modes
+from torch._library.simple_registry import GenericTorchDispatchRuleHolder as Rules
+from torch._subclasses.fake_tensor import FakeTensor
+
+from oneflow.core.stand_ins import StandIns, nothing
+from oneflow.core.static_sizes import static_sizes
 
 _COMPILER, _INDUCTOR = "torch._dynamo", "torch._inductor"
-_SETTINGS = f"{_COMPILER}.config"
+_SYMBOLS, _SIZES, _TRITON = "sympy", "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.triton_kernel_wrap"
+_SHARDED = "torch.distributed.tensor"
 
 
 @contextmanager
 def lean_torch() -> Iterator[None]:
     """For tracing: the packages are not loaded unless they are asked for. Afterwards torch is as it was."""
-    if _COMPILER in sys.modules or _INDUCTOR in sys.modules:
+    with ExitStack() as stack:
+        load_symbols = _without_symbols(stack)
+        if _COMPILER not in sys.modules and _INDUCTOR not in sys.modules:
+            _without_compiler(stack, load_symbols)
+        if _SHARDED not in sys.modules:
+            _without_sharded_tensors(stack)
         yield
-        return
-    lean = _Lean()
-    lean.stand_in()
-    try:
-        yield
-    finally:
-        lean.step_aside()
 
 
-class _StandIn(ModuleType):
-    """A package with a few of its names; another one loads the package."""
+# ------------------------------------------------------------------ symbols
 
-    def __init__(self, name: str, load: Callable[[str], ModuleType], **names: Any) -> None:
-        super().__init__(name)
-        self.__spec__ = machinery.ModuleSpec(name, None)
-        vars(self).update(names, _load=load, __path__=[])
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # what the import system looks for
-            raise AttributeError(name)
-        return getattr(self._load(self.__name__), name)
+def _without_symbols(stack: ExitStack) -> Callable[[], None]:
+    """Gives what makes room for sympy itself."""
+    if _SYMBOLS in sys.modules:
+        import_module(_TRITON)  # make_fx counts on the compiler to have loaded it
+        return nothing
+
+    def of_symbols() -> ModuleType:
+        return stand_ins.load(_SIZES)
+
+    modules = {
+        _SYMBOLS: {"Basic": _Nothing},
+        _SIZES: static_sizes(of_symbols),
+        "torch.utils._sympy.functions": {"Max": _Nothing},
+        _TRITON: {"TritonKernelWrapperFunctional": _Nothing, "TritonKernelWrapperMutation": _Nothing},
+    }
+    stand_ins = StandIns(modules, (_SYMBOLS, "torch.utils._sympy"), first=_TRITON)
+    stand_ins.stand_in()
+    stack.callback(stand_ins.step_aside)
+    return stand_ins.step_aside
+
+
+class _Nothing:
+    """A class that nothing is an instance of."""
+
+
+# ------------------------------------------------------------------ the compiler
+
+
+def _without_compiler(stack: ExitStack, make_room: Callable[[], None]) -> None:
+    """No trace of ours has sizes that are symbols, which have sources and are told apart, and none is bisected."""
+    marks = _Marks()
+    modules: dict[str, dict[str, Any]] = {
+        _COMPILER: {"disable": marks.disable},
+        f"{_COMPILER}.source": {"ConstantSource": _Source, "RandomValueSource": _Nothing},
+        _INDUCTOR: {},
+        f"{_INDUCTOR}.config": {"trace": SimpleNamespace(provenance_tracking_level=0), "emulate_precision_casts": False},
+        f"{_INDUCTOR}.compiler_bisector": {"CompilerBisector": SimpleNamespace(disable_subsystem=lambda *_: False)},
+        f"{_INDUCTOR}.fx_passes": {},
+        f"{_INDUCTOR}.fx_passes.dedupe_symint_uses": {"dedupe_symints": lambda graph: None},
+    }
+    stand_ins = StandIns(modules, (_COMPILER, _INDUCTOR), first=_COMPILER, loading=make_room, leaving=marks.clear)  # Inductor needs it half-way
+    stand_ins.add(_compiler_settings())
+    stand_ins.stand_in()
+    stack.callback(stand_ins.step_aside)
 
 
 class _Source(SimpleNamespace):
@@ -57,77 +96,47 @@ class _Source(SimpleNamespace):
         super().__init__(source_name=source_name)
 
 
-class _Lean(MetaPathFinder, Loader):
-    """The stand-ins of one trace. It also finds other modules inside the packages, whose import has to load the package first."""
+class _Marks:
+    """Functions that the compiler must not look into. None is marked, since no compiler is loaded; torch asks again when it is."""
 
     def __init__(self) -> None:
-        self._marked: list[Any] = []
-        self._specs: dict[str, Any] = {}
-        self._modules = {name: _StandIn(name, self._load, **names) for name, names in self._table().items()}
+        self._functions: list[Any] = []
 
-    def _table(self) -> dict[str, dict[str, Any]]:
-        """What tracing takes of the packages. No trace of ours has sizes that are symbols, which have sources and are told apart, and none
-        is bisected."""
-        return {
-            _COMPILER: {"disable": self._disable},
-            f"{_COMPILER}.source": {"ConstantSource": _Source, "RandomValueSource": type("RandomValueSource", (), {})},
-            _INDUCTOR: {},
-            f"{_INDUCTOR}.config": {"trace": SimpleNamespace(provenance_tracking_level=0), "emulate_precision_casts": False},
-            f"{_INDUCTOR}.compiler_bisector": {"CompilerBisector": SimpleNamespace(disable_subsystem=lambda *_: False)},
-            f"{_INDUCTOR}.fx_passes": {},
-            f"{_INDUCTOR}.fx_passes.dedupe_symint_uses": {"dedupe_symints": lambda graph: None},
-        }
-
-    def stand_in(self) -> None:
-        import_module("torch._higher_order_ops.triton_kernel_wrap")  # make_fx counts on the compiler to have loaded it
-        sys.meta_path.insert(0, self)
-        sys.modules.update(self._modules)
-        vars(self._modules[_INDUCTOR])["config"] = self._modules[f"{_INDUCTOR}.config"]
-        vars(self._modules[_COMPILER])["config"] = _compiler_settings()
-
-    def step_aside(self) -> None:
-        if self not in sys.meta_path:
-            return
-        sys.meta_path.remove(self)
-        for name in (*self._modules, _SETTINGS):
-            sys.modules.pop(name, None)
-        for name in (_COMPILER, _INDUCTOR):
-            vars(torch).pop(name.removeprefix("torch."), None)
-        for function in self._marked:
-            vars(function).pop("__dynamo_disable", None)
-
-    def _disable(self, function: Any, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
-        """Marks nothing: no compiler is loaded that could look into the function. torch asks again once the stand-ins are gone."""
-        self._marked.append(function)
+    def disable(self, function: Any, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+        self._functions.append(function)
         return function
 
-    def _load(self, name: str) -> ModuleType:
-        """The module itself, in place of its stand-in. It is imported as if nothing was traced."""
-        self.step_aside()
-        with _disable_current_modes():
-            import_module(_COMPILER)  # Inductor needs it half-way
-            return import_module(name)
-
-    # -------------------------------------------------------------- modules inside the packages
-
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> machinery.ModuleSpec | None:
-        if name.rpartition(".")[0] not in self._modules:
-            return None
-        self._specs[name] = self._load(name).__spec__
-        return machinery.ModuleSpec(name, self)
-
-    def create_module(self, spec: machinery.ModuleSpec) -> ModuleType:
-        return sys.modules[spec.name]
-
-    def exec_module(self, module: ModuleType) -> None:
-        """It is loaded already, and keeps what was noted of where it comes from."""
-        module.__spec__ = self._specs.pop(module.__name__)
+    def clear(self) -> None:
+        for function in self._functions:
+            vars(function).pop("__dynamo_disable", None)
 
 
+@cache
 def _compiler_settings() -> ModuleType:
     """The compiler's settings, as torch's own file has them; it stands by itself."""
-    spec = util.spec_from_file_location(_SETTINGS, f"{torch.__path__[0]}/_dynamo/config.py")
+    name = f"{_COMPILER}.config"
+    spec = util.spec_from_file_location(name, f"{torch.__path__[0]}/_dynamo/config.py")
     assert spec is not None and spec.loader is not None
-    sys.modules[_SETTINGS] = made = util.module_from_spec(spec)
+    sys.modules[name] = made = util.module_from_spec(spec)
     spec.loader.exec_module(made)
     return made
+
+
+# ------------------------------------------------------------------ sharded tensors
+
+
+def _without_sharded_tensors(stack: ExitStack) -> None:
+    """Where an op meets a tensor without data and its mode is off, torch looks whether there is a rule for both, then whether the tensor is a
+    DTensor, and then asks the tensor's class. The rule here is the last of these."""
+    plain = Rules.find
+
+    def find(rules: Rules, cls: type) -> Callable[..., Any] | None:
+        return plain(rules, cls) or (_ask_class if cls is FakeTensor else None)
+
+    setattr(Rules, "find", find)  # noqa: B010
+    stack.callback(setattr, Rules, "find", plain)
+
+
+def _ask_class(*call: Any) -> Any:
+    """Rules are called with the tensor's class first, and once more without it if they are not for this tensor."""
+    return FakeTensor.__torch_dispatch__(*call[isinstance(call[0], type) :])
