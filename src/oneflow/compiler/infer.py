@@ -12,7 +12,7 @@ over to several: there whole was no choice. Where all is free (``compiler/auto.p
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,23 +108,32 @@ def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
     return list(found)
 
 
-@dataclass
-class _State:
-    """A partial assignment: what it cost, and the layouts of the values that later nodes read. Of most there are too many to keep, so it
-    first knows only what its last step changed."""
+class _Way(NamedTuple):
+    """One signature of a node, from values that lie in certain ways: the prices of its work, of what it moves and holds, the layouts that values get by it, and
+    how the key of an assignment changes."""
 
-    cost: float
+    signature: Signature
+    work: float
+    moved: float
+    held: float
+    changed: dict[Value, Held]
     key: int
-    moved: float = 0.0  # what of the cost is for bytes that ranks exchange
-    changed: dict[Value, Held] = field(default_factory=dict)
-    before: _State | None = None
-    signature: Signature | None = None
-    held: dict[Value, Held] = field(default_factory=dict)
+
+
+class _State:
+    """A partial assignment: what it cost and what of that is for bytes that ranks exchange, its last step, and the layouts of the values that later nodes
+    read. Equal keys are equal layouts."""
+
+    __slots__ = ("before", "cost", "held", "key", "moved", "way")
+
+    def __init__(self, cost: float, key: int, moved: float = 0.0, before: _State | None = None, way: _Way | None = None) -> None:
+        self.cost, self.key, self.moved, self.before, self.way = cost, key, moved, before, way
+        self.held: dict[Value, Held] = {}
 
     def settle(self, dies: Iterable[Value]) -> None:
-        """Makes it one to go on from, without the values that nothing reads any more."""
-        assert self.before is not None
-        self.held = {**self.before.held, **self.changed}
+        """Makes it one to go on from, without the values that nothing reads any more. Most are too many to keep and never get here."""
+        assert self.before is not None and self.way is not None
+        self.held = {**self.before.held, **self.way.changed}
         for value in dies:
             del self.held[value]
 
@@ -152,6 +161,10 @@ class _Visit:
     dies: list[Value] = field(default_factory=list)
     sinks: list[_Sink] = field(default_factory=list)
 
+    def looked_at(self) -> list[Value]:
+        """The values made before whose layouts decide what its ways cost."""
+        return [*self.inputs, *(sink.follows for sink in self.sinks if sink.sbp is AUTO)]
+
 
 class _Axis:
     """The search along one axis."""
@@ -173,6 +186,7 @@ class _Axis:
         self.prices = search.prices
         self.whole_work = whole_work
         self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
+        self.layouts: dict[Held, Held] = {}  # equal ones are one object
         self.visits = [self._visit(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
@@ -182,31 +196,43 @@ class _Axis:
         states = [_State(0.0, 0)]
         for step in self.visits:
             best: dict[int, _State] = {}
-            for state in states:
-                for after in self._expand(state, step):
-                    if after.key not in best or after.cost < best[after.key].cost:
-                        best[after.key] = after
+            for state, ways in self._ways_on(states, step):
+                for way in ways:
+                    key, price = state.key ^ way.key, state.cost + way.work + way.moved + way.held
+                    other = best.get(key)
+                    if other is None or price < other.cost:
+                        best[key] = _State(price, key, state.moved + way.moved, state, way)
             if not best:
                 raise ArgumentError(_no_way(step.node))
-            states = _kept(sorted(best.values(), key=lambda s: s.cost))
+            states = _kept(sorted(best.values(), key=_cost))
             for state in states:
                 state.settle(step.dies)
         self._keep(states[0])
         return states[0].moved
 
+    def _ways_on(self, states: Sequence[_State], step: _Visit) -> Iterator[tuple[_State, list[_Way]]]:
+        """Each with its ways on; they are the same for all in which what the step looks at lies alike, which most do."""
+        looked_at = step.looked_at()
+        known: dict[tuple[int, ...], list[_Way]] = {}
+        for state in states:
+            alike = tuple(id(state.held[value]) for value in looked_at)
+            if alike not in known:
+                known[alike] = list(self._expand(state, step))
+            yield state, known[alike]
+
     def _keep(self, state: _State) -> None:
         for step in reversed(self.visits):
-            assert state.signature is not None and state.before is not None
-            note = joint_note(step.node)
+            assert state.way is not None and state.before is not None
+            note, signature = joint_note(step.node), state.way.signature
             share = note.share
-            if any(sbp.kind == "S" for sbp in (*state.signature.inputs, *state.signature.outputs)):
+            if any(sbp.kind == "S" for sbp in (*signature.inputs, *signature.outputs)):
                 share /= step.parts
-            change_joint_note(step.node, signatures=(*note.signatures, state.signature), share=share)
+            change_joint_note(step.node, signatures=(*note.signatures, signature), share=share)
             state = state.before
 
     # -------------------------------------------------------------- the walk
 
-    def _expand(self, state: _State, step: _Visit) -> Iterable[_State]:
+    def _expand(self, state: _State, step: _Visit) -> Iterator[_Way]:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
@@ -216,18 +242,18 @@ class _Axis:
                 continue
             if any(held[i][0] != (step.mesh, signature.inputs[i]) for i in step.written):
                 continue
-            yield self._after(state, step, signature, work, inside)
+            yield self._way(state, step, signature, work, inside)
 
-    def _after(self, state: _State, step: _Visit, signature: Signature, work: float, inside: float) -> _State:
+    def _way(self, state: _State, step: _Visit, signature: Signature, work: float, inside: float) -> _Way:
         changed: dict[Value, Held] = {}
-        key, moved, held = state.key, inside, 0.0
+        key, moved, held = 0, inside, 0.0
         wishes = [
             (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
         ]
         sinks = [(sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
-            changed[made] = ((step.mesh, sbp),)
+            changed[made] = self._one(((step.mesh, sbp),))
             key ^= hash((made, changed[made]))
             held += self._held(made, step.parts, sbp)
         for value, mesh, sbp, is_last in (*wishes, *sinks):
@@ -236,11 +262,14 @@ class _Axis:
                 once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
                 moved += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
                 held += self._held(value, self._parts(mesh), sbp)
-                changed[value] = (have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order))
+                changed[value] = self._one((have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order)))
                 key ^= hash((value, have)) ^ hash((value, changed[value]))
         for value in step.dies:
             key ^= hash((value, changed.get(value) or state.held[value]))
-        return _State(state.cost + work + moved + held, key, state.moved + moved, changed, state, signature)
+        return _Way(signature, work, moved, held, changed, key)
+
+    def _one(self, layouts: Held) -> Held:
+        return self.layouts.setdefault(layouts, layouts)
 
     def _held(self, value: Value, parts: int, sbp: Sbp) -> float:
         """The price of the memory that a value takes in one layout."""
@@ -350,9 +379,13 @@ def _kept(states: list[_State]) -> list[_State]:
     """Those to go on from, of all in the order of their costs."""
     others: dict[tuple[Sbp, ...], _State] = {}
     for state in states[_WIDTH:]:
-        assert state.signature is not None
-        others.setdefault(state.signature.outputs, state)
+        assert state.way is not None
+        others.setdefault(state.way.signature.outputs, state)
     return [*states[:_WIDTH], *others.values()]
+
+
+def _cost(state: _State) -> float:
+    return state.cost
 
 
 def _wish(sink: _Sink, state: _State) -> Sbp:
