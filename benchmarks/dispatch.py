@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import subprocess
 import sys
@@ -18,7 +19,8 @@ from measure import alternate, in_turn, machine, parse
 def import_seconds(package: str) -> float:
     """The time of ``import package`` in a fresh interpreter, the start of the interpreter itself left out."""
     code = f"import time; t = time.perf_counter(); import {package}; print(time.perf_counter() - t)"
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # torch's byte code was written when it was installed
+    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout)
 
 
 def report_imports(rounds: int) -> None:
