@@ -24,6 +24,7 @@ import torch_models
 from apart import Apart
 from jobs import cnn, cnn_step, resnet50_predict
 from measure import alternate, machine, parse, report
+from onnx_rival import running_file
 
 import oneflow as flow
 
@@ -43,31 +44,44 @@ def train(name: str, batch: int, size: int, rounds: int, compiled: bool) -> None
     print("  memory beyond what the imports take: " + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in peaks.items()))
 
 
-def infer(size: int, rounds: int) -> None:
-    import onnxruntime
+def picture_of(size: int) -> np.ndarray:
+    return np.random.default_rng(0).random((1, 3, size, size), np.float32)
 
-    flow.clear_default_session()
-    predict = resnet50_predict(size)
-    picture = np.random.default_rng(0).random((1, 3, size, size), np.float32)
+
+def by_job(size: int) -> Callable[[], object]:
+    predict, picture = resnet50_predict(size), picture_of(size)
+    return lambda: predict(picture).get()
+
+
+def by_onnx(size: int) -> Callable[[], object]:
+    """The job's own export, with as many threads."""
+    predict, picture = resnet50_predict(size), picture_of(size)
     predict(picture).get()
     with tempfile.TemporaryDirectory() as folder:
-        path = str(Path(folder, "resnet50.onnx"))
+        path = Path(folder, "resnet50.onnx")
         began = time.perf_counter()
         flow.onnx.export(predict, None, path)
-        print(f"\nResNet-50 exported to ONNX in {time.perf_counter() - began:.2f} s")
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()
-        session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    given = {session.get_inputs()[0].name: picture}
+        print(f"\nResNet-50 exported to ONNX in {time.perf_counter() - began:.2f} s", flush=True)
+        return running_file(path, picture)
+
+
+def by_eager(size: int) -> Callable[[], object]:
     model = torch_models.ResNet50().eval().to(memory_format=torch.channels_last)
-    tensor = torch.from_numpy(picture).contiguous(memory_format=torch.channels_last)
+    picture = torch.from_numpy(picture_of(size)).contiguous(memory_format=torch.channels_last)
 
     def eager() -> torch.Tensor:
         with torch.inference_mode():
-            return model(tensor).softmax(1)
+            return model(picture).softmax(1)
 
-    contenders = {"job": lambda: predict(picture).get(), "ONNX Runtime": lambda: session.run(None, given), "PyTorch eager channels_last": eager}
-    report("ResNet-50 inference, one picture", alternate(contenders, 5, rounds), "job")
+    return eager
+
+
+def infer(size: int, rounds: int, calls: int) -> None:
+    ways = {"job": by_job, "ONNX Runtime": by_onnx, "PyTorch eager channels_last": by_eager}
+    contenders = {who: Apart(torch.get_num_threads(), how, size) for who, how in ways.items()}
+    report("ResNet-50 inference, one picture", alternate(dict(contenders), calls, rounds), "job")
+    for contender in contenders.values():
+        contender.close()
 
 
 def compiling(batch: int, size: int) -> None:
@@ -122,7 +136,7 @@ def main() -> None:
         for name in [args.net] if args.net else NETS:
             train(name, getattr(args, name), args.pixels if name == "resnet50" else NETS[name], args.rounds, args.compiled)
     if args.what in (None, "infer"):
-        infer(args.pixels, args.rounds)
+        infer(args.pixels, args.rounds, 1 if args.small else 20)
     if args.what in (None, "compile"):
         compiling(args.resnet50, args.pixels)
     if args.what in (None, "start"):
