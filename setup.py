@@ -3,7 +3,11 @@
 Where there is no C compiler, or libjpeg-turbo has no headers, the package is installed without them.
 """
 
+from glob import glob
+
 from setuptools import Extension, setup
+
+_headers = sorted(glob("src/oneflow/ops/native/*.h"))
 
 setup(
     ext_modules=[
@@ -24,7 +28,7 @@ setup(
         Extension(
             "oneflow.ops.native._winograd",
             sources=["src/oneflow/ops/native/_winograd.c"],
-            depends=["src/oneflow/ops/native/processor.h", "src/oneflow/ops/native/gemm.h", "src/oneflow/ops/native/winograd_kernels.h"],
+            depends=_headers,
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,
@@ -32,7 +36,7 @@ setup(
         Extension(
             "oneflow.ops.native._conv",
             sources=["src/oneflow/ops/native/_conv.c"],
-            depends=["src/oneflow/ops/native/processor.h", "src/oneflow/ops/native/conv_kernels.h"],
+            depends=_headers,
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,

@@ -6,6 +6,7 @@ lie in channels_last memory, which no program relies on; what a program returns 
 
 from __future__ import annotations
 
+import operator
 from math import inf
 from typing import Any
 
@@ -58,6 +59,10 @@ def fuse_convolutions(graph: fx.Graph, invariants: Invariants) -> None:
             fusion.linear(node)
         elif node.target is aten.mean.dim:
             fusion.mean(node)
+        elif node.target is aten.max_pool2d_with_indices.default:
+            fusion.max_pool(node)
+        elif node.target is aten.mul.Tensor:
+            fusion.scale(node)
     fusion.restore_outputs()
 
 
@@ -121,6 +126,36 @@ class _Fusion:
             return
         if sorted(dim % 4 for dim in dims) == [2, 3]:
             node.target, node.args = fused_conv.mean, (images, len(node.args) > 2 and bool(node.args[2]))
+
+    def max_pool(self, node: fx.Node) -> None:
+        """The maxima of pictures that a convolution has made, if nobody asks where they were."""
+        images, across, stride, before, apart, is_high = (argument(node, place) if place < len(node.args) else usual for place, usual in enumerate((None, 0, [], [0, 0], [1, 1], False)))
+        readers = list(node.users)
+        if node.kwargs or images not in self._made or not all(one.target is operator.getitem and one.args[1] == 0 for one in readers) or list(apart) != [1, 1] or is_high:
+            return
+        pairs = [pair if len(pair) == 2 else [*pair] * 2 for pair in (across, stride or across, before)]
+        made = tuple(val(node)[0].shape[2:])
+        with self._graph.inserting_before(node):
+            pool = self._graph.call_function(fused_conv.max_pool, (images, tuple(size for pair in pairs for size in pair), made))
+        copy_notes(pool, node)
+        set_val(pool, torch.empty_like(val(node)[0], memory_format=torch.channels_last))
+        self._made.append(pool)
+        for reader in readers:
+            self._memory[pool] = self._memory[reader]
+            reader.replace_all_uses_with(pool)
+            self._graph.erase_node(reader)
+        self._place[pool] = self._place[node]
+        self._graph.erase_node(node)
+
+    def scale(self, node: fx.Node) -> None:
+        """A picture that a convolution has made times a factor for each channel, as squeeze-and-excite has it."""
+        for images, factors in (node.args, node.args[::-1]):
+            its = tensor(factors) if isinstance(factors, fx.Node) else None
+            if images in self._made and its is not None and not node.kwargs and its.dtype is torch.float32 and its.shape == (*val(images).shape[:2], 1, 1):
+                node.target, node.args = fused_conv.scale, (images, factors)
+                set_val(node, torch.empty_like(val(node), memory_format=torch.channels_last))
+                self._made.append(node)
+                return
 
     # -------------------------------------------------------------- linear layers
 
@@ -246,7 +281,7 @@ def _is_depthwise(conv: fx.Node) -> bool:
 def _is_for_winograd(conv: fx.Node, activation: Activation) -> bool:
     filters, channels, *across = val(argument(conv, 1)).shape
     is_plain = all(list(argument(conv, place)) == [1, 1] for place in (3, 5)) and across == [3, 3] and activation[0] in ("none", "clip")
-    return native.winograd is not None and is_plain and channels % LANES == 0 and _made_here(conv)[0] % LANES == 0 and images_here(conv)[1] == channels
+    return is_plain and channels % LANES == 0 and _made_here(conv)[0] % LANES == 0 and images_here(conv)[1] == channels
 
 
 def _only_user(node: fx.Node) -> fx.Node | None:

@@ -17,7 +17,7 @@ from oneflow.compiler.cluster import call_cluster
 from oneflow.compiler.notes import tensor, val
 from oneflow.ir.nodes import argument
 from oneflow.ops import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
-from oneflow.ops.fused_conv import FRESH
+from oneflow.ops.native_sequence import FRESH
 
 aten = torch.ops.aten
 Memory = tuple[Any, ...]

@@ -25,6 +25,7 @@
     products                                     by the faster library                                         products.py
     clusters                                     ops that only move memory as one call, in tiers that compile it   find_clusters.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
+    sequences                                    ops of prediction as one call, in planned memory              native_sequences.py
 
 Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it leaves.
 """
@@ -45,6 +46,7 @@ from oneflow.core.fusion_setting import COMPILING, tier_here
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.masks import mask_by_results
+from oneflow.compiler.native_sequences import make_sequences
 from oneflow.compiler.order import weights_first
 from oneflow.compiler.pools import pool_by_shapes
 from oneflow.compiler.prepare import prepare
@@ -96,7 +98,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
             if tier in COMPILING:
                 make_clusters(section.graph, is_alone=len(program.fusion.ranks) == 1)
             write_over(section.graph)
-    after("in place", replace(program, sections=sections))
+            make_sequences(section.graph)
+    after("sequences", replace(program, sections=sections))
     return replace(program, sections=sections)
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from oneflow.compiler.cluster import call_cluster
+from oneflow.ops.native_sequence import call_sequence
 
 Bind = Callable[[Any], Any]
 
@@ -49,9 +50,9 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
 
 
 def _told(node: fx.Node) -> str:
-    """The ops of a cluster, for who reads the source."""
-    cluster: Any = node.args[0] if node.target is call_cluster else None
-    return "" if cluster is None else f"  # {', '.join(cluster.ops())}"
+    """The ops of a cluster or a sequence, for who reads the source."""
+    whole: Any = node.args[0] if node.target in (call_cluster, call_sequence) else None
+    return "" if whole is None else f"  # {', '.join(whole.ops())}"
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:

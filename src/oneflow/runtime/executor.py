@@ -13,7 +13,9 @@ from oneflow.compiler.describe import what_of
 from oneflow.core.fusion_setting import COMPILING
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
-from oneflow.runtime.codegen import Code, generate
+from oneflow.ops.native_sequence import RunningSequence
+from oneflow.ops.native_sequence import Sequence as NativeSequence
+from oneflow.runtime.codegen import Bind, Code, generate
 from oneflow.runtime.rank_variables import RankVariables
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ class Executor:
         self._bound = Bound()
         self.clusters = _running_clusters(program) if program.fusion.tier in COMPILING else None
         bind = self._bound if self.clusters is None else self.clusters.bound(self._bound)
-        self.code = {name: generate(section.graph, program.job, bind) for name, section in program.sections.items()}
+        self.code = {name: generate(section.graph, program.job, with_sequences(bind)) for name, section in program.sections.items()}
         asked = {key for section in program.sections.values() for key in section.inputs}
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
@@ -179,6 +181,11 @@ class Executor:
     def _failure(self, step: StepNumbers, where: str, error: Exception) -> RunError:
         kind = PeerError if isinstance(error, PeerError) else RunError
         return kind(f"job {self._program.job!r} failed at step {step.number} in {where}: {error}")
+
+
+def with_sequences(others: Bind) -> Bind:
+    """What code runs with in the place of a constant or function: of a sequence what runs it, of anything else what ``others`` say."""
+    return lambda thing: RunningSequence(thing) if isinstance(thing, NativeSequence) else others(thing)
 
 
 def _running_clusters(program: Program) -> RunningClusters:

@@ -1,142 +1,144 @@
-/* Convolutions and matrix products of prediction: filters are laid out once, and what follows (bias, the sum with a residual, an activation) is done while the
- * sums are in registers or in the nearest cache.
+/* Convolutions, matrix products and what stands between them in prediction, as a sequence of steps that one call runs: filters are laid out once, what follows a
+ * product (bias, the sum with a residual, an activation) is done while its sums are in registers or in the nearest cache, and threads meet between two steps only.
  *
  * Tensors are float32 in channels_last memory, so a convolution is a product of rows, one for each place of the output, with a matrix of filters. A row of a
  * 1 x 1 filter is a pixel as it lies; other rows are gathered, a block at a time that stays in the cache. The matrix lies in panels: PANEL columns of each
- * depth side by side, the last one filled up with zeros.
- *
- * Sums do not depend on the number of threads: no depth is ever split between them. */
+ * depth side by side, the last one filled up with zeros. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
-#include <math.h>
+#include <omp.h>
 
-#include "processor.h"
+#include "steps.h"
 
-#define PANEL 32
-#define DEPTH 384        /* at most so much of the depth at a time: the rows of a tile then stay in the first cache */
-#define BLOCK (96 << 10) /* floats of the left operand at a time: they stay in the second */
-#define APART 16         /* floats between gathered rows beyond their length, lest they fall into the same sets of the cache */
+/* ------------------------------------------------------------------ steps from numbers */
 
-enum { NONE, CLIP, HARD_SWISH, HARD_SIGMOID, SILU, SIGMOID, GELU, GELU_TANH };
-
-typedef struct {
-    const float *bias; /* of as many numbers as the panels have columns; or NULL */
-    float low, high;   /* values are clipped to these; infinite where they are not */
-    int kind;
-} Finish;
+/* A step as it was planned: where its tensors are (which of the addresses of a call, or -1; and how many bytes behind it), sizes, limits of what is clipped. */
+enum { INPUT, WEIGHT, BIAS, RESIDUAL, MADE, SECOND_WEIGHT, SECOND_BIAS, TENSORS };
+#define NUMBERS 29
+#define LIMITS 4
 
 typedef struct {
-    const float *input, *panels, *residual;
-    float *made;
-    Finish finish;
-    int64_t rows, depth, columns; /* of the product */
-    int64_t height, width, channels, made_height, made_width;
-    int64_t across_height, across_width, stride_height, stride_width, pad_height, pad_width, apart_height, apart_width;
-    int gathers; /* whether rows are put together from several pixels, or moved apart */
-} Product;
+    int64_t kind, tensors[TENSORS][2], numbers[NUMBERS];
+    double limits[LIMITS];
+} Row;
 
-typedef struct {
-    const float *input, *weight; /* weight[tap][channel] */
-    float *made;
-    Finish finish;
-    int64_t pictures, height, width, channels, made_height, made_width;
-    int64_t across_height, across_width, stride_height, stride_width, pad_height, pad_width;
-} Depthwise;
-
-#if defined(__x86_64__) && defined(__GNUC__)
-#include <immintrin.h>
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma,prefer-vector-width=512")
-#define LANES 16
-#define MR 14
-#define NAME(x) x##_v4
-#include "conv_kernels.h"
-#undef LANES
-#undef MR
-#undef NAME
-#pragma GCC pop_options
-#pragma GCC push_options
-#pragma GCC target("avx2,fma")
-#define LANES 8
-#define MR 6
-#define NAME(x) x##_v3
-#include "conv_kernels.h"
-#undef LANES
-#undef MR
-#undef NAME
-#pragma GCC pop_options
-
-typedef void (*Gather)(const Product *, int64_t, int64_t, int64_t, int64_t, float *, int64_t);
-typedef void (*Panel)(const Product *, const float *, int64_t, const float *, int64_t, int64_t, int64_t, int64_t, int64_t, int, int);
-typedef void (*Lines)(const Depthwise *, int64_t, int64_t, int64_t);
-typedef void (*Mean)(const float *, int64_t, int64_t, float, float *);
-
-typedef struct {
-    Gather gather;
-    Panel panel;
-    Lines lines;
-    Mean mean;
-} Kernels;
-
-static Kernels kernels; /* chosen once, when the module is loaded */
-
-static Kernels kernels_of(int kind) {
-    return kind == 2 ? (Kernels){gather_v4, panel_v4, depthwise_v4, mean_v4} : (Kernels){gather_v3, panel_v3, depthwise_v3, mean_v3};
+static Finish finish_of(const float *bias, int64_t kind, const double *limits) {
+    return (Finish){bias, kind == CLIP ? (float)limits[0] : -INFINITY, kind == CLIP ? (float)limits[1] : INFINITY, (int)kind};
 }
 
-/* ------------------------------------------------------------------ products */
-
-/* The part of a product in rows [row, last_row) and in panels [panel, last_panel). */
-static void multiply_part(const Product *p, int64_t row, int64_t last_row, int64_t panel, int64_t last_panel, float *buffer) {
-    const int64_t pieces = (p->depth + DEPTH - 1) / DEPTH, piece = (p->depth + pieces - 1) / pieces;
-    int64_t at_once = BLOCK / (piece + APART);
-    if (p->depth * p->columns <= BLOCK / 2) /* the panels are in the cache, so the rows that are made may be few enough to be there too */
-        at_once = least(at_once, 4 * 14);
-    for (int64_t rows; row < last_row; row += rows) {
-        rows = least(at_once, last_row - row);
-        for (int64_t begin = 0; begin < p->depth; begin += piece) {
-            const int64_t end = least(begin + piece, p->depth), step = p->gathers ? piece + APART : p->depth;
-            const float *left = p->gathers ? buffer : p->input + row * p->depth + begin;
-            if (p->gathers)
-                kernels.gather(p, row, rows, begin, end, buffer, step);
-            for (int64_t one = panel; one < last_panel; one++) {
-                const float *right = p->panels + (one * p->depth + begin) * PANEL;
-                kernels.panel(p, left, step, right, end - begin, row, rows, one * PANEL, least(PANEL, p->columns - one * PANEL), begin == 0, end == p->depth);
-            }
-        }
-    }
+/* pictures, height, width, channels, made channels, height, width, filter's height, width, strides, zeros above and left, dilations, activation */
+static Product product_of(const int64_t *n, const float *bias, const double *limits) {
+    Product p = {.finish = finish_of(bias, n[15], limits), .apart_height = n[13], .apart_width = n[14]};
+    const Window w = {n[0], n[1], n[2], n[3], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12]};
+    const int is_pixel = n[7] == 1 && n[8] == 1 && n[9] == 1 && n[10] == 1 && n[11] == 0 && n[12] == 0 && n[5] == n[1] && n[6] == n[2];
+    const int is_inside = n[11] == 0 && n[12] == 0 && (n[5] - 1) * n[9] + n[7] <= n[1] && (n[6] - 1) * n[10] + n[8] <= n[2];
+    p.window = w;
+    p.rows = n[0] * n[5] * n[6], p.depth = n[7] * n[8] * n[3], p.columns = n[4];
+    p.by_lines = !is_pixel && is_inside && n[13] == 1 && n[14] == 1 && p.depth <= DEPTH && n[6] >= 28;
+    p.gathers = !p.by_lines && (!is_pixel || (p.depth % 512 == 0 && p.columns > 64)); /* rows that lie multiples of 2 KiB apart fall into the same sets of the cache */
+    return p;
 }
 
-static int run_product(const Product *p, int threads) {
-    const int64_t panels = (p->columns + PANEL - 1) / PANEL;
-    const int by_columns = p->rows < p->columns && (panels % threads == 0 || panels >= 8 * threads);
-    if (p->rows * p->columns * p->depth < 1 << 17)
-        threads = 1;
-    const int64_t size = p->gathers ? BLOCK : 0;
-    float *buffers = size ? malloc(threads * size * sizeof(float)) : NULL;
-    if (size && buffers == NULL)
-        return -1;
-#pragma omp parallel for num_threads(threads) schedule(static, 1) if (threads > 1)
-    for (int thread = 0; thread < threads; thread++) {
-        float *buffer = buffers + thread * size;
-        if (by_columns)
-            multiply_part(p, 0, p->rows, panels * thread / threads, panels * (thread + 1) / threads, buffer);
-        else
-            multiply_part(p, p->rows * thread / threads, p->rows * (thread + 1) / threads, 0, panels, buffer);
-    }
-    free(buffers);
-    return 0;
+/* pictures, height, width, channels, made height, width, filter's height, width, strides, zeros above and left, activation */
+static Depthwise depthwise_of(const int64_t *n, const float *bias, const double *limits) {
+    return (Depthwise){.finish = finish_of(bias, n[12], limits), .window = {n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11]}};
 }
 
-static void run_depthwise(const Depthwise *d, int threads) {
-    const int64_t fit = BLOCK / (d->width * d->channels * d->stride_height) + 1, shared = (d->made_height * d->pictures + threads - 1) / threads;
-    const int64_t lines = least(fit, shared > d->made_height ? d->made_height : shared), parts = (d->made_height + lines - 1) / lines;
-#pragma omp parallel for num_threads(threads) schedule(static) if (threads > 1)
-    for (int64_t part = 0; part < d->pictures * parts; part++) {
-        const int64_t one = part % parts;
-        kernels.lines(d, part / parts, d->made_height * one / parts, d->made_height * (one + 1) / parts);
+/* pictures, height, width, channels, made channels, height, width, zeros above and left, activation */
+static Winograd winograd_of(const int64_t *n, const float *bias, const float *residual, const double *limits) {
+    const Finish finish = finish_of(bias, n[9], limits);
+    const Shape shape = {n[0], n[1], n[2], n[3], n[5], n[6], n[4], n[7], n[8], (n[5] + 1) / 2, (n[6] + 1) / 2, 1};
+    return (Winograd){.shape = shape, .ending = {bias, residual, finish.low, finish.high}};
+}
+
+static Step step_of(const Row *row, const unsigned long long *addresses) {
+    Step step = {.kind = (int)row->kind};
+    const int64_t *n = row->numbers;
+    void *at[TENSORS];
+    for (int i = 0; i < TENSORS; i++)
+        at[i] = row->tensors[i][0] < 0 ? NULL : AT(addresses[row->tensors[i][0]] + row->tensors[i][1]);
+    switch (step.kind) {
+    case CONVOLUTION:
+        step.of.product = product_of(n, at[BIAS], row->limits);
+        step.of.product.input = at[INPUT], step.of.product.panels = at[WEIGHT], step.of.product.residual = at[RESIDUAL], step.of.product.made = at[MADE];
+        break;
+    case DEPTHWISE:
+    case POOL:
+        step.of.depthwise = depthwise_of(n, at[BIAS], row->limits);
+        step.of.depthwise.input = at[INPUT], step.of.depthwise.weight = at[WEIGHT], step.of.depthwise.made = at[MADE];
+        break;
+    case WINOGRAD:
+        step.of.winograd = winograd_of(n, at[BIAS], at[RESIDUAL], row->limits);
+        step.of.winograd.input = at[INPUT], step.of.winograd.filters = at[WEIGHT], step.of.winograd.made = at[MADE];
+        break;
+    case MEAN:
+    case SCALE: step.of.rows = (Rows){at[INPUT], at[WEIGHT], at[MADE], n[0], n[1], n[2]}; break;
+    case LAY: step.of.lay = (Lay){at[INPUT], at[MADE], n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7]}; break;
+    case PAIR:
+        step.of.pair.product = product_of(n, at[BIAS], row->limits);
+        step.of.pair.product.input = at[INPUT], step.of.pair.product.panels = at[WEIGHT];
+        step.of.pair.product.gathers = 0;
+        step.of.pair.depthwise = depthwise_of(n + 16, at[SECOND_BIAS], row->limits + 2);
+        step.of.pair.depthwise.weight = at[SECOND_WEIGHT], step.of.pair.depthwise.made = at[MADE];
+        break;
     }
+    return step;
+}
+
+/* ------------------------------------------------------------------ Python: addresses of tensors */
+
+/* run(rows, addresses, threads): the steps of a sequence; `rows` as laid out by ``row``. */
+static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t given) {
+    Py_buffer view;
+    if (given != 3 || !PyList_Check(args[1])) {
+        PyErr_SetString(PyExc_TypeError, "takes rows, a list of addresses, and threads");
+        return NULL;
+    }
+    const int threads = (int)PyLong_AsLong(args[2]);
+    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE))
+        return NULL;
+    const Py_ssize_t count = view.len / (Py_ssize_t)sizeof(Row), known = PyList_GET_SIZE(args[1]);
+    Step *steps = malloc(count * sizeof(Step));
+    unsigned long long *addresses = malloc((known + 1) * sizeof *addresses);
+    int failed = steps == NULL || addresses == NULL;
+    for (Py_ssize_t i = 0; !failed && i < known; i++)
+        addresses[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(args[1], i));
+    if (!failed && !PyErr_Occurred()) {
+        for (Py_ssize_t i = 0; i < count; i++)
+            steps[i] = step_of((const Row *)view.buf + i, addresses);
+        Py_BEGIN_ALLOW_THREADS
+        failed = run_steps(steps, count, threads);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&view);
+    free(steps);
+    free(addresses);
+    if (PyErr_Occurred())
+        return NULL;
+    if (failed)
+        return PyErr_NoMemory();
+    Py_RETURN_NONE;
+}
+
+/* row(kind, tensors, numbers, limits): a step as `run` takes it. */
+static PyObject *row(PyObject *self, PyObject *args) {
+    long long kind;
+    PyObject *tensors, *numbers, *limits;
+    if (!PyArg_ParseTuple(args, "LO!O!O!", &kind, &PyTuple_Type, &tensors, &PyTuple_Type, &numbers, &PyTuple_Type, &limits))
+        return NULL;
+    if (PyTuple_GET_SIZE(tensors) > 2 * TENSORS || PyTuple_GET_SIZE(numbers) > NUMBERS || PyTuple_GET_SIZE(limits) > LIMITS) {
+        PyErr_SetString(PyExc_ValueError, "a step has too many tensors, numbers or limits");
+        return NULL;
+    }
+    Row made = {.kind = kind};
+    for (int i = 0; i < 2 * TENSORS; i++)
+        made.tensors[i / 2][i % 2] = i < PyTuple_GET_SIZE(tensors) ? PyLong_AsLongLong(PyTuple_GET_ITEM(tensors, i)) : -1;
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(numbers); i++)
+        made.numbers[i] = PyLong_AsLongLong(PyTuple_GET_ITEM(numbers, i));
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(limits); i++)
+        made.limits[i] = PyFloat_AsDouble(PyTuple_GET_ITEM(limits, i));
+    return PyErr_Occurred() ? NULL : PyBytes_FromStringAndSize((const char *)&made, sizeof made);
 }
 
 /* filters[column][depth] in panels, filled up with zeros. */
@@ -152,89 +154,34 @@ static void run_pack(const float *filters, int64_t columns, int64_t depth, float
     }
 }
 
-/* ------------------------------------------------------------------ Python: addresses of tensors, 0 where there is none */
-
-static Finish finish_of(unsigned long long bias, int kind, double low, double high) {
-    return (Finish){AT(bias), kind == CLIP ? (float)low : -INFINITY, kind == CLIP ? (float)high : INFINITY, kind};
-}
-
-
-/* Whole numbers from the arguments of a call. */
-static int numbers_of(PyObject *const *args, Py_ssize_t given, Py_ssize_t count, long long *to) {
-    if (given < count) {
-        PyErr_Format(PyExc_TypeError, "takes %zd numbers, got %zd", count, given);
-        return -1;
-    }
-    for (Py_ssize_t i = 0; i < count; i++) {
-        to[i] = PyLong_AsLongLong(args[i]);
-        if (to[i] == -1 && PyErr_Occurred())
-            return -1;
-    }
-    return 0;
-}
-
-#define CONVOLUTION_NUMBERS 22
-
-static PyObject *convolution(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    long long n[CONVOLUTION_NUMBERS];
-    if (numbers_of(args, count - 2, CONVOLUTION_NUMBERS, n))
+static PyObject *pack(PyObject *self, PyObject *args) {
+    unsigned long long filters, panels;
+    long long columns, depth;
+    if (!PyArg_ParseTuple(args, "KLLK", &filters, &columns, &depth, &panels))
         return NULL;
-    const double low = PyFloat_AsDouble(args[CONVOLUTION_NUMBERS]), high = PyFloat_AsDouble(args[CONVOLUTION_NUMBERS + 1]);
-    if (PyErr_Occurred())
-        return NULL;
-    const int is_pixel = n[12] == 1 && n[13] == 1 && n[14] == 1 && n[15] == 1 && n[16] == 0 && n[17] == 0 && n[10] == n[6] && n[11] == n[7];
-    Product p = {.input = AT(n[0]), .panels = AT(n[1]), .residual = AT(n[3]), .made = AT(n[4]), .finish = finish_of(n[2], (int)n[20], low, high)};
-    p.height = n[6], p.width = n[7], p.channels = n[8], p.made_height = n[10], p.made_width = n[11];
-    p.across_height = n[12], p.across_width = n[13], p.stride_height = n[14], p.stride_width = n[15];
-    p.pad_height = n[16], p.pad_width = n[17], p.apart_height = n[18], p.apart_width = n[19];
-    p.rows = n[5] * n[10] * n[11], p.depth = n[12] * n[13] * n[8], p.columns = n[9];
-    p.gathers = !is_pixel || (p.depth % 512 == 0 && p.columns > 64); /* rows that lie multiples of 2 KiB apart fall into the same sets of the cache */
-    int failed;
     Py_BEGIN_ALLOW_THREADS
-    failed = run_product(&p, (int)n[21]);
-    Py_END_ALLOW_THREADS
-    if (failed)
-        return PyErr_NoMemory();
-    Py_RETURN_NONE;
-}
-
-#define DEPTHWISE_NUMBERS 18
-
-static PyObject *depthwise(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    long long n[DEPTHWISE_NUMBERS];
-    if (numbers_of(args, count - 2, DEPTHWISE_NUMBERS, n))
-        return NULL;
-    const double low = PyFloat_AsDouble(args[DEPTHWISE_NUMBERS]), high = PyFloat_AsDouble(args[DEPTHWISE_NUMBERS + 1]);
-    if (PyErr_Occurred())
-        return NULL;
-    Depthwise d = {.input = AT(n[0]), .weight = AT(n[1]), .made = AT(n[3]), .finish = finish_of(n[2], (int)n[16], low, high)};
-    d.pictures = n[4], d.height = n[5], d.width = n[6], d.channels = n[7], d.made_height = n[8], d.made_width = n[9];
-    d.across_height = n[10], d.across_width = n[11], d.stride_height = n[12], d.stride_width = n[13], d.pad_height = n[14], d.pad_width = n[15];
-    Py_BEGIN_ALLOW_THREADS
-    run_depthwise(&d, (int)n[17]);
+    run_pack(AT(filters), columns, depth, AT(panels));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
 
-static PyObject *pack(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    long long n[4];
-    if (numbers_of(args, count, 4, n))
+static PyObject *prepared_size(PyObject *self, PyObject *args) {
+    long long depth, columns;
+    if (!PyArg_ParseTuple(args, "LL", &depth, &columns))
         return NULL;
-    Py_BEGIN_ALLOW_THREADS
-    run_pack(AT(n[0]), n[1], n[2], AT(n[3]));
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
+    return PyLong_FromLongLong(PLACES * kernels.prepared_plane(depth, columns));
 }
 
-static PyObject *mean(PyObject *self, PyObject *const *args, Py_ssize_t count) {
-    long long n[6];
-    if (numbers_of(args, count, 6, n))
+static PyObject *prepare(PyObject *self, PyObject *args) {
+    unsigned long long weight, filters;
+    long long depth, columns, step[4];
+    if (!PyArg_ParseTuple(args, "KKLLLLLL", &weight, &filters, &columns, &depth, &step[0], &step[1], &step[2], &step[3]))
         return NULL;
-    const int64_t size = n[3] * n[4];
+    Filters f = {.depth_step = step[1], .column_step = step[0]};
+    for (int i = 0; i < 9; i++)
+        f.tap[0][i] = i / 3 * step[2] + i % 3 * step[3];
     Py_BEGIN_ALLOW_THREADS
-#pragma omp parallel for num_threads((int)n[5]) schedule(static) if (n[5] > 1 && n[2] > 1)
-    for (int64_t picture = 0; picture < n[2]; picture++)
-        kernels.mean((const float *)AT(n[0]) + picture * size, n[3], n[4], 1.0f / (float)n[3], (float *)AT(n[1]) + picture * n[4]);
+    kernels.prepare(AT(weight), &f, depth, columns, AT(filters));
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }
@@ -259,15 +206,12 @@ static PyObject *sampled(PyObject *self, PyObject *pieces) {
 }
 
 static PyMethodDef methods[] = {
-    {"convolution", (PyCFunction)(void (*)(void))convolution, METH_FASTCALL,
-     "input, panels, bias, residual, made, pictures, height, width, channels, made channels, height, width, filter's height, width, stride, stride, padding above, "
-     "left, dilation, dilation, activation, threads, low, high"},
-    {"depthwise", (PyCFunction)(void (*)(void))depthwise, METH_FASTCALL,
-     "input, weight, bias, made, pictures, height, width, channels, made height, width, filter's height, width, stride, stride, padding above, left, activation, "
-     "threads, low, high"},
-    {"mean", (PyCFunction)(void (*)(void))mean, METH_FASTCALL, "input, made, pictures, places, channels, threads"},
+    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "the steps of a sequence: rows, addresses, threads"},
+    {"row", row, METH_VARARGS, "a step for run: kind, pairs of an address's number and bytes behind it for each tensor, numbers, limits"},
     {"sampled", sampled, METH_O, "pairs of an address and a count of words"},
-    {"pack", (PyCFunction)(void (*)(void))pack, METH_FASTCALL, "filters, columns, depth, panels"},
+    {"pack", pack, METH_VARARGS, "filters, columns, depth, panels"},
+    {"prepared_size", prepared_size, METH_VARARGS, "how many numbers the filters of winograd have: channels, made channels"},
+    {"prepare", prepare, METH_VARARGS, "the filters of winograd: weight, made, filters, channels, steps of filters (4)"},
     {NULL, NULL, 0, NULL},
 };
 
@@ -282,6 +226,3 @@ PyMODINIT_FUNC PyInit__conv(void) {
     kernels = kernels_of(kind);
     return PyModule_Create(&module);
 }
-#else
-#error "written for x86-64"
-#endif

@@ -1,4 +1,4 @@
-/* The kernels of _conv.c for one kind of processor. Included once per kind, with LANES floats of a vector register, tiles of MR rows, and NAME(x): x with
+/* The kernels of steps.h for one kind of processor. Included once per kind, with LANES floats of a vector register, tiles of MR rows, and NAME(x): x with
  * an ending of that kind. */
 
 #if LANES == 16
@@ -19,6 +19,7 @@
 #define STORE_SOME(p, mask, v) _mm512_mask_storeu_ps(p, mask, v)
 #define FIRST(count) ((__mmask16)((1u << (count)) - 1u))
 #define SIGN_OF(sign, v) _mm512_castsi512_ps(_mm512_or_epi32(_mm512_and_epi32(_mm512_castps_si512(sign), _mm512_set1_epi32(INT32_MIN)), _mm512_castps_si512(v)))
+#define OR_NAN(v, other) _mm512_mask_mov_ps(other, _mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), v)
 #define WHOLE(v) _mm512_roundscale_ps(v, 8)
 #define POWER(n) _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(_mm512_cvtps_epi32(n), _mm512_set1_epi32(127)), 23))
 #else
@@ -39,6 +40,7 @@
 #define STORE_SOME(p, mask, v) _mm256_maskstore_ps(p, mask, v)
 #define FIRST(count) _mm256_cmpgt_epi32(_mm256_set1_epi32((int)(count)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7))
 #define SIGN_OF(sign, v) _mm256_or_ps(_mm256_and_ps(sign, _mm256_set1_ps(-0.0f)), v)
+#define OR_NAN(v, other) _mm256_blendv_ps(other, v, _mm256_cmp_ps(v, v, _CMP_UNORD_Q))
 #define WHOLE(v) _mm256_round_ps(v, 8)
 #define POWER(n) _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23))
 #endif
@@ -115,14 +117,14 @@ static void NAME(activate)(float *at, int64_t count, int kind) {
 /* ------------------------------------------------------------------ products */
 
 /* A tile of `rows` x `vectors` * LANES sums in registers: what is there already (unless it `begins`), plus left x right; if it `ends`, finished.
- * Rows of the left lie `left_step` apart, three of them at constant multiples of it from one pointer, since there are not registers for all. */
+ * Rows of the left, the first of which is `row`, lie a step apart: three of them at constant multiples of it from one pointer, since there are not registers for all. */
 INLINE void NAME(tile)(
-    const int rows, const int vectors, const float *left, int64_t left_step, const float *right, int64_t depth, float *made, int64_t made_step, int begins,
+    const int rows, const int vectors, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins,
     const Finish *finish, int64_t column, const float *residual, MASK last, const int is_full
 ) {
     VEC sums[MR][2];
     const char *from[(MR + 2) / 3];
-    const int64_t step = left_step * 4;
+    const int64_t step = left->step * 4, on = (left->segment_step - depth) * 4;
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
@@ -130,7 +132,7 @@ INLINE void NAME(tile)(
             sums[r][v] = begins ? ALL(0.0f) : (!is_full && v == vectors - 1) ? SOME(made + r * made_step + v * LANES, last) : LOAD(made + r * made_step + v * LANES);
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r += 3)
-        from[r / 3] = (const char *)(left + r * left_step);
+        from[r / 3] = (const char *)(left->at + (row + r) * left->step);
     if (begins) /* what will be written is fetched while the sums are made */
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++)
@@ -150,20 +152,27 @@ INLINE void NAME(tile)(
             _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) sums[r][v] = FMA(one, b[v], sums[r][v]); \
         } \
     }
-    int64_t d = 0;
-    for (; d + 4 <= depth; d += 4) {
-        ONE_DEPTH(0) ONE_DEPTH(1) ONE_DEPTH(2) ONE_DEPTH(3)
-        right += 4 * PANEL;
+    for (int64_t segment = 0;;) {
+        int64_t d = 0;
+        for (; d + 4 <= depth; d += 4) {
+            ONE_DEPTH(0) ONE_DEPTH(1) ONE_DEPTH(2) ONE_DEPTH(3)
+            right += 4 * PANEL;
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; r += 3)
+                from[r / 3] += 16;
+        }
+        for (; d < depth; d++) {
+            ONE_DEPTH(0)
+            right += PANEL;
+#pragma GCC unroll 16
+            for (int r = 0; r < rows; r += 3)
+                from[r / 3] += 4;
+        }
+        if (++segment >= left->segments)
+            break;
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r += 3)
-            from[r / 3] += 16;
-    }
-    for (; d < depth; d++) {
-        ONE_DEPTH(0)
-        right += PANEL;
-#pragma GCC unroll 16
-        for (int r = 0; r < rows; r += 3)
-            from[r / 3] += 4;
+            from[r / 3] += on;
     }
 #undef ONE_DEPTH
     if (finish != NULL) {
@@ -195,7 +204,7 @@ INLINE void NAME(tile)(
 }
 
 #define CASES(r, vectors, full) \
-    case r: NAME(tile)(r, vectors, left, left_step, right, depth, made, made_step, begins, finish, column, residual, last, full); break;
+    case r: NAME(tile)(r, vectors, left, row, right, depth, made, made_step, begins, finish, column, residual, last, full); break;
 #if MR == 14
 #define ALL_CASES(vectors, full) \
     CASES(1, vectors, full) CASES(2, vectors, full) CASES(3, vectors, full) CASES(4, vectors, full) CASES(5, vectors, full) CASES(6, vectors, full) \
@@ -208,7 +217,7 @@ INLINE void NAME(tile)(
 
 #define TILES(name, vectors, full) \
     static void NAME(name)( \
-        int rows, const float *left, int64_t left_step, const float *right, int64_t depth, float *made, int64_t made_step, int begins, const Finish *finish, \
+        int rows, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins, const Finish *finish, \
         int64_t column, const float *residual, MASK last \
     ) { \
         switch (rows) { ALL_CASES(vectors, full) } \
@@ -221,10 +230,9 @@ TILES(narrow_cut_tiles, 1, 0)
 #undef CASES
 #undef ALL_CASES
 
-/* The columns [column, column + width) of rows [0, rows), width at most PANEL: a panel of the right operand that begins at `right`. */
+/* The columns [column, column + width) of rows [row, row + rows), width at most PANEL: a panel of the right operand that begins at `right`. */
 static void NAME(panel)(
-    const Product *p, const float *left, int64_t left_step, const float *right, int64_t depth, int64_t row, int64_t rows, int64_t column, int64_t width, int begins,
-    int ends
+    const Product *p, const Operand *left, const float *right, int64_t depth, int64_t row, int64_t rows, int64_t column, int64_t width, int begins, int ends
 ) {
     const int64_t blocks = (rows + MR - 1) / MR;
     for (int64_t start = 0; start < width; start += 2 * LANES) {
@@ -235,7 +243,7 @@ static void NAME(panel)(
             float *made = p->made + (row + begin) * p->columns + column + start;
             const float *residual = ends && p->residual != NULL ? p->residual + (made - p->made) : NULL;
 #define ARGUMENTS \
-    (int)(end - begin), left + begin *left_step, left_step, right + start, depth, made, p->columns, begins, ends ? &p->finish : NULL, column + start, residual, last
+    (int)(end - begin), left, begin, right + start, depth, made, p->columns, begins, ends ? &p->finish : NULL, column + start, residual, last
             if (here == 2 * LANES)
                 NAME(wide_tiles)(ARGUMENTS);
             else if (here > LANES)
@@ -270,20 +278,21 @@ INLINE void NAME(clear)(int64_t count, float *to) {
 
 /* The numbers [begin, end) of the rows [row, row + rows) of a convolution, which lie `step` apart in `to`. */
 static void NAME(gather)(const Product *p, int64_t row, int64_t rows, int64_t begin, int64_t end, float *to, int64_t step) {
-    const int64_t channels = p->channels, across = p->across_width;
+    const Window *w = &p->window;
+    const int64_t channels = w->channels, across = w->across_width;
     const int64_t line = begin / (across * channels), inside = begin % (across * channels); /* of a filter, the line and the number in it that come first */
-    int64_t column = row % p->made_width, height = row / p->made_width % p->made_height, picture = row / p->made_width / p->made_height;
+    int64_t column = row % w->made_width, height = row / w->made_width % w->made_height, picture = row / w->made_width / w->made_height;
     for (int64_t r = 0; r < rows; r++, to += step) {
-        const int64_t top = height * p->stride_height - p->pad_height, left = column * p->stride_width - p->pad_width;
-        const float *image = p->input + picture * p->height * p->width * channels;
-        const int is_joined = p->apart_width == 1 && left >= 0 && left + across <= p->width; /* the taps of a line lie side by side */
+        const int64_t top = height * w->stride_height - w->pad_height, left = column * w->stride_width - w->pad_width;
+        const float *image = p->input + picture * w->height * w->width * channels;
+        const int is_joined = p->apart_width == 1 && left >= 0 && left + across <= w->width; /* the taps of a line lie side by side */
         float *at = to;
         int64_t tap_line = line, skip = inside;
         for (int64_t wanted = end - begin; wanted > 0; tap_line++, skip = 0) {
             const int64_t y = top + tap_line * p->apart_height, count = least(across * channels - skip, wanted);
-            const float *pixels = image + y * p->width * channels;
+            const float *pixels = image + y * w->width * channels;
             wanted -= count;
-            if (y < 0 || y >= p->height) {
+            if (y < 0 || y >= w->height) {
                 NAME(clear)(count, at);
                 at += count;
             } else if (is_joined) {
@@ -292,7 +301,7 @@ static void NAME(gather)(const Product *p, int64_t row, int64_t rows, int64_t be
             } else {
                 for (int64_t done = skip; done < skip + count;) {
                     const int64_t tap = done / channels, x = left + tap * p->apart_width, some = least((tap + 1) * channels, skip + count) - done;
-                    if (x < 0 || x >= p->width)
+                    if (x < 0 || x >= w->width)
                         NAME(clear)(some, at);
                     else
                         NAME(copy)(pixels + x * channels + done - tap * channels, some, at);
@@ -301,9 +310,9 @@ static void NAME(gather)(const Product *p, int64_t row, int64_t rows, int64_t be
                 }
             }
         }
-        if (++column == p->made_width) {
+        if (++column == w->made_width) {
             column = 0;
-            if (++height == p->made_height) {
+            if (++height == w->made_height) {
                 height = 0;
                 picture++;
             }
@@ -313,16 +322,16 @@ static void NAME(gather)(const Product *p, int64_t row, int64_t rows, int64_t be
 
 /* ------------------------------------------------------------------ depthwise */
 
-#define PLACES 7
-#define WIDEST (2 * (PLACES - 1) + 7) /* columns of the input that so many outputs read */
+#define OUTPUTS 7
+#define WIDEST (2 * (OUTPUTS - 1) + 7) /* columns of the input that so many outputs read */
 
 /* `count` outputs in a row, of at most LANES channels. At an edge the columns of the input have masks: none of the channels where they are outside. */
 INLINE void NAME(depthwise_places)(
     const int count, const int across, const int stride, const int is_edge, const Depthwise *d, const float *at, int64_t row_step, const float *weight, int top,
     int bottom, float *made, VEC bias, const MASK *inside, MASK some
 ) {
-    VEC sums[PLACES];
-    const int64_t channels = d->channels;
+    VEC sums[OUTPUTS];
+    const int64_t channels = d->window.channels;
 #pragma GCC unroll 8
     for (int i = 0; i < count; i++)
         sums[i] = bias;
@@ -352,26 +361,26 @@ INLINE void NAME(depthwise_places)(
 }
 
 INLINE void NAME(depthwise_line)(const int across, const int stride, const Depthwise *d, int64_t picture, int64_t row, int64_t channel) {
-    const int64_t channels = d->channels, first = row * d->stride_height - d->pad_height, count = least(LANES, channels - channel);
-    const int top = first < 0 ? (int)-first : 0, bottom = (int)least(d->across_height, d->height - first);
-    const float *input = d->input + ((picture * d->height + first) * d->width - d->pad_width) * channels + channel;
+    const int64_t channels = d->window.channels, first = row * d->window.stride_height - d->window.pad_height, count = least(LANES, channels - channel);
+    const int top = first < 0 ? (int)-first : 0, bottom = (int)least(d->window.across_height, d->window.height - first);
+    const float *input = d->input + ((picture * d->window.height + first) * d->window.width - d->window.pad_width) * channels + channel;
     const MASK some = FIRST(count), nothing = FIRST(0);
     const VEC bias = d->finish.bias == NULL ? ALL(0.0f) : SOME(d->finish.bias + channel, some);
-    float *made = d->made + (picture * d->made_height + row) * d->made_width * channels + channel;
-    for (int64_t column = 0; column < d->made_width;) {
-        const int64_t left = d->made_width - column, places = left >= PLACES ? PLACES : left >= 2 ? 2 : 1;
-        const int64_t start = column * stride - d->pad_width, last = start + (places - 1) * stride + across;
+    float *made = d->made + (picture * d->window.made_height + row) * d->window.made_width * channels + channel;
+    for (int64_t column = 0; column < d->window.made_width;) {
+        const int64_t left = d->window.made_width - column, places = left >= OUTPUTS ? OUTPUTS : left >= 2 ? 2 : 1;
+        const int64_t start = column * stride - d->window.pad_width, last = start + (places - 1) * stride + across;
         const float *at = input + column * stride * channels;
         MASK inside[WIDEST];
-        const int is_edge = start < 0 || last > d->width || count < LANES;
+        const int is_edge = start < 0 || last > d->window.width || count < LANES;
         if (is_edge)
             for (int64_t x = start; x < last; x++)
-                inside[x - start] = x >= 0 && x < d->width ? some : nothing;
+                inside[x - start] = x >= 0 && x < d->window.width ? some : nothing;
 #define WITH(places, is_edge) \
-    NAME(depthwise_places)(places, across, stride, is_edge, d, at, d->width *channels, d->weight + channel, top, bottom, made + column * channels, bias, inside, some)
+    NAME(depthwise_places)(places, across, stride, is_edge, d, at, d->window.width *channels, d->weight + channel, top, bottom, made + column * channels, bias, inside, some)
         switch (places * 2 + is_edge) {
-        case PLACES * 2 + 1: WITH(PLACES, 1); break;
-        case PLACES * 2: WITH(PLACES, 0); break;
+        case OUTPUTS * 2 + 1: WITH(OUTPUTS, 1); break;
+        case OUTPUTS * 2: WITH(OUTPUTS, 0); break;
         case 5: WITH(2, 1); break;
         case 4: WITH(2, 0); break;
         case 3: WITH(1, 1); break;
@@ -384,24 +393,24 @@ INLINE void NAME(depthwise_line)(const int across, const int stride, const Depth
 
 /* Lines [begin, end) of outputs of a picture, a vector of channels at a time: the lines that it reads are in the cache then. */
 #define LINES(across, stride) \
-    for (int64_t channel = 0; channel < d->channels; channel += LANES) \
+    for (int64_t channel = 0; channel < d->window.channels; channel += LANES) \
         for (int64_t row = begin; row < end; row++) \
             NAME(depthwise_line)(across, stride, d, picture, row, channel);
 
 static void NAME(depthwise)(const Depthwise *d, int64_t picture, int64_t begin, int64_t end) {
-    switch (d->across_width * 8 + d->stride_width) {
+    switch (d->window.across_width * 8 + d->window.stride_width) {
     case 3 * 8 + 1: LINES(3, 1) break;
     case 3 * 8 + 2: LINES(3, 2) break;
     case 5 * 8 + 1: LINES(5, 1) break;
     case 5 * 8 + 2: LINES(5, 2) break;
     case 7 * 8 + 1: LINES(7, 1) break;
     }
-    const int64_t line = d->made_width * d->channels;
+    const int64_t line = d->window.made_width * d->window.channels;
     if (d->finish.kind >= HARD_SWISH)
-        NAME(activate)(d->made + (picture * d->made_height + begin) * line, (end - begin) * line, d->finish.kind);
+        NAME(activate)(d->made + (picture * d->window.made_height + begin) * line, (end - begin) * line, d->finish.kind);
 }
 #undef LINES
-#undef PLACES
+#undef OUTPUTS
 #undef WIDEST
 
 /* ------------------------------------------------------------------ means */
@@ -423,6 +432,89 @@ static void NAME(mean)(const float *input, int64_t rows, int64_t channels, float
     }
 }
 
+/* Rows times the same row of numbers. */
+static void NAME(scale)(const float *input, const float *factors, int64_t rows, int64_t channels, float *made) {
+    for (int64_t row = 0; row < rows; row++, input += channels, made += channels)
+        for (int64_t channel = 0; channel < channels; channel += LANES) {
+            const MASK some = FIRST(least(LANES, channels - channel));
+            STORE_SOME(made + channel, some, MUL(SOME(input + channel, some), SOME(factors + channel, some)));
+        }
+}
+
+/* ------------------------------------------------------------------ pools */
+
+/* The greatest number of a window, or a NaN if there is one, for LANES channels. */
+INLINE VEC NAME(greatest)(const float *at, int64_t lines, int64_t line_step, int64_t columns, int64_t channels, MASK some) {
+    VEC found = ALL(-INFINITY);
+    for (int64_t y = 0; y < lines; y++)
+        for (int64_t x = 0; x < columns; x++) {
+            const VEC v = SOME(at + y * line_step + x * channels, some);
+            found = OR_NAN(v, MAX(v, found)); /* max gives its second argument if either is a NaN */
+        }
+    return found;
+}
+
+/* Lines [begin, end) of outputs of a picture: maxima over windows, of which the part inside counts. */
+static void NAME(pool)(const Depthwise *d, int64_t picture, int64_t begin, int64_t end) {
+    const Window *w = &d->window;
+    const int64_t channels = w->channels, line = w->width * channels;
+    for (int64_t row = begin; row < end; row++) {
+        const int64_t first = row * w->stride_height - w->pad_height, top = first < 0 ? 0 : first, bottom = least(first + w->across_height, w->height);
+        for (int64_t column = 0; column < w->made_width; column++) {
+            const int64_t start = column * w->stride_width - w->pad_width, left = start < 0 ? 0 : start, right = least(start + w->across_width, w->width);
+            const float *at = d->input + (picture * w->height + top) * line + left * channels;
+            float *made = d->made + ((picture * w->made_height + row) * w->made_width + column) * channels;
+            for (int64_t channel = 0; channel < channels; channel += LANES) {
+                const MASK some = FIRST(least(LANES, channels - channel));
+                STORE_SOME(made + channel, some, NAME(greatest)(at + channel, bottom - top, line, right - left, channels, some));
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ pixels from planes */
+
+typedef float NAME(floats) __attribute__((vector_size(4 * LANES)));
+typedef int32_t NAME(places) __attribute__((vector_size(4 * LANES)));
+
+/* LANES pixels of three planes, side by side. */
+INLINE void NAME(three)(const float *from, int64_t plane, float *to) {
+    const NAME(floats) red = (NAME(floats))LOAD(from), green = (NAME(floats))LOAD(from + plane), blue = (NAME(floats))LOAD(from + 2 * plane);
+#pragma GCC unroll 3
+    for (int part = 0; part < 3; part++) {
+        NAME(places) two, all;
+#pragma GCC unroll 16
+        for (int l = 0; l < LANES; l++) {
+            const int number = part * LANES + l;
+            two[l] = number % 3 == 1 ? LANES + number / 3 : number / 3;
+            all[l] = number % 3 == 2 ? LANES + number / 3 : l;
+        }
+        STORE(to + part * LANES, (VEC)__builtin_shuffle(__builtin_shuffle(red, green, two), blue, all));
+    }
+}
+
+/* One line of all pictures. */
+static void NAME(lay)(const Lay *lay, int64_t line) {
+    const int64_t channels = lay->channels, plane = lay->height * lay->width, y = line % lay->made_height - lay->top;
+    float *to = lay->made + line * lay->made_width * channels;
+    if (y < 0 || y >= lay->height) {
+        NAME(clear)(lay->made_width * channels, to);
+        return;
+    }
+    const float *from = lay->input + line / lay->made_height * channels * plane + y * lay->width;
+    const int64_t width = least(lay->width, lay->made_width - lay->left), right = lay->made_width - lay->left - width;
+    NAME(clear)(lay->left * channels, to);
+    to += lay->left * channels;
+    int64_t x = 0;
+    if (channels == 3)
+        for (; x + LANES <= width; x += LANES)
+            NAME(three)(from + x, plane, to + x * 3);
+    for (; x < width; x++)
+        for (int64_t c = 0; c < channels; c++)
+            to[x * channels + c] = from[c * plane + x];
+    NAME(clear)(right * channels, to + width * channels);
+}
+
 #undef VEC
 #undef MASK
 #undef LOAD
@@ -441,4 +533,5 @@ static void NAME(mean)(const float *input, int64_t rows, int64_t channels, float
 #undef FIRST
 #undef SIGN_OF
 #undef WHOLE
+#undef OR_NAN
 #undef POWER

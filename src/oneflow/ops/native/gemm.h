@@ -3,8 +3,8 @@
  *   MR       rows of a tile (NR = 2 * LANES columns),
  *   NAME(x)  x with an ending of that kind.
  *
- * Left operands lie in blocks of BLOCK numbers, so that all steps between their numbers are constants: rows of a block side by side for a product over
- * channels (row step BLOCK, depth step 1), or its transpose for a product over places (row step 1, depth step BLOCK). Right operands lie in panels: NR columns
+ * Left operands lie in blocks of DEPTHS numbers, so that all steps between their numbers are constants: rows of a block side by side for a product over
+ * channels (row step DEPTHS, depth step 1), or its transpose for a product over places (row step 1, depth step DEPTHS). Right operands lie in panels: NR columns
  * of each depth side by side. */
 
 #define NR (2 * LANES)

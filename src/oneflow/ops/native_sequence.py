@@ -1,0 +1,336 @@
+"""A sequence of ops of prediction that one call of the C extension runs, in memory that was planned.
+
+A ``Sequence`` is plain data, part of a program. A ``RunningSequence`` is what an executor has in its place: it plans the steps of the extension for the shapes that
+it is given, once, and has all that lies between them in one piece of memory, in which a value takes the place of those that nothing reads any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from oneflow.ops import fused_conv, native
+from oneflow.ops.fused_conv import ACTIVATIONS, Activation, packed_size
+
+_LAST = torch.channels_last
+_KINDS = ("convolution", "depthwise", "winograd", "mean", "scale", "lay", "max_pool", "pair")
+_NUMBERS = {name: number for number, name in enumerate(ACTIVATIONS)}
+_LINE = 16
+"""Floats of a line of the cache: values begin at one."""
+_FEW = 4
+"""Channels of pictures that are moved from planes to pixels by the extension."""
+_LARGE = 3 * 2**17
+"""Floats of a value that would leave the cache before the depthwise convolution behind it has read it."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class At:
+    """The value of this number: of an input, or behind those of what an op gives."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class Op:
+    """A function of ``fused_conv.py`` and its arguments, with ``At`` for tensors."""
+
+    function: Callable[..., Tensor]
+    arguments: tuple[Any, ...]
+
+    def reads(self) -> list[int]:
+        """The numbers of the values that it reads."""
+        return [argument.number for argument in self.arguments if isinstance(argument, At)]
+
+
+@dataclass(frozen=True)
+class Sequence:
+    """Ops on so many inputs; ``outputs`` are the numbers of the values that it gives."""
+
+    inputs: int
+    operations: tuple[Op, ...]
+    outputs: tuple[int, ...]
+
+    def ops(self) -> list[str]:
+        """The names of its ops, in order."""
+        return [op.function.__name__ for op in self.operations]
+
+
+def call_sequence(sequence: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """What a program calls. The executor puts in the place of ``sequence`` what runs it."""
+    return sequence(*inputs)
+
+
+def run_one(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """One op by the extension, on packed filters."""
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    numbers = iter(range(len(tensors)))
+    op = Op(function, tuple(At(next(numbers)) if isinstance(argument, Tensor) else argument for argument in arguments))
+    return RunningSequence(Sequence(len(tensors), (op,), (len(tensors),)))(*tensors)[0]
+
+
+class RunningSequence:
+    """A sequence with the plan for the shapes that it was last given. Calls of it may run at the same time."""
+
+    def __init__(self, sequence: Sequence) -> None:
+        self._sequence = sequence
+        filters = {op.arguments[place].number for op in sequence.operations for place in _filters(op)}
+        self._values = [number for number in range(sequence.inputs) if number not in filters]
+        self._planned: tuple[Any, _Plan | None] = (None, None)
+
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        if native.conv is None:
+            return self._by_torch(inputs)
+        given = list(inputs)
+        key = [(given[number].shape, given[number].stride()) for number in self._values]
+        before, plan = self._planned
+        if plan is None or before != key:
+            plan = _Plan(self._sequence, inputs)
+            self._planned = (key, plan)
+        for number in plan.moved:
+            given[number] = _lying(given[number])
+        made = [torch.empty(shape) if len(shape) == 2 else torch.empty(shape, memory_format=_LAST) for shape in plan.outputs]
+        between = torch.empty(plan.size)
+        native.conv.run(plan.rows, [tensor.data_ptr() for tensor in (between, *given, *made)], torch.get_num_threads())
+        return tuple(made)
+
+    def _by_torch(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        values = list(inputs)
+        for op in self._sequence.operations:
+            values.append(op.function(*(values[argument.number] if isinstance(argument, At) else argument for argument in op.arguments)))
+        return tuple(values[number] for number in self._sequence.outputs)
+
+
+def _filters(op: Op) -> list[int]:
+    """Which arguments of an op are filters and bias."""
+    if op.function in (fused_conv.convolution, fused_conv.winograd, fused_conv.depthwise, fused_conv.linear):
+        return [place for place in (1, 2) if isinstance(op.arguments[place], At)]
+    return []
+
+
+def _lying(value: Tensor) -> Tensor:
+    """In the memory order that the extension reads."""
+    return value.contiguous(memory_format=_LAST) if value.dim() == 4 else value.contiguous()
+
+
+def _lies(value: Tensor) -> bool:
+    return value.is_contiguous(memory_format=_LAST) if value.dim() == 4 else value.is_contiguous()
+
+
+# ------------------------------------------------------------------ plans
+
+
+@dataclass
+class _Value:
+    """Where a value lies, which of the addresses of a call and how many bytes behind it; its shape; whether it is in planes of pixels."""
+
+    address: int
+    offset: int
+    shape: Shape
+    in_planes: bool = False
+
+
+class _Plan:
+    """The steps of the extension for a sequence on inputs of such shapes: ``rows``; the inputs that are to be ``moved`` into the order it reads; the shapes of
+    ``outputs``; and the ``size`` of the memory between them."""
+
+    def __init__(self, sequence: Sequence, inputs: tuple[Tensor, ...]) -> None:
+        self._sequence = sequence
+        self._sizes = [tensor.numel() for tensor in inputs]
+        self._values = [_Value(1 + number, 0, tuple(tensor.shape), self._is_for_laying(number, tensor)) for number, tensor in enumerate(inputs)]
+        self._last = _last_uses(sequence)
+        self._memory = _Memory()
+        self._rows: list[bytes] = []
+        self._paired: tuple[Op, tuple[Any, ...]] | None = None
+        for place, op in enumerate(sequence.operations):
+            self._memory.free_before(place)
+            self._values.append(getattr(self, f"_{op.function.__name__}")(place, op))
+        filters = {op.arguments[at].number for op in sequence.operations for at in _filters(op)}
+        self.moved = [number for number, tensor in enumerate(inputs) if number not in filters and not self._values[number].in_planes and not _lies(tensor)]
+        self.outputs = [self._values[number].shape for number in sequence.outputs]
+        self.rows, self.size = b"".join(self._rows), self._memory.size
+
+    # -------------------------------------------------------------- values
+
+    def _of(self, argument: Any) -> _Value | None:
+        return self._values[argument.number] if isinstance(argument, At) else None
+
+    def _images(self, op: Op) -> _Value:
+        return self._values[op.arguments[0].number]
+
+    def _new(self, place: int, shape: Shape) -> _Value:
+        """A place for what an op gives: memory of its own if the sequence gives it, else some that nothing reads any more."""
+        number = self._sequence.inputs + place
+        if number in self._sequence.outputs:
+            return _Value(1 + self._sequence.inputs + self._sequence.outputs.index(number), 0, shape)
+        return _Value(0, self._memory.take(_numel(shape), self._last[number]), shape)
+
+    def _row(self, kind: str, tensors: list[_Value | None], numbers: tuple[int, ...], limits: tuple[float, ...] = ()) -> None:
+        places = [number for value in tensors for number in ((-1, 0) if value is None else (value.address, value.offset))]
+        self._rows.append(native.conv.row(_KINDS.index(kind), tuple(places), numbers, limits))  # type: ignore[union-attr]
+
+    def _is_for_laying(self, number: int, tensor: Tensor) -> bool:
+        """Whether an input is read by one convolution alone, and lies in planes of few channels."""
+        readers = [op for op in self._sequence.operations if number in op.reads()]
+        is_first = len(readers) == 1 and readers[0].function is fused_conv.convolution and readers[0].arguments[0] == At(number) != readers[0].arguments[3]
+        return is_first and tensor.dim() == 4 and tensor.shape[1] <= _FEW and tensor.is_contiguous() and not _lies(tensor)
+
+    # -------------------------------------------------------------- ops
+
+    def _convolution(self, place: int, op: Op) -> _Value:
+        _, filters, bias, residual, geometry, made, activation = op.arguments
+        images = self._images(op)
+        pictures, channels, height, width = images.shape
+        self._require(self._sizes[filters.number] == packed_size(made[0], geometry[0] * geometry[1] * channels), op, residual, (pictures, *made))
+        if self._is_paired(place, op, (pictures, *made)):
+            self._memory.keep(images, place + 1)
+            self._paired = op, (pictures, height, width, channels, *made, *geometry, _NUMBERS[activation[0]])
+            return _Value(-1, 0, (pictures, *made))
+        if images.in_planes:
+            images, geometry = self._laid(place, images, geometry, made)
+            _, _, height, width = images.shape
+        output = self._new(place, (pictures, *made))
+        numbers = (pictures, height, width, channels, *made, *geometry, _NUMBERS[activation[0]])
+        self._row("convolution", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        return output
+
+    def _laid(self, place: int, images: _Value, geometry: Shape, made: Shape) -> tuple[_Value, Shape]:
+        """Pictures as pixels with their zeros around them, and the geometry of a convolution that needs none."""
+        pictures, channels, height, width = images.shape
+        across, stride, before, apart = (geometry[i : i + 2] for i in (0, 2, 4, 6))
+        high, wide = ((made[1 + i] - 1) * stride[i] + (across[i] - 1) * apart[i] + 1 for i in range(2))
+        laid = _Value(0, self._memory.take(pictures * channels * high * wide, place), (pictures, channels, high, wide))
+        self._row("lay", [images, None, None, None, laid], (pictures, channels, height, width, high, wide, *before))
+        return laid, (*across, *stride, 0, 0, *apart)
+
+    def _is_paired(self, place: int, op: Op, shape: Shape) -> bool:
+        """Whether the depthwise convolution behind a product reads it line by line as it is made."""
+        number, following = self._sequence.inputs + place, self._sequence.operations[place + 1 : place + 2]
+        if not following or following[0].function is not fused_conv.depthwise or following[0].arguments[0] != At(number):
+            return False
+        is_alone = number not in self._sequence.outputs and self._last[number] == place + 1
+        return is_alone and op.arguments[3] is None and op.arguments[4] == (1, 1, 1, 1, 0, 0, 1, 1) and not self._images(op).in_planes and _numel(shape) >= _LARGE
+
+    def _depthwise(self, place: int, op: Op) -> _Value:
+        _, filters, bias, geometry, made, activation = op.arguments
+        images = self._images(op)
+        pictures, channels, height, width = images.shape
+        self._require(channels == made[0] and self._sizes[filters.number] == channels * geometry[0] * geometry[1], op, None, ())
+        numbers = (pictures, height, width, channels, *made[1:], *geometry, _NUMBERS[activation[0]])
+        output = self._new(place, (pictures, *made))
+        if self._paired is None:
+            self._row("depthwise", [images, self._of(filters), self._of(bias), None, output], numbers, activation[1:])
+            return output
+        first, first_numbers = self._paired
+        self._paired = None
+        tensors = [self._images(first), self._of(first.arguments[1]), self._of(first.arguments[2]), None, output, self._of(filters), self._of(bias)]
+        self._row("pair", tensors, (*first_numbers, *numbers), (*first.arguments[6][1:], *activation[1:]))
+        return output
+
+    def _winograd(self, place: int, op: Op) -> _Value:
+        _, filters, bias, residual, before, made, activation = op.arguments
+        images = self._images(op)
+        pictures, channels, height, width = images.shape
+        self._require(self._sizes[filters.number] == native.conv.prepared_size(channels, made[0]), op, residual, (pictures, *made))  # type: ignore[union-attr]
+        output = self._new(place, (pictures, *made))
+        numbers = (pictures, height, width, channels, *made, *before, _NUMBERS[activation[0]])
+        self._row("winograd", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        return output
+
+    def _linear(self, place: int, op: Op) -> _Value:
+        _, filters, bias, residual, columns, activation = op.arguments
+        rows = self._images(op)
+        count, depth = rows.shape
+        self._require(self._sizes[filters.number] == packed_size(columns, depth), op, residual, (count, columns))
+        output = self._new(place, (count, columns))
+        numbers = (1, count, 1, depth, columns, count, 1, 1, 1, 1, 1, 0, 0, 1, 1, _NUMBERS[activation[0]])
+        self._row("convolution", [rows, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        return output
+
+    def _mean(self, place: int, op: Op) -> _Value:
+        images = self._images(op)
+        pictures, channels, height, width = images.shape
+        output = self._new(place, (pictures, channels, 1, 1) if op.arguments[1] else (pictures, channels))
+        self._row("mean", [images, None, None, None, output], (pictures, height * width, channels))
+        return output
+
+    def _scale(self, place: int, op: Op) -> _Value:
+        images, factors = self._images(op), self._of(op.arguments[1])
+        pictures, channels, height, width = images.shape
+        self._require(factors is not None and factors.shape == (pictures, channels, 1, 1), op, None, ())
+        output = self._new(place, images.shape)
+        self._row("scale", [images, factors, None, None, output], (pictures, height * width, channels))
+        return output
+
+    def _max_pool(self, place: int, op: Op) -> _Value:
+        images = self._images(op)
+        pictures, channels, height, width = images.shape
+        _, geometry, made = op.arguments
+        output = self._new(place, (pictures, channels, *made))
+        self._row("max_pool", [images, None, None, None, output], (pictures, height, width, channels, *made, *geometry, 0))
+        return output
+
+    def _flat(self, place: int, op: Op) -> _Value:
+        images = self._images(op)
+        self._require(images.shape[2:] == (1, 1), op, None, ())
+        return _Value(images.address, images.offset, images.shape[:2])
+
+    def _require(self, fits: bool, op: Op, residual: Any, shape: Shape) -> None:
+        """Refuses what a program was not compiled for: the extension would read memory that is not theirs."""
+        added = self._of(residual)
+        if not fits or (added is not None and _numel(added.shape) != _numel(shape)):
+            given = tuple(self._images(op).shape)
+            raise RuntimeError(f"the packed filters or the residual do not fit what is given, of shape {given}")
+
+
+def _last_uses(sequence: Sequence) -> dict[int, int]:
+    """Behind which op each value is read no more; one that is looked at as rows lives as long as these."""
+    last = {sequence.inputs + place: place for place in range(len(sequence.operations))}
+    for place, op in reversed(list(enumerate(sequence.operations))):
+        until = last[sequence.inputs + place] if op.function is fused_conv.flat else place
+        for number in op.reads():
+            last[number] = max(last.get(number, 0), until)
+    return last
+
+
+class _Memory:
+    """One piece of memory, and who has which part of it until when."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._taken: list[tuple[int, int, int]] = []  # begin, end, the last op that reads it
+
+    def free_before(self, place: int) -> None:
+        """Gives back what no op from this one on reads."""
+        self._taken = [one for one in self._taken if one[2] >= place]
+
+    def keep(self, value: _Value, last: int) -> None:
+        """A value is read later than was known, by an op that takes another one along."""
+        self._taken = [(begin, end, max(until, last) if (0, 4 * begin) == (value.address, value.offset) else until) for begin, end, until in self._taken]
+
+    def take(self, count: int, last: int) -> int:
+        """The first gap of so many floats; its offset in bytes."""
+        count, begin = -(-count // _LINE) * _LINE, 0
+        for start, end, _ in sorted(self._taken):
+            if start - begin >= count:
+                break
+            begin = max(begin, end)
+        self._taken.append((begin, begin + count, last))
+        self.size = max(self.size, begin + count)
+        return 4 * begin
+
+
+def _numel(shape: Shape) -> int:
+    count = 1
+    for size in shape:
+        count *= size
+    return count
+
+
+FRESH = (call_sequence, *(getattr(fused_conv, name) for name in ("convolution", "winograd", "depthwise", "linear", "mean", "scale", "max_pool")))
+"""The functions whose results are memory of their own, and that are done with their arguments when they return."""
