@@ -129,29 +129,31 @@ class _Fusion:
 
     def max_pool(self, node: fx.Node) -> None:
         """The maxima of pictures that a convolution has made, if nobody asks where they were."""
-        images, across, stride, before, apart, is_high = (argument(node, place) if place < len(node.args) else usual for place, usual in enumerate((None, 0, [], [0, 0], [1, 1], False)))
-        readers = list(node.users)
-        if node.kwargs or images not in self._made or not all(one.target is operator.getitem and one.args[1] == 0 for one in readers) or list(apart) != [1, 1] or is_high:
+        images, readers = argument(node, 0), list(node.users)
+        across, stride, before, apart, is_high = _pool_arguments(node)
+        if images not in self._made or apart != (1, 1) or is_high or not all(one.target is operator.getitem and one.args[1] == 0 for one in readers):
             return
-        pairs = [pair if len(pair) == 2 else [*pair] * 2 for pair in (across, stride or across, before)]
-        made = tuple(val(node)[0].shape[2:])
+        made = val(node)[0]
         with self._graph.inserting_before(node):
-            pool = self._graph.call_function(fused_conv.max_pool, (images, tuple(size for pair in pairs for size in pair), made))
+            pool = self._graph.call_function(fused_conv.max_pool, (images, (*across, *stride, *before), tuple(made.shape[2:])))
         copy_notes(pool, node)
-        set_val(pool, torch.empty_like(val(node)[0], memory_format=torch.channels_last))
+        set_val(pool, torch.empty_like(made, memory_format=torch.channels_last))
         self._made.append(pool)
+        self._place[pool] = self._place[node]
         for reader in readers:
             self._memory[pool] = self._memory[reader]
             reader.replace_all_uses_with(pool)
             self._graph.erase_node(reader)
-        self._place[pool] = self._place[node]
         self._graph.erase_node(node)
 
     def scale(self, node: fx.Node) -> None:
         """A picture that a convolution has made times a factor for each channel, as squeeze-and-excite has it."""
-        for images, factors in (node.args, node.args[::-1]):
-            its = tensor(factors) if isinstance(factors, fx.Node) else None
-            if images in self._made and its is not None and not node.kwargs and its.dtype is torch.float32 and its.shape == (*val(images).shape[:2], 1, 1):
+        first, second = argument(node, 0), node.args[1]
+        for images, factors in ((first, second), (second, first)):
+            if images not in self._made or not isinstance(images, fx.Node) or not isinstance(factors, fx.Node) or node.kwargs:
+                continue
+            its = tensor(factors)
+            if its is not None and its.dtype is torch.float32 and its.shape == (*val(images).shape[:2], 1, 1):
                 node.target, node.args = fused_conv.scale, (images, factors)
                 set_val(node, torch.empty_like(val(node), memory_format=torch.channels_last))
                 self._made.append(node)
@@ -268,6 +270,14 @@ def _made_here(conv: fx.Node) -> tuple[int, int, int]:
     local = local_note(conv).local
     _, channels, height, width = val(conv).shape
     return (channels if local is None else local.input_shape(1)[0], height, width)
+
+
+def _pool_arguments(node: fx.Node) -> tuple[Any, ...]:
+    """Window, stride, padding and dilation of a pool, in pairs, and whether it rounds sizes up."""
+    usual: tuple[Any, ...] = (None, [1], [], [0], [1], False)
+    given: list[Any] = [argument(node, place) if place < len(node.args) else usual[place] for place in range(1, 6)]
+    across, stride, before, apart, is_high = given
+    return (*(tuple(pair) if len(pair) == 2 else (*pair, *pair) for pair in (across, stride or across, before, apart)), is_high)
 
 
 def _is_depthwise(conv: fx.Node) -> bool:

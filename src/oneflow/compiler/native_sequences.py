@@ -60,8 +60,9 @@ def _replace(graph: fx.Graph, group: list[fx.Node]) -> None:
     numbers = {node: At(number) for number, node in enumerate([*inputs, *group])}
     ops = tuple(_op(node, numbers) for node in group)
     given = [node for node in group if any(user not in numbers for user in node.users)]
+    sequence: Any = Sequence(len(inputs), ops, tuple(numbers[node].number for node in given))
     with graph.inserting_after(group[-1]):
-        call = graph.call_function(call_sequence, (Sequence(len(inputs), ops, tuple(numbers[node].number for node in given)), *inputs))
+        call = graph.call_function(call_sequence, (sequence, *inputs))
     copy_notes(call, group[-1])
     set_val(call, tuple(val(node) for node in given))
     for index, node in reversed(list(enumerate(given))):

@@ -6,6 +6,7 @@ it is given, once, and has all that lies between them in one piece of memory, in
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from oneflow.ops import fused_conv, native
-from oneflow.ops.fused_conv import ACTIVATIONS, Activation, packed_size
+from oneflow.ops.fused_conv import ACTIVATIONS, packed_size
 
 _LAST = torch.channels_last
 _KINDS = ("convolution", "depthwise", "winograd", "mean", "scale", "lay", "max_pool", "pair")
@@ -25,6 +26,9 @@ _FEW = 4
 """Channels of pictures that are moved from planes to pixels by the extension."""
 _LARGE = 3 * 2**17
 """Floats of a value that would leave the cache before the depthwise convolution behind it has read it."""
+
+_WIDE, _DEEP = 28, 384
+"""Outputs of a line, at least, and numbers of a filter, at most, of a convolution that reads lines of laid pictures where they are."""
 
 Shape = tuple[int, ...]
 
@@ -79,25 +83,37 @@ class RunningSequence:
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence = sequence
-        filters = {op.arguments[place].number for op in sequence.operations for place in _filters(op)}
-        self._values = [number for number in range(sequence.inputs) if number not in filters]
+        self._filters = sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)})
+        self._values = [number for number in range(sequence.inputs) if number not in self._filters]
         self._planned: tuple[Any, _Plan | None] = (None, None)
+        self._known: tuple[tuple[Tensor, ...] | None, list[int]] = (None, [])  # the filters of the last call, and where its inputs lay
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         if native.conv is None:
             return self._by_torch(inputs)
-        given = list(inputs)
-        key = [(given[number].shape, given[number].stride()) for number in self._values]
+        key = [(inputs[number].shape, inputs[number].stride()) for number in self._values]
         before, plan = self._planned
         if plan is None or before != key:
             plan = _Plan(self._sequence, inputs)
             self._planned = (key, plan)
-        for number in plan.moved:
-            given[number] = _lying(given[number])
+        addresses = self._addresses(inputs)
+        moved = {number: _lying(inputs[number]) for number in plan.moved}
+        for number in self._values:
+            addresses[1 + number] = moved.get(number, inputs[number]).data_ptr()
         made = [torch.empty(shape) if len(shape) == 2 else torch.empty(shape, memory_format=_LAST) for shape in plan.outputs]
         between = torch.empty(plan.size)
-        native.conv.run(plan.rows, [tensor.data_ptr() for tensor in (between, *given, *made)], torch.get_num_threads())
+        addresses[0] = between.data_ptr()
+        native.conv.run(plan.rows, addresses + [tensor.data_ptr() for tensor in made], torch.get_num_threads())
         return tuple(made)
+
+    def _addresses(self, inputs: tuple[Tensor, ...]) -> list[int]:
+        """Where the inputs lie, and a place before them. Filters are the same from call to call; to ask each would take longer than some ops."""
+        known, addresses = self._known
+        filters = tuple(inputs[number] for number in self._filters)
+        if known is None or not all(map(operator.is_, known, filters)):
+            addresses = [0, *(tensor.data_ptr() for tensor in inputs)]
+            self._known = filters, addresses
+        return list(addresses)
 
     def _by_torch(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         values = list(inputs)
@@ -146,7 +162,7 @@ class _Plan:
         self._last = _last_uses(sequence)
         self._memory = _Memory()
         self._rows: list[bytes] = []
-        self._paired: tuple[Op, tuple[Any, ...]] | None = None
+        self._paired: tuple[Op, _Value, tuple[int, ...]] | None = None
         for place, op in enumerate(sequence.operations):
             self._memory.free_before(place)
             self._values.append(getattr(self, f"_{op.function.__name__}")(place, op))
@@ -187,24 +203,25 @@ class _Plan:
         images = self._images(op)
         pictures, channels, height, width = images.shape
         self._require(self._sizes[filters.number] == packed_size(made[0], geometry[0] * geometry[1] * channels), op, residual, (pictures, *made))
-        if self._is_paired(place, op, (pictures, *made)):
-            self._memory.keep(images, place + 1)
-            self._paired = op, (pictures, height, width, channels, *made, *geometry, _NUMBERS[activation[0]])
-            return _Value(-1, 0, (pictures, *made))
+        is_paired = self._is_paired(place, op, (pictures, *made))
         if images.in_planes:
-            images, geometry = self._laid(place, images, geometry, made)
+            images, geometry = self._laid(place + is_paired, images, geometry, made)
             _, _, height, width = images.shape
-        output = self._new(place, (pictures, *made))
         numbers = (pictures, height, width, channels, *made, *geometry, _NUMBERS[activation[0]])
+        if is_paired:
+            self._memory.keep(images, place + 1)
+            self._paired = op, images, numbers
+            return _Value(-1, 0, (pictures, *made))
+        output = self._new(place, (pictures, *made))
         self._row("convolution", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
         return output
 
-    def _laid(self, place: int, images: _Value, geometry: Shape, made: Shape) -> tuple[_Value, Shape]:
-        """Pictures as pixels with their zeros around them, and the geometry of a convolution that needs none."""
+    def _laid(self, last: int, images: _Value, geometry: Shape, made: Shape) -> tuple[_Value, Shape]:
+        """Pictures as pixels with their zeros around them, read by the ``last`` op, and the geometry of a convolution that needs none."""
         pictures, channels, height, width = images.shape
         across, stride, before, apart = (geometry[i : i + 2] for i in (0, 2, 4, 6))
         high, wide = ((made[1 + i] - 1) * stride[i] + (across[i] - 1) * apart[i] + 1 for i in range(2))
-        laid = _Value(0, self._memory.take(pictures * channels * high * wide, place), (pictures, channels, high, wide))
+        laid = _Value(0, self._memory.take(pictures * channels * high * wide, last), (pictures, channels, high, wide))
         self._row("lay", [images, None, None, None, laid], (pictures, channels, height, width, high, wide, *before))
         return laid, (*across, *stride, 0, 0, *apart)
 
@@ -213,8 +230,11 @@ class _Plan:
         number, following = self._sequence.inputs + place, self._sequence.operations[place + 1 : place + 2]
         if not following or following[0].function is not fused_conv.depthwise or following[0].arguments[0] != At(number):
             return False
-        is_alone = number not in self._sequence.outputs and self._last[number] == place + 1
-        return is_alone and op.arguments[3] is None and op.arguments[4] == (1, 1, 1, 1, 0, 0, 1, 1) and not self._images(op).in_planes and _numel(shape) >= _LARGE
+        if number in self._sequence.outputs or self._last[number] != place + 1 or op.arguments[3] is not None or _numel(shape) < _LARGE:
+            return False
+        geometry, images = op.arguments[4], self._images(op)
+        is_by_lines = images.in_planes and geometry[6:] == (1, 1) and shape[3] >= _WIDE and geometry[0] * geometry[1] * images.shape[1] <= _DEEP
+        return is_by_lines or (not images.in_planes and geometry == (1, 1, 1, 1, 0, 0, 1, 1))
 
     def _depthwise(self, place: int, op: Op) -> _Value:
         _, filters, bias, geometry, made, activation = op.arguments
@@ -226,9 +246,9 @@ class _Plan:
         if self._paired is None:
             self._row("depthwise", [images, self._of(filters), self._of(bias), None, output], numbers, activation[1:])
             return output
-        first, first_numbers = self._paired
+        first, read, first_numbers = self._paired
         self._paired = None
-        tensors = [self._images(first), self._of(first.arguments[1]), self._of(first.arguments[2]), None, output, self._of(filters), self._of(bias)]
+        tensors = [read, self._of(first.arguments[1]), self._of(first.arguments[2]), None, output, self._of(filters), self._of(bias)]
         self._row("pair", tensors, (*first_numbers, *numbers), (*first.arguments[6][1:], *activation[1:]))
         return output
 

@@ -116,24 +116,26 @@ static void NAME(activate)(float *at, int64_t count, int kind) {
 
 /* ------------------------------------------------------------------ products */
 
-/* A tile of `rows` x `vectors` * LANES sums in registers: what is there already (unless it `begins`), plus left x right; if it `ends`, finished.
+/* A tile of `rows` x `vectors` * LANES sums in registers: what is there already, or the bias if it `begins`, plus left x right; finished if there is a `finish`.
  * Rows of the left, the first of which is `row`, lie a step apart: three of them at constant multiples of it from one pointer, since there are not registers for all. */
 INLINE void NAME(tile)(
     const int rows, const int vectors, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins,
-    const Finish *finish, int64_t column, const float *residual, MASK last, const int is_full
+    const Finish *finish, const float *bias, const float *residual, MASK last, const int is_full
 ) {
     VEC sums[MR][2];
     const char *from[(MR + 2) / 3];
     const int64_t step = left->step * 4, on = (left->segment_step - depth) * 4;
-#pragma GCC unroll 16
-    for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++)
-            sums[r][v] = begins ? ALL(0.0f) : (!is_full && v == vectors - 1) ? SOME(made + r * made_step + v * LANES, last) : LOAD(made + r * made_step + v * LANES);
+    for (int v = 0; v < vectors; v++) {
+        const VEC first = bias == NULL ? ALL(0.0f) : LOAD(bias + v * LANES);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+            sums[r][v] = begins ? first : (!is_full && v == vectors - 1) ? SOME(made + r * made_step + v * LANES, last) : LOAD(made + r * made_step + v * LANES);
+    }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r += 3)
         from[r / 3] = (const char *)(left->at + (row + r) * left->step);
-    if (begins) /* what will be written is fetched while the sums are made */
+    if (begins && depth > 24) /* what will be written is fetched while the sums are made */
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++)
             for (int v = 0; v < vectors; v++)
@@ -175,21 +177,21 @@ INLINE void NAME(tile)(
             from[r / 3] += on;
     }
 #undef ONE_DEPTH
-    if (finish != NULL) {
-        const VEC low = ALL(finish->low), high = ALL(finish->high);
-#pragma GCC unroll 2
-        for (int v = 0; v < vectors; v++) {
-            const VEC bias = finish->bias == NULL ? ALL(0.0f) : LOAD(finish->bias + column + v * LANES);
+    if (residual != NULL)
 #pragma GCC unroll 16
-            for (int r = 0; r < rows; r++) {
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; v++) {
                 const float *other = residual + r * made_step + v * LANES;
-                if (finish->bias != NULL)
-                    sums[r][v] = ADD(sums[r][v], bias);
-                if (residual != NULL)
-                    sums[r][v] = ADD(sums[r][v], (!is_full && v == vectors - 1) ? SOME(other, last) : LOAD(other));
-                sums[r][v] = MIN(high, MAX(low, sums[r][v]));
+                sums[r][v] = ADD(sums[r][v], (!is_full && v == vectors - 1) ? SOME(other, last) : LOAD(other));
             }
-        }
+    if (finish != NULL && finish->kind == CLIP) {
+        const VEC low = ALL(finish->low), high = ALL(finish->high);
+#pragma GCC unroll 16
+        for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+            for (int v = 0; v < vectors; v++)
+                sums[r][v] = MIN(high, MAX(low, sums[r][v]));
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
@@ -204,7 +206,7 @@ INLINE void NAME(tile)(
 }
 
 #define CASES(r, vectors, full) \
-    case r: NAME(tile)(r, vectors, left, row, right, depth, made, made_step, begins, finish, column, residual, last, full); break;
+    case r: NAME(tile)(r, vectors, left, row, right, depth, made, made_step, begins, finish, bias, residual, last, full); break;
 #if MR == 14
 #define ALL_CASES(vectors, full) \
     CASES(1, vectors, full) CASES(2, vectors, full) CASES(3, vectors, full) CASES(4, vectors, full) CASES(5, vectors, full) CASES(6, vectors, full) \
@@ -218,7 +220,7 @@ INLINE void NAME(tile)(
 #define TILES(name, vectors, full) \
     static void NAME(name)( \
         int rows, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins, const Finish *finish, \
-        int64_t column, const float *residual, MASK last \
+        const float *bias, const float *residual, MASK last \
     ) { \
         switch (rows) { ALL_CASES(vectors, full) } \
     }
@@ -238,12 +240,13 @@ static void NAME(panel)(
     for (int64_t start = 0; start < width; start += 2 * LANES) {
         const int64_t here = least(2 * LANES, width - start), tail = here % LANES;
         const MASK last = FIRST(tail);
+        const float *bias = begins && p->finish.bias != NULL ? p->finish.bias + column + start : NULL;
         for (int64_t block = 0; block < blocks; block++) {
             const int64_t begin = rows * block / blocks, end = rows * (block + 1) / blocks;
             float *made = p->made + (row + begin) * p->columns + column + start;
             const float *residual = ends && p->residual != NULL ? p->residual + (made - p->made) : NULL;
 #define ARGUMENTS \
-    (int)(end - begin), left, begin, right + start, depth, made, p->columns, begins, ends ? &p->finish : NULL, column + start, residual, last
+    (int)(end - begin), left, begin, right + start, depth, made, p->columns, begins, ends ? &p->finish : NULL, bias, residual, last
             if (here == 2 * LANES)
                 NAME(wide_tiles)(ARGUMENTS);
             else if (here > LANES)

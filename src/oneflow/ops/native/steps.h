@@ -222,9 +222,12 @@ static void pair_part(const Pair *pair, int64_t picture, int64_t line, int64_t l
             have = first;
         base = first;
         Product some = pair->product;
-        some.input += (picture * w->height + have) * w->width * some.depth;
-        some.made = lines + (have - base) * size;
-        multiply_rows(&some, 0, (until - have) * w->width, 0, panels, NULL);
+        const int64_t above = picture * w->height; /* lines of other pictures */
+        some.made = lines - (above + base) * size;
+        if (some.by_lines)
+            multiply_lines(&some, above + have, above + until);
+        else
+            multiply_rows(&some, (above + have) * w->width, (above + until) * w->width, 0, panels, NULL);
         have = until;
         end = until == w->height ? last : least(last, (until + w->pad_height - w->across_height) / w->stride_height + 1);
         Depthwise then = pair->depthwise;
