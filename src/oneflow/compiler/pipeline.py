@@ -98,8 +98,9 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
             if tier in COMPILING:
                 make_clusters(section.graph, is_alone=len(program.fusion.ranks) == 1)
             write_over(section.graph)
-            make_sequences(section.graph)
-    after("sequences", replace(program, sections=sections))
+    after("in place", replace(program, sections=sections))
+    if folds:
+        make_sequences(sections["step"].graph)
     return replace(program, sections=sections)
 
 
