@@ -12,6 +12,8 @@
 #define MUL _mm512_mul_ps
 #define DIV _mm512_div_ps
 #define FMA _mm512_fmadd_ps
+#define HALF_FMA(a, b, c) \
+    _mm512_castps256_ps512(_mm256_fmadd_ps(_mm512_castps512_ps256(a), _mm512_castps512_ps256(b), _mm512_castps512_ps256(c)))
 #define MAX _mm512_max_ps
 #define MIN _mm512_min_ps
 #define ABS _mm512_abs_ps
@@ -33,6 +35,7 @@
 #define MUL _mm256_mul_ps
 #define DIV _mm256_div_ps
 #define FMA _mm256_fmadd_ps
+#define HALF_FMA FMA
 #define MAX _mm256_max_ps
 #define MIN _mm256_min_ps
 #define ABS(v) _mm256_andnot_ps(_mm256_set1_ps(-0.0f), v)
@@ -117,10 +120,11 @@ static void NAME(activate)(float *at, int64_t count, int kind) {
 /* ------------------------------------------------------------------ products */
 
 /* A tile of `rows` x `vectors` * LANES sums in registers: what is there already, or the bias if it `begins`, plus left x right; finished if there is a `finish`.
+ * Of the last vector a part counts if it is `cut`; where that is no more than a HALF, the shorter instruction is enough, and as fast or faster.
  * Rows of the left, the first of which is `row`, lie a step apart: three of them at constant multiples of it from one pointer, since there are not registers for all. */
 INLINE void NAME(tile)(
     const int rows, const int vectors, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins,
-    const Finish *finish, const float *bias, const float *residual, MASK last, const int is_full
+    const Finish *finish, const float *bias, const float *residual, MASK last, const int cut
 ) {
     VEC sums[MR][2];
     const char *from[(MR + 2) / 3];
@@ -130,7 +134,7 @@ INLINE void NAME(tile)(
         const VEC first = bias == NULL ? ALL(0.0f) : LOAD(bias + v * LANES);
 #pragma GCC unroll 16
         for (int r = 0; r < rows; r++)
-            sums[r][v] = begins ? first : (!is_full && v == vectors - 1) ? SOME(made + r * made_step + v * LANES, last) : LOAD(made + r * made_step + v * LANES);
+            sums[r][v] = begins ? first : (cut && v == vectors - 1) ? SOME(made + r * made_step + v * LANES, last) : LOAD(made + r * made_step + v * LANES);
     }
 #pragma GCC unroll 16
     for (int r = 0; r < rows; r += 3)
@@ -151,7 +155,7 @@ INLINE void NAME(tile)(
         _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) b[v] = LOAD(right + (at) * PANEL + v * LANES); \
         _Pragma("GCC unroll 16") for (int r = 0; r < rows; r++) { \
             const VEC one = ALL(*(const float *)(from[r / 3] + (r % 3) * step + (at) * 4)); \
-            _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) sums[r][v] = FMA(one, b[v], sums[r][v]); \
+            _Pragma("GCC unroll 2") for (int v = 0; v < vectors; v++) sums[r][v] = cut == HALF && v == vectors - 1 ? HALF_FMA(one, b[v], sums[r][v]) : FMA(one, b[v], sums[r][v]); \
         } \
     }
     for (int64_t segment = 0;;) {
@@ -183,7 +187,7 @@ INLINE void NAME(tile)(
 #pragma GCC unroll 2
             for (int v = 0; v < vectors; v++) {
                 const float *other = residual + r * made_step + v * LANES;
-                sums[r][v] = ADD(sums[r][v], (!is_full && v == vectors - 1) ? SOME(other, last) : LOAD(other));
+                sums[r][v] = ADD(sums[r][v], (cut && v == vectors - 1) ? SOME(other, last) : LOAD(other));
             }
     if (finish != NULL && finish->kind == CLIP) {
         const VEC low = ALL(finish->low), high = ALL(finish->high);
@@ -198,36 +202,40 @@ INLINE void NAME(tile)(
 #pragma GCC unroll 2
         for (int v = 0; v < vectors; v++) {
             float *to = made + r * made_step + v * LANES;
-            if (!is_full && v == vectors - 1)
+            if (cut && v == vectors - 1)
                 STORE_SOME(to, last, sums[r][v]);
             else
                 STORE(to, sums[r][v]);
         }
 }
 
-#define CASES(r, vectors, full) \
-    case r: NAME(tile)(r, vectors, left, row, right, depth, made, made_step, begins, finish, bias, residual, last, full); break;
+#define CASES(r, vectors, cut) \
+    case r: NAME(tile)(r, vectors, left, row, right, depth, made, made_step, begins, finish, bias, residual, last, cut); break;
 #if MR == 14
-#define ALL_CASES(vectors, full) \
-    CASES(1, vectors, full) CASES(2, vectors, full) CASES(3, vectors, full) CASES(4, vectors, full) CASES(5, vectors, full) CASES(6, vectors, full) \
-    CASES(7, vectors, full) CASES(8, vectors, full) CASES(9, vectors, full) CASES(10, vectors, full) CASES(11, vectors, full) CASES(12, vectors, full) \
-    CASES(13, vectors, full) CASES(14, vectors, full)
+#define ALL_CASES(vectors, cut) \
+    CASES(1, vectors, cut) CASES(2, vectors, cut) CASES(3, vectors, cut) CASES(4, vectors, cut) CASES(5, vectors, cut) CASES(6, vectors, cut) \
+    CASES(7, vectors, cut) CASES(8, vectors, cut) CASES(9, vectors, cut) CASES(10, vectors, cut) CASES(11, vectors, cut) CASES(12, vectors, cut) \
+    CASES(13, vectors, cut) CASES(14, vectors, cut)
 #else
-#define ALL_CASES(vectors, full) \
-    CASES(1, vectors, full) CASES(2, vectors, full) CASES(3, vectors, full) CASES(4, vectors, full) CASES(5, vectors, full) CASES(6, vectors, full)
+#define ALL_CASES(vectors, cut) \
+    CASES(1, vectors, cut) CASES(2, vectors, cut) CASES(3, vectors, cut) CASES(4, vectors, cut) CASES(5, vectors, cut) CASES(6, vectors, cut)
 #endif
 
-#define TILES(name, vectors, full) \
+#define TILES(name, vectors, cut) \
     static void NAME(name)( \
         int rows, const Operand *left, int64_t row, const float *right, int64_t depth, float *made, int64_t made_step, int begins, const Finish *finish, \
         const float *bias, const float *residual, MASK last \
     ) { \
-        switch (rows) { ALL_CASES(vectors, full) } \
+        switch (rows) { ALL_CASES(vectors, cut) } \
     }
-TILES(wide_tiles, 2, 1)
-TILES(wide_cut_tiles, 2, 0)
-TILES(narrow_tiles, 1, 1)
-TILES(narrow_cut_tiles, 1, 0)
+TILES(wide_tiles, 2, 0)
+TILES(wide_cut_tiles, 2, CUT)
+TILES(narrow_tiles, 1, 0)
+TILES(narrow_cut_tiles, 1, CUT)
+#if LANES == 16
+TILES(wide_half_tiles, 2, HALF)
+TILES(narrow_half_tiles, 1, HALF)
+#endif
 #undef TILES
 #undef CASES
 #undef ALL_CASES
@@ -249,6 +257,12 @@ static void NAME(panel)(
     (int)(end - begin), left, begin, right + start, depth, made, p->columns, begins, ends ? &p->finish : NULL, bias, residual, last
             if (here == 2 * LANES)
                 NAME(wide_tiles)(ARGUMENTS);
+#if LANES == 16
+            else if (here > LANES && tail <= LANES / 2)
+                NAME(wide_half_tiles)(ARGUMENTS);
+            else if (here <= LANES / 2)
+                NAME(narrow_half_tiles)(ARGUMENTS);
+#endif
             else if (here > LANES)
                 NAME(wide_cut_tiles)(ARGUMENTS);
             else if (here == LANES)
@@ -528,6 +542,7 @@ static void NAME(lay)(const Lay *lay, int64_t line) {
 #undef MUL
 #undef DIV
 #undef FMA
+#undef HALF_FMA
 #undef MAX
 #undef MIN
 #undef ABS

@@ -10,6 +10,7 @@
 #define LEFT (96 << 10) /* floats of the left operand at a time: they stay in the second */
 #define GAP 16          /* floats between gathered rows beyond their length, lest they fall into the same sets of the cache */
 
+enum { CUT = 1, HALF }; /* what counts of a last vector */
 enum { NONE, CLIP, HARD_SWISH, HARD_SIGMOID, SILU, SIGMOID, GELU, GELU_TANH };
 
 typedef struct {
