@@ -157,6 +157,7 @@ class _Visit:
     options: list[tuple[Signature, float, float]]  # with the prices of its work and of its own collectives
     inputs: list[Value]
     counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
+    boxed: list[int]  # the inputs that are brought into the layouts it asks for
     written: list[int]
     dies: list[Value] = field(default_factory=list)
     sinks: list[_Sink] = field(default_factory=list)
@@ -185,8 +186,9 @@ class _Axis:
         self.search = search
         self.prices = search.prices
         self.whole_work = whole_work
-        self.boxing: dict[tuple[Value, Held, Mesh, Sbp, bool], float] = {}
+        self.boxing: dict[tuple[Value, int, Mesh, Sbp, bool], float] = {}
         self.layouts: dict[Held, Held] = {}  # equal ones are one object
+        self.grown: dict[tuple[int, Mesh, Sbp], Held] = {}  # what these become with one layout more
         self.visits = [self._visit(node, call) for node, call in calls.items()]
         self._note_sinks(wanted)
         self._note_last_uses()
@@ -247,14 +249,12 @@ class _Axis:
     def _way(self, state: _State, step: _Visit, signature: Signature, work: float, inside: float) -> _Way:
         changed: dict[Value, Held] = {}
         key, moved, held = 0, inside, 0.0
-        wishes = [
-            (value, step.mesh, sbp, False) for value, sbp in zip(step.inputs, signature.inputs) if not joint_note(value[0]).everywhere
-        ]
+        wishes = [(step.inputs[i], step.mesh, signature.inputs[i], False) for i in step.boxed]
         sinks = [(sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks]
         for index, sbp in enumerate(signature.outputs):
             made = (step.node, index)
             changed[made] = self._one(((step.mesh, sbp),))
-            key ^= hash((made, changed[made]))
+            key ^= _key(made, changed[made])
             held += self._held(made, step.parts, sbp)
         for value, mesh, sbp, is_last in (*wishes, *sinks):
             have = changed.get(value) or state.held[value]
@@ -262,14 +262,22 @@ class _Axis:
                 once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
                 moved += self._price(value, have, mesh, sbp, is_last) * (1 if once else self.repeats)
                 held += self._held(value, self._parts(mesh), sbp)
-                changed[value] = self._one((have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order)))
-                key ^= hash((value, have)) ^ hash((value, changed[value]))
+                changed[value] = self._with(have, mesh, sbp)
+                key ^= _key(value, have) ^ _key(value, changed[value])
         for value in step.dies:
-            key ^= hash((value, changed.get(value) or state.held[value]))
+            key ^= _key(value, changed.get(value) or state.held[value])
         return _Way(signature, work, moved, held, changed, key)
 
     def _one(self, layouts: Held) -> Held:
         return self.layouts.setdefault(layouts, layouts)
+
+    def _with(self, have: Held, mesh: Mesh, sbp: Sbp) -> Held:
+        """The layouts of a value, and one more."""
+        key = (id(have), mesh, sbp)
+        found = self.grown.get(key)
+        if found is None:
+            found = self.grown[key] = self._one((have[0], *sorted({*have[1:], (mesh, sbp)}, key=_order)))
+        return found
 
     def _held(self, value: Value, parts: int, sbp: Sbp) -> float:
         """The price of the memory that a value takes in one layout."""
@@ -280,7 +288,7 @@ class _Axis:
 
     def _price(self, value: Value, have: Held, mesh: Mesh, sbp: Sbp, is_last: bool) -> float:
         """What it costs to have a value in one more layout, from the cheapest it is there in."""
-        found = self.boxing.get((value, have, mesh, sbp, is_last))
+        found = self.boxing.get((value, id(have), mesh, sbp, is_last))
         if found is None:
             size = nbytes(_tensor(value)) * joint_note(value[0]).share
             parts = self._parts(mesh)
@@ -288,7 +296,7 @@ class _Axis:
                 cost.boxing(source, sbp, size, parts, is_last, self.prices) if m == mesh else cost.transfer(source, sbp, size, parts, self.prices)
                 for m, source in have
             )
-            self.boxing[value, have, mesh, sbp, is_last] = found
+            self.boxing[value, id(have), mesh, sbp, is_last] = found
         return found
 
     # -------------------------------------------------------------- what there is to choose
@@ -305,7 +313,8 @@ class _Axis:
         each = note.share * self.repeats * self.prices.work
         work = [(self.whole_work[node] + cost.extra_work(s)) * (each / parts if cost.is_split(s) else each) for s in signatures]
         options = [(s, price, cost.inside(s, self.prices) * self.repeats) for s, price in zip(signatures, work)]
-        return _Visit(node, mesh, parts, options, inputs, counted, written(call))
+        boxed = [i for i, value in enumerate(inputs) if not joint_note(value[0]).everywhere]
+        return _Visit(node, mesh, parts, options, inputs, counted, boxed, written(call))
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -386,6 +395,11 @@ def _kept(states: list[_State]) -> list[_State]:
 
 def _cost(state: _State) -> float:
     return state.cost
+
+
+def _key(value: Value, held: Held) -> int:
+    """A value's share of the key of an assignment. Equal layouts are one object, which its address tells without a look at the ranks of meshes."""
+    return hash((value, id(held)))
 
 
 def _wish(sink: _Sink, state: _State) -> Sbp:
