@@ -24,12 +24,8 @@ _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"
 
 
 def pytest_configure() -> None:
-    """A shell starts what it does not wait for deaf to Ctrl-C, and programs that tests start and interrupt would be deaf too.
-
-    Inductor tries with the compiler, in every process that compiles kernels anew, which vectors the processor has: seven seconds.
-    """
+    """A shell starts what it does not wait for deaf to Ctrl-C, and programs that tests start and interrupt would be deaf too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 
 def pytest_collection_finish() -> None:

@@ -204,7 +204,6 @@ def test_other_words_are_errors():
 @pytest.mark.slow
 def test_a_job_says_its_tier(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK")  # once as it is for users: Inductor tries the processor's vectors
     config = flow.function_config()
     config.fusion("wait")
 

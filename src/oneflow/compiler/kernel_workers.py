@@ -82,6 +82,7 @@ class _Worker:
         self._scratch = tempfile.mkdtemp(prefix="oneflow-kernels-")
         package = str(Path(oneflow.version.__file__).parent.parent)
         environment = {
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",  # else it tries for seven seconds which vectors the processor has; it runs every kernel here before it is taken anyway
             **os.environ,
             "PYTHONPATH": os.pathsep.join([package, *map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]),
             "TORCHINDUCTOR_CACHE_DIR": self._scratch,
