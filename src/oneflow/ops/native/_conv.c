@@ -1,5 +1,5 @@
 /* Convolutions, matrix products and what stands between them in prediction, as a sequence of steps that one call runs: filters are laid out once, what follows a
- * product (bias, the sum with a residual, an activation) is done while its sums are in registers or in the nearest cache, and threads meet between two steps only.
+ * product (bias, the sum with a residual, an activation) is done while its sums are in registers or in the nearest cache, and between two steps threads wait for what is not done.
  *
  * Tensors are float32 in channels_last memory, so a convolution is a product of rows, one for each place of the output, with a matrix of filters. A row of a
  * 1 x 1 filter is a pixel as it lies; other rows are gathered, a block at a time that stays in the cache. The matrix lies in panels: PANEL columns of each

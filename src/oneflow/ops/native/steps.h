@@ -2,6 +2,7 @@
  * is ever split between them, so results do not depend on the number of threads. */
 
 #include <math.h>
+#include <sched.h>
 
 #include "winograd.h"
 
@@ -311,18 +312,29 @@ static void run_item(const Step *step, int64_t item, float *scratch) {
 /* ------------------------------------------------------------------ a sequence of steps */
 
 typedef struct {
-    int64_t next;
+    int64_t count;
     char apart[56]; /* no two of these in one line of the cache */
 } Counter;
 
 /* A thread does the items that are its own, those that lie where its last ones did; then what others have not begun. */
-static void take_items(const Step *step, Counter *counters, int me, int threads, float *scratch) {
+static void take_items(const Step *step, Counter *begun, Counter *done, int me, int threads, float *scratch) {
     for (int other = 0; other < threads; other++) {
         const int whose = (me + other) % threads;
         const int64_t first = step->items * whose / threads, count = step->items * (whose + 1) / threads - first;
-        for (int64_t i; (i = __atomic_fetch_add(&counters[whose].next, 1, __ATOMIC_RELAXED)) < count;)
+        for (int64_t i; (i = __atomic_fetch_add(&begun[whose].count, 1, __ATOMIC_RELAXED)) < count;) {
             run_item(step, first + i, scratch);
+            __atomic_fetch_add(&done->count, 1, __ATOMIC_RELEASE);
+        }
     }
+}
+
+/* A step is over when its items are done. Who has none of them is not waited for: it may sleep, or not have a processor. */
+static void wait_for(const Step *step, const Counter *done) {
+    for (int64_t looks = 0; __atomic_load_n(&done->count, __ATOMIC_ACQUIRE) < step->items; looks++)
+        if (looks < 4096)
+            __builtin_ia32_pause();
+        else
+            sched_yield();
 }
 
 /* All steps, one after the other. 0 if there was memory for it. */
@@ -336,17 +348,16 @@ static int run_steps(Step *steps, int64_t count, int threads) {
         threads = (int)steps->items;
     scratch = round_up(scratch, 16) + 16;
     float *buffers = room(threads * scratch);
-    Counter *counters = calloc(count * threads, sizeof(Counter));
+    Counter *counters = calloc(count * (threads + 1), sizeof(Counter)); /* of a step the items that were begun, by whose they are, and those that are done */
     const int failed = buffers == NULL || counters == NULL;
     if (!failed) {
 #pragma omp parallel num_threads(threads) if (threads > 1)
         {
             const int me = omp_get_thread_num(), all = omp_get_num_threads();
             for (int64_t i = 0; i < count; i++) {
-                take_items(&steps[i], counters + i * threads, me, all, buffers + me * scratch);
-                if (i + 1 < count) {
-#pragma omp barrier
-                }
+                Counter *begun = counters + i * (threads + 1), *done = begun + threads;
+                take_items(&steps[i], begun, done, me, all, buffers + me * scratch);
+                wait_for(&steps[i], done);
             }
         }
     }
