@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from math import inf
 from typing import Any
 
@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from oneflow.ops import fused_conv, native
-from oneflow.ops.native_sequence import At, Op, RunningSequence, Sequence, _Memory, run_one
+from oneflow.ops.native_sequence import At, Op, RunningSequence, Sequence, _Memory
 
 LAST = torch.channels_last
 NONE = ("none", 0.0, 0.0)
@@ -45,6 +45,14 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
     torch.set_num_threads(request.param)
     yield request.param
     torch.set_num_threads(before)
+
+
+def run_one(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """One op by the extension, on packed filters."""
+    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
+    numbers = iter(range(len(tensors)))
+    op = Op(function, tuple(At(next(numbers)) if isinstance(argument, Tensor) else argument for argument in arguments))
+    return RunningSequence(Sequence(len(tensors), (op,), (len(tensors),)))(*tensors)[0]
 
 
 def close(found: Tensor, expected: Tensor) -> None:

@@ -10,18 +10,9 @@ from torch import fx
 
 from oneflow.compiler.notes import copy_notes, set_val, tensor, val
 from oneflow.ops import fused_conv, native
-from oneflow.ops.native_sequence import At, Op, Sequence, call_sequence
+from oneflow.ops.native_sequence import OPS, At, Op, Sequence, call_sequence
 
 aten = torch.ops.aten
-_OPS = (
-    fused_conv.convolution,
-    fused_conv.winograd,
-    fused_conv.depthwise,
-    fused_conv.linear,
-    fused_conv.mean,
-    fused_conv.scale,
-    fused_conv.max_pool,
-)
 _VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.squeeze.dims, aten.flatten.using_ints)
 
 
@@ -34,7 +25,7 @@ def make_sequences(graph: fx.Graph) -> None:
         return
     group: list[fx.Node] = []
     for node in list(graph.nodes):
-        if node.target in _OPS or (group and _is_flat(node, group)):
+        if node.target in OPS or (group and _is_flat(node, group)):
             group.append(node)
         elif group and node.op != "placeholder":
             _replace(graph, group)

@@ -70,21 +70,13 @@ def call_sequence(sequence: Any, *inputs: Tensor) -> tuple[Tensor, ...]:
     return sequence(*inputs)
 
 
-def run_one(function: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    """One op by the extension, on packed filters."""
-    tensors = [argument for argument in arguments if isinstance(argument, Tensor)]
-    numbers = iter(range(len(tensors)))
-    op = Op(function, tuple(At(next(numbers)) if isinstance(argument, Tensor) else argument for argument in arguments))
-    return RunningSequence(Sequence(len(tensors), (op,), (len(tensors),)))(*tensors)[0]
-
-
 class RunningSequence:
     """A sequence with the plan for the shapes that it was last given. Calls of it may run at the same time."""
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence = sequence
         self._filters = sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)})
-        self._values = [number for number in range(sequence.inputs) if number not in self._filters]
+        self._values = [number for number in range(sequence.inputs) if number not in self._filters]  # the other inputs
         self._planned: tuple[Any, _Plan | None] = (None, None)
         self._known: tuple[tuple[Tensor, ...] | None, list[int]] = (None, [])  # the filters of the last call, and where its inputs lay
 
@@ -94,7 +86,7 @@ class RunningSequence:
         key = [(inputs[number].shape, inputs[number].stride()) for number in self._values]
         before, plan = self._planned
         if plan is None or before != key:
-            plan = _Plan(self._sequence, inputs)
+            plan = _Plan(self._sequence, inputs, self._values)
             self._planned = (key, plan)
         addresses = self._addresses(inputs)
         moved = {number: _lying(inputs[number]) for number in plan.moved}
@@ -152,10 +144,10 @@ class _Value:
 
 
 class _Plan:
-    """The steps of the extension for a sequence on inputs of such shapes: ``rows``; the inputs that are to be ``moved`` into the order it reads; the shapes of
+    """The steps of the extension for a sequence on inputs of such shapes: ``rows``; those of the ``values`` among its inputs that are to be ``moved`` into the order it reads; the shapes of
     ``outputs``; and the ``size`` of the memory between them."""
 
-    def __init__(self, sequence: Sequence, inputs: tuple[Tensor, ...]) -> None:
+    def __init__(self, sequence: Sequence, inputs: tuple[Tensor, ...], values: list[int]) -> None:
         self._sequence = sequence
         self._sizes = [tensor.numel() for tensor in inputs]
         self._values = [_Value(1 + number, 0, tuple(tensor.shape), self._is_for_laying(number, tensor)) for number, tensor in enumerate(inputs)]
@@ -166,8 +158,7 @@ class _Plan:
         for place, op in enumerate(sequence.operations):
             self._memory.free_before(place)
             self._values.append(getattr(self, f"_{op.function.__name__}")(place, op))
-        filters = {op.arguments[at].number for op in sequence.operations for at in _filters(op)}
-        self.moved = [number for number, tensor in enumerate(inputs) if number not in filters and not self._values[number].in_planes and not _lies(tensor)]
+        self.moved = [number for number in values if not self._values[number].in_planes and not _lies(inputs[number])]
         self.outputs = [self._values[number].shape for number in sequence.outputs]
         self.rows, self.size = b"".join(self._rows), self._memory.size
 
@@ -352,5 +343,8 @@ def _numel(shape: Shape) -> int:
     return count
 
 
-FRESH = (call_sequence, *(getattr(fused_conv, name) for name in ("convolution", "winograd", "depthwise", "linear", "mean", "scale", "max_pool")))
+OPS = tuple(getattr(fused_conv, name) for name in ("convolution", "winograd", "depthwise", "linear", "mean", "scale", "max_pool"))
+"""What sequences are made of."""
+
+FRESH = (call_sequence, *OPS)
 """The functions whose results are memory of their own, and that are done with their arguments when they return."""
