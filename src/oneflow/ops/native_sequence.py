@@ -27,9 +27,6 @@ _FEW = 4
 _LARGE = 3 * 2**17
 """Floats of a value that would leave the cache before the depthwise convolution behind it has read it."""
 
-_WIDE, _DEEP = 28, 384
-"""Outputs of a line, at least, and numbers of a filter, at most, of a convolution that reads lines of laid pictures where they are."""
-
 Shape = tuple[int, ...]
 
 
@@ -224,7 +221,8 @@ class _Plan:
         if number in self._sequence.outputs or self._last[number] != place + 1 or op.arguments[3] is not None or _numel(shape) < _LARGE:
             return False
         geometry, images = op.arguments[4], self._images(op)
-        is_by_lines = images.in_planes and geometry[6:] == (1, 1) and shape[3] >= _WIDE and geometry[0] * geometry[1] * images.shape[1] <= _DEEP
+        depth = geometry[0] * geometry[1] * images.shape[1]
+        is_by_lines = images.in_planes and geometry[6:] == (1, 1) and shape[3] >= native.conv.WIDE and depth <= native.conv.DEPTH  # type: ignore[union-attr]
         return is_by_lines or (not images.in_planes and geometry == (1, 1, 1, 1, 0, 0, 1, 1))
 
     def _depthwise(self, place: int, op: Op) -> _Value:

@@ -35,7 +35,7 @@ static Product product_of(const int64_t *n, const float *bias, const double *lim
     const int is_inside = n[11] == 0 && n[12] == 0 && (n[5] - 1) * n[9] + n[7] <= n[1] && (n[6] - 1) * n[10] + n[8] <= n[2];
     p.window = w;
     p.rows = n[0] * n[5] * n[6], p.depth = n[7] * n[8] * n[3], p.columns = n[4];
-    p.by_lines = !is_pixel && is_inside && n[13] == 1 && n[14] == 1 && p.depth <= DEPTH && n[6] >= 28;
+    p.by_lines = !is_pixel && is_inside && n[13] == 1 && n[14] == 1 && p.depth <= DEPTH && n[6] >= WIDE;
     p.gathers = !p.by_lines && (!is_pixel || (p.depth % 512 == 0 && p.columns > 64)); /* rows that lie multiples of 2 KiB apart fall into the same sets of the cache */
     return p;
 }
@@ -231,5 +231,8 @@ PyMODINIT_FUNC PyInit__conv(void) {
         return NULL;
     }
     kernels = kernels_of(kind);
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL && (PyModule_AddIntMacro(made, WIDE) || PyModule_AddIntMacro(made, DEPTH)))
+        Py_CLEAR(made);
+    return made;
 }

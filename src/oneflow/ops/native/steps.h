@@ -9,6 +9,7 @@
 #define PANEL 32
 #define DEPTH 384       /* at most so much of the depth at a time: the rows of a tile then stay in the first cache */
 #define LEFT (96 << 10) /* floats of the left operand at a time: they stay in the second */
+#define WIDE 28         /* outputs of a line, at least, of a convolution that reads lines where they lie */
 #define GAP 16          /* floats between gathered rows beyond their length, lest they fall into the same sets of the cache */
 
 enum { CUT = 1, HALF }; /* what counts of a last vector */
@@ -345,7 +346,7 @@ static int run_steps(Step *steps, int64_t count, int threads) {
         scratch = scratch < scratch_of(&steps[i]) ? scratch_of(&steps[i]) : scratch;
     }
     if (count == 1 && steps->items < threads)
-        threads = (int)steps->items;
+        threads = steps->items > 1 ? (int)steps->items : 1;
     scratch = round_up(scratch, 16) + 16;
     float *buffers = room(threads * scratch);
     Counter *counters = calloc(count * (threads + 1), sizeof(Counter)); /* of a step the items that were begun, by whose they are, and those that are done */
