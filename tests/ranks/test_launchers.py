@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -207,6 +208,20 @@ def test_launched_ranks_serve_until_the_driver_ends(meeting_file):
         assert other.returncode == 0
 
 
+def test_a_launched_rank_that_has_answered_says_why_the_driver_ended_the_run(meeting_file):
+    found = Launched(0, 2, 0, 2, "127.0.0.1", 29511)
+    with second_rank(meeting_file) as other:
+        cluster = Cluster(found.world("cpu"), HANDLER, launched=found)
+        try:
+            with pytest.raises(WorkerError, match="three is not four"):
+                cluster.call("echo_or_fail", [(None,), (1,)], what="step 1")
+        finally:
+            cluster.close()
+        said, trouble = other.communicate(timeout=20)
+        assert not said and other.returncode == 1
+        assert f"rank 1 on {HOST}: the driver ended the run: " in trouble and "three is not four" in trouble
+
+
 def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(meeting_file, tmp_path):
     found = Launched(0, 2, 0, 2, "127.0.0.1", 29511)
     with second_rank(meeting_file) as other:
@@ -217,7 +232,8 @@ def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(mee
         finally:
             cluster.close()
         other.send_signal(signal.SIGCONT)
-        assert f"rank 1 on {HOST} lost the driver" in other.communicate(timeout=20)[1]
+        # Its watch sees that the driver is gone, or its broken collective lets it read why, whichever is first.
+        assert re.search(f"rank 1 on {HOST}( lost the driver|: the driver ended the run: WorkerError: step 1)", other.communicate(timeout=20)[1])
         assert other.returncode == 1
         assert until(lambda: are_gone(cluster.pids))
 

@@ -186,7 +186,7 @@ class ForkServer:
                 os._exit(1)
             self._leave()
             _move_in(order, stderr)
-            code = run_worker(order.seat)
+            code = 0 if run_worker(order.seat) is None else 1
         except WorkerError as error:
             print(f"oneflow: {error}", file=sys.stderr)
         except BaseException:

@@ -119,15 +119,15 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
 
 
 def serve_rank(found: Launched, world: World, handler: str, *, threads: int | None = None) -> None:
-    """Serves as the worker of this process's rank, which is not 0: returns when the driver has ended the run; raises if it was lost."""
+    """Serves as the worker of this process's rank, which is not 0: returns when the driver has ended the run; raises if it failed or was lost."""
     if not found.is_local:
         given_secret()  # without it no attempt can succeed
     share = share_of_threads(threads, world.devices_per_machine)
-    lost = f"rank {found.rank} on {socket.gethostname()} lost the driver"
-    if run_worker(
-        Seat(found.rank, world, handler, share, functools.partial(Launched.find_driver, found), connect_seconds()), farewell=lost
-    ):
-        raise WorkerError(lost)
+    name = f"rank {found.rank} on {socket.gethostname()}"
+    seat = Seat(found.rank, world, handler, share, functools.partial(Launched.find_driver, found), connect_seconds())
+    trouble = run_worker(seat, farewell=f"{name} lost the driver")
+    if trouble is not None:
+        raise WorkerError(f"{name}{trouble}")
 
 
 def _from_torch(environment: Mapping[str, str]) -> Launched:

@@ -50,8 +50,11 @@ class Seat:
         return Hello(self.rank, machine, os.getpid(), socket.gethostname(), identity(), self.world.layout, self.handler)
 
 
-def run_worker(seat: Seat, farewell: str = "") -> int:
-    """Serves until the driver ends the run; 0 then, 1 when it was lost. ``farewell`` is said on stderr if it is lost during a call."""
+def run_worker(seat: Seat, farewell: str = "") -> str | None:
+    """Serves until the driver ends the run; None then. Else what became of the driver: it was lost, or ended the run for a failure.
+
+    ``farewell`` is said on stderr if it is lost during a call, which ends the process.
+    """
     keep_freed_memory()
     torch.set_num_threads(seat.threads)
     channel = call_driver(seat.address, seat.hello, seat.connect_seconds)
@@ -60,6 +63,12 @@ def run_worker(seat: Seat, farewell: str = "") -> int:
             return _Worker(seat, channel, watch).serve()
     finally:
         channel.close()
+
+
+class _RunEnded(Exception):
+    def __init__(self, reason: str | None) -> None:
+        super().__init__(reason)
+        self.reason = reason
 
 
 class _Worker:
@@ -71,27 +80,28 @@ class _Worker:
         self._handler: Any = None
         self._own: dict[str, Callable[..., Any]] = {".open_store": self._open_store, ".join": self._join}
 
-    def serve(self) -> int:
+    def serve(self) -> str | None:
         try:
-            while (frame := self._answer()) is not None:
-                self._watch.send(frame)
+            while True:
+                self._watch.send(self._answer())
         except ChannelError:
-            return _LOST
-        return 0
+            return " lost the driver"
+        except _RunEnded as end:
+            return None if end.reason is None else f": the driver ended the run: {end.reason}"
 
-    def _answer(self) -> Frame | None:
-        """Waits for a call and does it; None when the run is over."""
+    def _answer(self) -> Frame:
+        """Waits for a call and does it."""
         try:
             kind, tree = self._channel.receive()
             if kind is Kind.END:
-                return None
+                raise _RunEnded(tree)
             self._watch.is_busy = True
             method, arguments = tree
             del tree
             result = self._method(method)(*arguments)
             del arguments  # before the answer is made, so that shared memory goes back with it
             return make_frame(Kind.REPLY, (result,), self._channel.pool)
-        except (ChannelError, KeyboardInterrupt):
+        except (ChannelError, KeyboardInterrupt, _RunEnded):
             raise
         except BaseException as error:  # whatever the handler raises is the driver's to know
             return make_frame(Kind.ERROR, report(error))
