@@ -1,19 +1,25 @@
-"""The plan of a GPT for a thousand devices that are not there: pipeline, data and tensor parallel with ZeRO, made by one process."""
+"""Plans for a thousand devices that are not there, each made by one process: of a GPT, pipeline, data and tensor parallel with ZeRO; of ResNet-50 as a job, as a
+data-parallel graph, and with auto parallel."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from apart import Apart
 from graph_models import Block
+from jobs import cnn
 from measure import machine, parse
 from torch import Tensor, nn
 
+import flowvision
 import oneflow as flow
 from oneflow.nn.graph import GraphModule
 
@@ -87,19 +93,7 @@ def gpt(args: argparse.Namespace) -> tuple[Train, Any, Any]:
     return graph, own.to_global(places[0], batch), own.to_global(places[-1], batch)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--devices", type=int, nargs=3, default=[8, 8, 16], help="for the pipeline, for data, for tensors")
-    parser.add_argument("--layers", type=int, default=24)
-    parser.add_argument("--width", type=int, default=1024)
-    parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--vocabulary", type=int, default=50304)
-    parser.add_argument("--length", type=int, default=1024)
-    parser.add_argument("--micro_batches", type=int, default=32)
-    parser.add_argument("--rows", type=int, default=2, help="of a micro-batch on each device for data")
-    small = {"devices": [2, 2, 2], "layers": 2, "width": 32, "heads": 4, "vocabulary": 64, "length": 16, "micro_batches": 4}
-    args = parse(parser, small)
-    print(machine())
+def plan_of_gpt(args: argparse.Namespace) -> None:
     title = f"GPT, {args.layers} layers, {args.width} wide, {args.micro_batches} micro-batches"
     print(f"\n{title}, on {' x '.join(map(str, args.devices))} devices", flush=True)
     pipeline, data, tensor = args.devices
@@ -113,6 +107,60 @@ def main() -> None:
         saved = time.perf_counter()
     print(f"  model without data {made - start:.1f} s, plan {planned - made:.1f} s, with its page {saved - made:.1f} s")
     print(f"  {max(rank.peak_memory for rank in plan.ranks) / 2**20:,.1f} MiB a rank at most, {100 * plan.busy:.1f} % of a step busy")
+
+
+class Classify(flow.nn.Graph):
+    def __init__(self, model: nn.Module, is_auto: bool) -> None:
+        super().__init__()
+        self.model = model
+        self.add_optimizer(flow.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+        self.config.enable_auto_parallel(is_auto)
+
+    def build(self, images: Tensor, labels: Tensor) -> Tensor:
+        loss = F.cross_entropy(self.model(images), labels)
+        loss.backward()
+        return loss
+
+
+def plan_of_cnn(how: str, net: str, devices: int, pixels: int) -> Callable[[], None]:
+    """Plans a network for two pictures a device, and prints what that took."""
+    batch = 2 * devices
+    if how == "as a job":
+        step, inputs = cnn(net, batch, pixels), ()
+    else:
+        step = Classify(getattr(flowvision.models, net)().to("meta"), how == "with auto parallel")
+        inputs = torch.empty(batch, 3, pixels, pixels, device="meta"), torch.empty(batch, dtype=torch.int64, device="meta")
+
+    def run() -> None:
+        began, worked = time.perf_counter(), time.process_time()
+        flow.plan(step, *inputs, devices=devices)
+        print(f"  {how:<22} {time.perf_counter() - began:.1f} s, {time.process_time() - worked:.1f} s of processor time", flush=True)
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--devices", type=int, nargs=3, default=[8, 8, 16], help="for the pipeline, for data, for tensors")
+    parser.add_argument("--layers", type=int, default=24)
+    parser.add_argument("--width", type=int, default=1024)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--vocabulary", type=int, default=50304)
+    parser.add_argument("--length", type=int, default=1024)
+    parser.add_argument("--micro_batches", type=int, default=32)
+    parser.add_argument("--rows", type=int, default=2, help="of a micro-batch on each device for data")
+    parser.add_argument("--net", default="resnet50", help="the network of pictures: a name of examples/cnns and of flowvision")
+    parser.add_argument("--pixels", type=int, default=224)
+    small = {"devices": [2, 2, 2], "layers": 2, "width": 32, "heads": 4, "vocabulary": 64, "length": 16, "micro_batches": 4, "net": "alexnet"}
+    args = parse(parser, small)
+    print(machine())
+    plan_of_gpt(args)
+    count = math.prod(args.devices)
+    print(f"\n{args.net}, {2 * count} pictures of {args.pixels} x {args.pixels}, on {count} devices", flush=True)
+    for how in ("as a job", "as a graph", "with auto parallel"):
+        apart = Apart(1, plan_of_cnn, how, args.net, count, args.pixels)
+        apart()
+        apart.close()
 
 
 if __name__ == "__main__":

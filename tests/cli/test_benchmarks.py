@@ -38,6 +38,7 @@ ROWS = {
     ],
     "plan.py": [
         r"GPT, 2 layers, 32 wide, 4 micro-batches, on 2 x 2 x 2 devices", rf"  model without data {S}, plan {S}, with its page {S}", r"  .* a rank at most, 80\.0 % of a step busy",
+        r"alexnet, 16 pictures of 224 x 224, on 8 devices", *(rf"  {how} +{S}, {S} of processor time" for how in ("as a job", "as a graph", "with auto parallel")),
     ],
 }  # fmt: skip
 TIME = r"[\d.]+ [mu]s"

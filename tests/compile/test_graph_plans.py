@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import oneflow as flow
+from oneflow.compiler import auto
+from oneflow.compiler.infer import Estimate
 from oneflow.core.errors import ArgumentError, GlobalTensorError, GraphError
 from oneflow.nn.graph import GraphModule
 from oneflow.plan.report import Plan
@@ -112,6 +115,44 @@ def test_a_plan_by_auto_parallel_says_what_was_chosen_and_splits_what_does_not_f
     assert plan.ranks[0].peak_memory < whole and plan.ranks[0].variables < whole * 3 // 4 // 2
     with pytest.raises(ArgumentError, match=r"no layout that was found fits into 1e\+03 B a device .* raise the limit"):
         flow.plan(Train(wide, auto=1000), x, y, devices=4)
+
+
+@pytest.mark.parametrize("limit", [1 << 30, 5 << 17], ids=["all that fits", "less than data parallel takes"])
+def test_tries_of_auto_parallel_that_end_early_change_no_plan(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    wide = nn.Sequential(nn.Linear(8, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 6))
+    x, y = torch.randn(8, 8), torch.randint(6, (8,))
+    by = auto.search
+    ended: list[auto.Candidate] = []
+
+    def told(job: str, what: auto.AutoParallel, attempt: auto.Attempt) -> auto.Chosen:
+        def tell(candidate: auto.Candidate, total: float) -> auto.Tried | None:
+            found = attempt(candidate, total)
+            ended.extend([candidate] if found is None else [])
+            return found
+
+        return by(job, what, tell)
+
+    monkeypatch.setattr(auto, "search", told)
+    graph = Train(wide, auto=limit)
+    bounded = flow.plan(graph, x, y, devices=8)
+    monkeypatch.setattr(auto, "search", lambda job, what, attempt: by(job, what, lambda candidate, _: attempt(candidate, math.inf)))
+    assert ended and flow.plan(graph, x, y, devices=8) == bounded
+
+
+def test_auto_parallel_takes_the_first_of_the_cheapest_that_fit() -> None:
+    def chosen(totals: dict[str, float], too_large: str = "") -> str:
+        def attempt(candidate: auto.Candidate, limit: float) -> auto.Tried | None:
+            total = totals.get(str(candidate), 9.0)
+            tried = auto.Tried(candidate, Estimate(total, 0.0), 2 if str(candidate) == too_large else 1)
+            return None if total > limit else tried
+
+        return str(auto.search("job", auto.AutoParallel(frozenset(), auto.meshes_of((0, 1, 2, 3)), 1), attempt).best.candidate)
+
+    storage, free, both = "storage 4 parallel", "free 4 parallel", "data 2 x tensor 2 parallel"
+    assert chosen({}) == "data parallel"
+    assert chosen({storage: 5, free: 5, both: 5}) == storage
+    assert chosen({storage: 5, free: 5, both: 4}) == both
+    assert chosen({storage: 5, free: 5, both: 4}, both) == storage
 
 
 def test_what_a_planned_world_refuses() -> None:

@@ -2,12 +2,14 @@
 
 ``infer`` is the search; here it is asked several times, for each way to lay out the devices on axes and for each use of an axis: by the batch, by
 parameters that it may split as it likes, by both, by keeping parameters in parts. Where what it finds holds more memory than it may, it is asked again with a price on
-memory, higher each time. What costs least of all that fits is taken, so it is never worse than plain data parallel, which is tried too.
+memory, higher each time. What costs least of all that fits is taken, so it is never worse than plain data parallel, which is tried too. A try ends as soon as
+it is sure to cost more than the best before it (branch and bound).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -103,12 +105,16 @@ def meshes_of(ranks: tuple[int, ...]) -> tuple[Mesh, ...]:
     return (Mesh(ranks, (len(ranks),)), *(Mesh(ranks, (len(ranks) // size, size)) for size in inner))
 
 
-def search(job: str, auto: AutoParallel, attempt: Callable[[Candidate], Tried]) -> Chosen:
-    """The best of all candidates. Refuses where none fits into the limit."""
+Attempt = Callable[[Candidate, float], "Tried | None"]
+"""Tries a candidate; None where its total is sure to be above a limit."""
+
+
+def search(job: str, auto: AutoParallel, attempt: Attempt) -> Chosen:
+    """The best of all candidates, of equal ones the first. Refuses where none fits into the limit."""
     meshes: tuple[Mesh | None, ...] = auto.meshes or (None,)
-    plain = attempt(Candidate(meshes[0], ("data",)))
+    plain = _whole(attempt, Candidate(meshes[0], ("data",)))
     candidates = [Candidate(mesh, uses) for mesh in meshes for uses in _uses(mesh)]
-    tried = [plain, *map(attempt, candidates)]
+    tried = [plain, *_bounded(plain, candidates, auto, attempt)]
     if not any(_fits(one, auto) for one in tried):
         for candidate in candidates:
             tried += _with_less_memory(plain, candidate, auto, attempt)
@@ -132,14 +138,33 @@ def _uses(mesh: Mesh | None) -> list[tuple[Use, ...]]:
     return alone if len(mesh.axes) == 1 else together
 
 
+def _whole(attempt: Attempt, candidate: Candidate) -> Tried:
+    tried = attempt(candidate, math.inf)
+    assert tried is not None
+    return tried
+
+
+def _bounded(plain: Tried, candidates: Sequence[Candidate], auto: AutoParallel, attempt: Attempt) -> list[Tried]:
+    """Those that are no dearer than the best of those tried before them, in their order. The last are tried first: with two axes, the inner of many devices, as a rule least is
+    moved, and others end early."""
+    found: list[Tried] = []
+    limit = plain.estimate.total if _fits(plain, auto) else math.inf
+    for candidate in reversed(candidates):
+        tried = attempt(candidate, limit)
+        if tried is not None:
+            found.insert(0, tried)
+            limit = min(limit, tried.estimate.total) if _fits(tried, auto) else limit
+    return found
+
+
 def _fits(tried: Tried, auto: AutoParallel) -> bool:
     return auto.memory_limit is None or tried.memory <= auto.memory_limit
 
 
-def _with_less_memory(plain: Tried, candidate: Candidate, auto: AutoParallel, attempt: Callable[[Candidate], Tried]) -> Iterator[Tried]:
+def _with_less_memory(plain: Tried, candidate: Candidate, auto: AutoParallel, attempt: Attempt) -> Iterator[Tried]:
     """Tries at ever higher prices of memory, to the first that fits."""
     for factor in _PRICES_OF_MEMORY:
-        found = attempt(Candidate(candidate.mesh, candidate.uses, factor * plain.estimate.total / max(plain.memory, 1)))
+        found = _whole(attempt, Candidate(candidate.mesh, candidate.uses, factor * plain.estimate.total / max(plain.memory, 1)))
         yield found
         if _fits(found, auto):
             return

@@ -15,7 +15,7 @@ from oneflow.compiler.cleanup import clean, drop_layouts
 from oneflow.compiler.functionalize import without_writes
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
-from oneflow.compiler.notes import change_joint_note, joint_note, layout_of, val
+from oneflow.compiler.notes import JointNote, change_joint_note, joint_note, layout_of, set_joint_note, val
 from oneflow.compiler.place import place, stages_of, whole_on_one_rank
 from oneflow.compiler.program import After, Key, nothing_after
 from oneflow.compiler.recompute import recompute
@@ -215,7 +215,7 @@ def _mirror(decl: StepDecl, joint: Joint, outputs: Outputs, layouts: Mapping[str
     return mirror(joint.graph, joint.arguments.get(("step",)), outputs, mesh)
 
 
-def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search: Search | None = None) -> Estimate:
+def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search: Search | None = None) -> Estimate | None:
     from oneflow.compiler.infer import USUAL, infer
 
     count = decl.training.micro_batches if decl.training is not None else 1
@@ -230,15 +230,22 @@ def _search(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, auto: 
 
     copies = {node: float(copies_of(decl, key[1])) for key, node in joint.arguments.items() if key[0] == "variable"}
 
-    def attempt(candidate: Candidate) -> Tried:
+    notes: dict[Candidate, dict[fx.Node, JointNote]] = {}
+
+    def attempt(candidate: Candidate, limit: float) -> Tried | None:
         own_decl, own = _as_tried(decl, over, auto, candidate)
         _place(own_decl, joint, own)
         free = frozenset(axis for axis, use in enumerate(candidate.uses) if use == "free")
-        estimate = _infer(own_decl, joint, outputs, own, Search(replace(auto.prices, held=candidate.held), free, auto.ignores_hints, copies))
+        prices = replace(auto.prices, held=candidate.held)
+        estimate = _infer(own_decl, joint, outputs, own, Search(prices, free, auto.ignores_hints, copies, limit))
+        if estimate is None:
+            return None
+        notes[candidate] = {node: joint_note(node) for node in joint.graph.nodes}
         return Tried(candidate, estimate, peak_memory(decl, joint.graph, joint.arguments, outputs))
 
     found = search(decl.job, auto, attempt)
-    attempt(found.best.candidate)
+    for node, note in notes[found.best.candidate].items():
+        set_joint_note(node, note)
     return found
 
 

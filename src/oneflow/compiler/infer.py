@@ -11,6 +11,8 @@ over to several: there whole was no choice. Where all is free (``compiler/auto.p
 
 from __future__ import annotations
 
+import functools
+import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,6 +33,7 @@ from oneflow.sharding.rules.table import rule_of
 from oneflow.sharding.writes import any_layout, copies, shares_memory, written
 
 _WIDTH = 24
+_ROUNDED = 1 + 1e-9  # sums of the same prices in another order
 _LAYOUT = torch.ops.oneflow.layout.default
 
 Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one it was made in first
@@ -56,13 +59,14 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Search:
-    """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether hints of layouts count, and how many
-    bytes a byte of an argument stands for where that is not one (a variable has states)."""
+    """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether hints of layouts count, how many
+    bytes a byte of an argument stands for where that is not one (a variable has states), and the total above which nobody wants to know what it finds."""
 
     prices: cost.Prices = cost.USUAL
     free: frozenset[int] = frozenset()
     ignores_hints: bool = False
     copies: Mapping[fx.Node, float] = field(default_factory=dict)
+    limit: float = math.inf
 
 
 USUAL = Search()
@@ -80,8 +84,9 @@ class Estimate:
         return self.work + self.moved
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1, search: Search = USUAL) -> Estimate:
-    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does.
+def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1, search: Search = USUAL) -> Estimate | None:
+    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does. None as soon as it is sure that what it finds costs
+    more than the limit of the search.
 
     Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that
     values must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
@@ -92,7 +97,10 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
         change_joint_note(node, signatures=(), share=1.0)
     moved = 0.0
     for axis in range(max(len(joint_note(node).placed.axes) for node in calls)):
-        moved += _Axis(axis, calls, whole_work, given, wanted, micro_batches, search).choose()
+        more = _Axis(axis, calls, whole_work, given, wanted, micro_batches, search).choose(moved)
+        if more is None:
+            return None
+        moved += more
     work = sum(joint_note(node).share * whole_work[node] for node in calls) * micro_batches * search.prices.work
     return Estimate(work, moved)
 
@@ -108,34 +116,51 @@ def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
     return list(found)
 
 
-class _Way(NamedTuple):
-    """One signature of a node, from values that lie in certain ways: the prices of its work, of what it moves and holds, the layouts that values get by it, and
-    how the key of an assignment changes."""
+class _Option(NamedTuple):
+    """One signature of a node, wherever its inputs lie: the prices of its work and of its own collectives, the least of that work that later axes leave, and the
+    layouts it asks for. ``made`` are those of its outputs, ``key`` and ``held`` their share of the key and of the memory of an assignment."""
 
     signature: Signature
     work: float
-    moved: float
+    inside: float
+    least: float
+    wishes: list[tuple[Value, Mesh, Sbp, bool]]
+    made: dict[Value, Held]
+    key: int
     held: float
+
+
+class _Way(NamedTuple):
+    """One signature of a node, from values that lie in certain ways: the price of its work with what it moves and holds, of what it moves alone, what is sure to
+    be counted for it in the end, the layouts that values get by it, and how the key of an assignment changes."""
+
+    signature: Signature
+    price: float
+    moved: float
+    sure: float
     changed: dict[Value, Held]
     key: int
 
 
-class _State:
-    """A partial assignment: what it cost and what of that is for bytes that ranks exchange, its last step, and the layouts of the values that later nodes
+class _State(NamedTuple):
+    """A partial assignment: what it cost, what of that is ``sure`` to be counted in the end, its last step, and the layouts of the values that later nodes
     read. Equal keys are equal layouts."""
 
-    __slots__ = ("before", "cost", "held", "key", "moved", "way")
+    cost: float
+    key: int
+    sure: float
+    held: dict[Value, Held]
+    before: _State | None = None
+    way: _Way | None = None
 
-    def __init__(self, cost: float, key: int, moved: float = 0.0, before: _State | None = None, way: _Way | None = None) -> None:
-        self.cost, self.key, self.moved, self.before, self.way = cost, key, moved, before, way
-        self.held: dict[Value, Held] = {}
 
-    def settle(self, dies: Iterable[Value]) -> None:
-        """Makes it one to go on from, without the values that nothing reads any more. Most are too many to keep and never get here."""
-        assert self.before is not None and self.way is not None
-        self.held = {**self.before.held, **self.way.changed}
-        for value in dies:
-            del self.held[value]
+class _Next(NamedTuple):
+    """A state and a way on from it. Most are too many to keep and never become states."""
+
+    cost: float
+    key: int
+    before: _State
+    way: _Way
 
 
 class _Sink(NamedTuple):
@@ -154,10 +179,10 @@ class _Visit:
     node: fx.Node
     mesh: Mesh
     parts: int
-    options: list[tuple[Signature, float, float]]  # with the prices of its work and of its own collectives
+    options: list[_Option]
+    least: float  # of its work, whatever is chosen
     inputs: list[Value]
     counted: list[int]  # the inputs that can make it worth splitting: all but those that every rank has anyway
-    boxed: list[int]  # the inputs that are brought into the layouts it asks for
     written: list[int]
     dies: list[Value] = field(default_factory=list)
     sinks: list[_Sink] = field(default_factory=list)
@@ -193,24 +218,26 @@ class _Axis:
         self._note_sinks(wanted)
         self._note_last_uses()
 
-    def choose(self) -> float:
-        """Notes the cheapest assignment; gives the price of what it moves."""
-        states = [_State(0.0, 0)]
+    def choose(self, before: float) -> float | None:
+        """Notes the cheapest assignment; gives the price of what it moves. None once it is sure that with the price ``before`` of axes before this one it is above
+        the limit."""
+        states = [_State(0.0, 0, 0.0, {})]
+        to_come = before + sum(step.least for step in self.visits)
         for step in self.visits:
-            best: dict[int, _State] = {}
+            best: dict[int, _Next] = {}
             for state, ways in self._ways_on(states, step):
                 for way in ways:
-                    key, price = state.key ^ way.key, state.cost + way.work + way.moved + way.held
+                    key, price = state.key ^ way.key, state.cost + way.price
                     other = best.get(key)
                     if other is None or price < other.cost:
-                        best[key] = _State(price, key, state.moved + way.moved, state, way)
+                        best[key] = _Next(price, key, state, way)
             if not best:
                 raise ArgumentError(_no_way(step.node))
-            states = _kept(sorted(best.values(), key=_cost))
-            for state in states:
-                state.settle(step.dies)
-        self._keep(states[0])
-        return states[0].moved
+            states = _settled(_kept(sorted(best.values(), key=_cost)), step.dies)
+            to_come -= step.least
+            if min(state.sure for state in states) + to_come > self.search.limit * _ROUNDED:
+                return None
+        return self._keep(states[0])
 
     def _ways_on(self, states: Sequence[_State], step: _Visit) -> Iterator[tuple[_State, list[_Way]]]:
         """Each with its ways on; they are the same for all in which what the step looks at lies alike, which most do."""
@@ -222,15 +249,16 @@ class _Axis:
                 known[alike] = list(self._expand(state, step))
             yield state, known[alike]
 
-    def _keep(self, state: _State) -> None:
+    def _keep(self, state: _State) -> float:
+        moved = []
         for step in reversed(self.visits):
             assert state.way is not None and state.before is not None
             note, signature = joint_note(step.node), state.way.signature
-            share = note.share
-            if any(sbp.kind == "S" for sbp in (*signature.inputs, *signature.outputs)):
-                share /= step.parts
+            share = note.share / step.parts if cost.is_split(signature) else note.share
             change_joint_note(step.node, signatures=(*note.signatures, signature), share=share)
+            moved.append(state.way.moved)
             state = state.before
+        return sum(reversed(moved))
 
     # -------------------------------------------------------------- the walk
 
@@ -239,24 +267,17 @@ class _Axis:
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
         may_split = self.axis in self.search.free or is_free or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
-        for signature, work, inside in step.options:
-            if not may_split and any(sbp.kind != "B" for sbp in signature.outputs):
+        for option in step.options:
+            if not may_split and any(sbp.kind != "B" for sbp in option.signature.outputs):
                 continue
-            if any(held[i][0] != (step.mesh, signature.inputs[i]) for i in step.written):
+            if any(held[i][0] != (step.mesh, option.signature.inputs[i]) for i in step.written):
                 continue
-            yield self._way(state, step, signature, work, inside)
+            yield self._way(state, step, option)
 
-    def _way(self, state: _State, step: _Visit, signature: Signature, work: float, inside: float) -> _Way:
-        changed: dict[Value, Held] = {}
-        key, moved, held = 0, inside, 0.0
-        wishes = [(step.inputs[i], step.mesh, signature.inputs[i], False) for i in step.boxed]
-        sinks = [(sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks]
-        for index, sbp in enumerate(signature.outputs):
-            made = (step.node, index)
-            changed[made] = self._one(((step.mesh, sbp),))
-            key ^= _key(made, changed[made])
-            held += self._held(made, step.parts, sbp)
-        for value, mesh, sbp, is_last in (*wishes, *sinks):
+    def _way(self, state: _State, step: _Visit, option: _Option) -> _Way:
+        changed, key, moved, held = dict(option.made), option.key, option.inside, option.held
+        wishes = [*option.wishes, *((sink.value, sink.mesh, _wish(sink, state), True) for sink in step.sinks)]
+        for value, mesh, sbp, is_last in wishes:
             have = changed.get(value) or state.held[value]
             if (mesh, sbp) not in have:
                 once = is_last or joint_note(value[0]).is_stored  # not again for each micro-batch
@@ -266,7 +287,7 @@ class _Axis:
                 key ^= _key(value, have) ^ _key(value, changed[value])
         for value in step.dies:
             key ^= _key(value, changed.get(value) or state.held[value])
-        return _Way(signature, work, moved, held, changed, key)
+        return _Way(option.signature, option.work + moved + held, moved, option.least + moved, changed, key)
 
     def _one(self, layouts: Held) -> Held:
         return self.layouts.setdefault(layouts, layouts)
@@ -310,11 +331,19 @@ class _Axis:
         counted = [i for i, n in enumerate(tensors) if not joint_note(n).everywhere]
         whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
         signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
-        each = note.share * self.repeats * self.prices.work
-        work = [(self.whole_work[node] + cost.extra_work(s)) * (each / parts if cost.is_split(s) else each) for s in signatures]
-        options = [(s, price, cost.inside(s, self.prices) * self.repeats) for s, price in zip(signatures, work)]
         boxed = [i for i, value in enumerate(inputs) if not joint_note(value[0]).everywhere]
-        return _Visit(node, mesh, parts, options, inputs, counted, boxed, written(call))
+        options = [self._option(node, s, parts, [(inputs[i], mesh, s.inputs[i], False) for i in boxed]) for s in signatures]
+        return _Visit(node, mesh, parts, options, min(option.least for option in options), inputs, counted, written(call))
+
+    def _option(self, node: fx.Node, signature: Signature, parts: int, wishes: list[tuple[Value, Mesh, Sbp, bool]]) -> _Option:
+        note = joint_note(node)
+        each = note.share * self.repeats * self.prices.work / (parts if cost.is_split(signature) else 1)
+        later = math.prod(note.placed.axes[self.axis + 1 :])
+        made = {(node, index): self._one(((note.placed, sbp),)) for index, sbp in enumerate(signature.outputs)}
+        key = functools.reduce(operator.xor, (_key(*one) for one in made.items()), 0)
+        held = sum(self._held(value, parts, sbp) for value, sbp in zip(made, signature.outputs))
+        work = (self.whole_work[node] + cost.extra_work(signature)) * each
+        return _Option(signature, work, cost.inside(signature, self.prices) * self.repeats, self.whole_work[node] * each / later, wishes, made, key, held)
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1
@@ -378,23 +407,36 @@ class _Axis:
     def _note_last_uses(self) -> None:
         last: dict[Value, _Visit] = {}
         for step in self.visits:
-            last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0][0].outputs))], step))
+            last.update(dict.fromkeys([(step.node, i) for i in range(len(step.options[0].made))], step))
             last.update(dict.fromkeys([*step.inputs, *(sink.follows for sink in step.sinks if sink.sbp is AUTO)], step))
         for value, step in last.items():
             step.dies.append(value)
 
 
-def _kept(states: list[_State]) -> list[_State]:
+def _kept(found: list[_Next]) -> list[_Next]:
     """Those to go on from, of all in the order of their costs."""
-    others: dict[tuple[Sbp, ...], _State] = {}
-    for state in states[_WIDTH:]:
-        assert state.way is not None
-        others.setdefault(state.way.signature.outputs, state)
-    return [*states[:_WIDTH], *others.values()]
+    others: dict[tuple[Sbp, ...], _Next] = {}
+    for one in found[_WIDTH:]:
+        others.setdefault(one.way.signature.outputs, one)
+    return [*found[:_WIDTH], *others.values()]
 
 
-def _cost(state: _State) -> float:
-    return state.cost
+def _settled(found: Sequence[_Next], dies: Iterable[Value]) -> list[_State]:
+    """The states behind these ways, without the values that nothing reads any more. The last of those that come from one state takes over what it held."""
+    heirs = {id(one.before): one for one in found}
+    states = []
+    for one in found:
+        before, way = one.before, one.way
+        held = before.held if heirs[id(before)] is one else dict(before.held)
+        held.update(way.changed)
+        for value in dies:
+            del held[value]
+        states.append(_State(one.cost, one.key, before.sure + way.sure, held, before, way))
+    return states
+
+
+def _cost(found: _Next) -> float:
+    return found.cost
 
 
 def _key(value: Value, held: Held) -> int:
