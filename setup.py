@@ -47,5 +47,11 @@ setup(
             extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
             optional=True,
         ),
+        Extension(
+            "oneflow.ops.native._watch",
+            sources=["src/oneflow/ops/native/_watch.c"],
+            extra_compile_args=["-O3", "-fexceptions"],
+            optional=True,
+        ),
     ]
 )

@@ -25,6 +25,9 @@ class Timing:
 
 T = TypeVar("T")
 
+_REST = 0.1
+"""Seconds before a turn. Threads of the contender before it spin on after its last call, ONNX Runtime's for 40 ms and OpenMP's for 8, on a core that the next one needs."""
+
 
 def parse(parser: argparse.ArgumentParser, small: dict[str, int]) -> argparse.Namespace:
     """The flags of a benchmark; ``--small`` makes ``small`` their defaults."""
@@ -44,6 +47,7 @@ def alternate(contenders: dict[str, Callable[[], object]], calls: int, rounds: i
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, call in in_turn(contenders, turn):
+            time.sleep(_REST)
             start = time.perf_counter()
             for _ in range(calls):
                 call()

@@ -34,6 +34,7 @@ NETWORKS = {
     "swin_t": (False, "swin_t", 224, 8),
     "convnext_tiny": (False, "convnext_tiny", 224, 8),
 }
+PICTURES = 10  # calls of inference for each step of a round
 SMALL = {"slim mobilenet_v2": (True, "mobilenet_v2_035", 33, 2), "swin_t": (False, "swin_t", 32, 2)}
 
 
@@ -125,7 +126,7 @@ def compare(title: str, args: argparse.Namespace) -> None:
         "PyTorch eager": Apart(threads, inferring, title, args.small, "eager"),
         "ONNX Runtime": Apart(threads, inferring, title, args.small, "ONNX Runtime"),
     }
-    report(f"{title}, inference, batch 1", alternate(dict(ways), args.calls, args.rounds), "nn.Graph")
+    report(f"{title}, inference, batch 1", alternate(dict(ways), PICTURES * args.calls, args.rounds), "nn.Graph")
     for contender in ways.values():
         contender.close()
 

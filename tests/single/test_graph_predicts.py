@@ -210,6 +210,16 @@ def test_a_change_of_the_module_is_seen_by_the_next_call(change: Any) -> None:
 
 
 @built
+def test_filters_are_not_kept_where_changes_cannot_be_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "watch", None)
+    model, x = Block().eval(), torch.randn(2, 3, 9, 9)
+    graph = Predict(model)
+    with torch.no_grad():
+        close(graph(x)[0], model(x)[0])
+    assert "prepare" not in step_of(graph).executor.code
+
+
+@built
 def test_filters_are_packed_again_only_after_a_change(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = Block().eval(), torch.randn(2, 3, 9, 9)
     graph = Predict(model)

@@ -15,8 +15,8 @@ from oneflow.ops import native
 
 
 def can_watch(tensors: Sequence[Tensor]) -> bool:
-    """Whether changes of these can be seen: memory without gaps on a CPU, with versions."""
-    return native.conv is not None and all(
+    """Whether something can be made of these, and their changes seen: memory without gaps on a CPU, with versions."""
+    return native.conv is not None and native.watch is not None and all(
         tensor.device.type == "cpu" and not tensor.is_inference() and tensor.numel() * tensor.itemsize % 4 == 0 and _is_dense(tensor) for tensor in tensors
     )
 
@@ -34,18 +34,17 @@ class Watched:
     """Some tensors as they were when they were last looked at."""
 
     def __init__(self, tensors: Sequence[Tensor]) -> None:
-        self._tensors = list(tensors)
-        self._versions: list[int] = []
-        self._addresses: list[int] = []
+        self._tensors = tuple(tensors)
+        self._states = b""
         self._pieces = array("q")
         self._sample = 0
 
     def have_changed(self) -> bool:
         """Whether a tensor has other values, or other memory, than when this was last asked."""
-        versions, addresses = [tensor._version for tensor in self._tensors], [tensor.data_ptr() for tensor in self._tensors]
-        if addresses != self._addresses:
-            self._pieces = array("q", [number for tensor, at in zip(self._tensors, addresses) for number in (at, tensor.numel() * tensor.itemsize // 4)])
-        sample = native.conv.sampled(self._pieces)  # type: ignore[union-attr]
-        was = self._versions, self._addresses, self._sample
-        self._versions, self._addresses, self._sample = versions, addresses, sample
-        return was != (versions, addresses, sample)
+        states = native.watch.states(self._tensors)  # type: ignore[union-attr]
+        if states != self._states:
+            self._pieces = array("q", [number for tensor in self._tensors for number in (tensor.data_ptr(), tensor.numel() * tensor.itemsize // 4)])
+        sample = native.watch.sampled(self._pieces)  # type: ignore[union-attr]
+        was = self._states, self._sample
+        self._states, self._sample = states, sample
+        return was != (states, sample)

@@ -6,7 +6,7 @@ it is given, once, and has all that lies between them in one piece of memory, in
 
 from __future__ import annotations
 
-import operator
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -72,10 +72,10 @@ class RunningSequence:
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence = sequence
-        self._filters = sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)})
+        self._filters = array("q", sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)}))
         self._values = [number for number in range(sequence.inputs) if number not in self._filters]  # the other inputs
         self._planned: tuple[Any, _Plan | None] = (None, None)
-        self._known: tuple[tuple[Tensor, ...] | None, list[int]] = (None, [])  # the filters of the last call, and where its inputs lay
+        self._known: tuple[tuple[Tensor, ...], array[int]] = ((), array("Q"))  # the filters of the last call, and where its inputs lay
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         if native.conv is None:
@@ -92,17 +92,17 @@ class RunningSequence:
         made = [torch.empty(shape) if len(shape) == 2 else torch.empty(shape, memory_format=_LAST) for shape in plan.outputs]
         between = torch.empty(plan.size)
         addresses[0] = between.data_ptr()
-        native.conv.run(plan.rows, addresses + [tensor.data_ptr() for tensor in made], torch.get_num_threads())
+        addresses.extend([tensor.data_ptr() for tensor in made])
+        native.conv.run(plan.rows, addresses, torch.get_num_threads())
         return tuple(made)
 
-    def _addresses(self, inputs: tuple[Tensor, ...]) -> list[int]:
+    def _addresses(self, inputs: tuple[Tensor, ...]) -> array[int]:
         """Where the inputs lie, and a place before them. Filters are the same from call to call; to ask each would take longer than some ops."""
         known, addresses = self._known
-        filters = tuple(inputs[number] for number in self._filters)
-        if known is None or not all(map(operator.is_, known, filters)):
-            addresses = [0, *(tensor.data_ptr() for tensor in inputs)]
-            self._known = filters, addresses
-        return list(addresses)
+        if not addresses or not native.conv.are(known, self._filters, inputs):  # type: ignore[union-attr]
+            addresses = array("Q", [0, *(tensor.data_ptr() for tensor in inputs)])
+            self._known = tuple(inputs[number] for number in self._filters), addresses
+        return addresses[:]
 
     def _by_torch(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         values = list(inputs)

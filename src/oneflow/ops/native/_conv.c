@@ -88,37 +88,48 @@ static Step step_of(const Row *row, const unsigned long long *addresses) {
 
 /* ------------------------------------------------------------------ Python: addresses of tensors */
 
+/* The steps of a sequence, at its tensors' addresses; NULL if there is no memory for them. */
+static Step *steps_of(const Py_buffer *rows, const Py_buffer *addresses) {
+    const Py_ssize_t count = rows->len / (Py_ssize_t)sizeof(Row);
+    Step *steps = malloc((count + 1) * sizeof(Step));
+    for (Py_ssize_t i = 0; steps != NULL && i < count; i++)
+        steps[i] = step_of((const Row *)rows->buf + i, addresses->buf);
+    return steps;
+}
+
 /* run(rows, addresses, threads): the steps of a sequence; `rows` as laid out by ``row``. */
-static PyObject *run(PyObject *self, PyObject *const *args, Py_ssize_t given) {
-    Py_buffer view;
-    if (given != 3 || !PyList_Check(args[1])) {
-        PyErr_SetString(PyExc_TypeError, "takes rows, a list of addresses, and threads");
+static PyObject *run(PyObject *self, PyObject *args) {
+    Py_buffer rows, addresses;
+    int threads, failed = 1;
+    if (!PyArg_ParseTuple(args, "y*y*i", &rows, &addresses, &threads))
         return NULL;
-    }
-    const int threads = (int)PyLong_AsLong(args[2]);
-    if (PyErr_Occurred() || PyObject_GetBuffer(args[0], &view, PyBUF_SIMPLE))
-        return NULL;
-    const Py_ssize_t count = view.len / (Py_ssize_t)sizeof(Row), known = PyList_GET_SIZE(args[1]);
-    Step *steps = malloc(count * sizeof(Step));
-    unsigned long long *addresses = malloc((known + 1) * sizeof *addresses);
-    int failed = steps == NULL || addresses == NULL;
-    for (Py_ssize_t i = 0; !failed && i < known; i++)
-        addresses[i] = PyLong_AsUnsignedLongLong(PyList_GET_ITEM(args[1], i));
-    if (!failed && !PyErr_Occurred()) {
-        for (Py_ssize_t i = 0; i < count; i++)
-            steps[i] = step_of((const Row *)view.buf + i, addresses);
+    Step *steps = steps_of(&rows, &addresses);
+    if (steps != NULL) {
         Py_BEGIN_ALLOW_THREADS
-        failed = run_steps(steps, count, threads);
+        failed = run_steps(steps, rows.len / (Py_ssize_t)sizeof(Row), threads);
         Py_END_ALLOW_THREADS
     }
-    PyBuffer_Release(&view);
+    PyBuffer_Release(&rows);
+    PyBuffer_Release(&addresses);
     free(steps);
-    free(addresses);
-    if (PyErr_Occurred())
-        return NULL;
     if (failed)
         return PyErr_NoMemory();
     Py_RETURN_NONE;
+}
+
+/* are(known, places, given): whether the objects `known` are the ones at these places of `given`. They are not touched: hundreds of filters are in no cache. */
+static PyObject *are(PyObject *self, PyObject *args) {
+    PyObject *known, *given;
+    Py_buffer places;
+    if (!PyArg_ParseTuple(args, "O!y*O!", &PyTuple_Type, &known, &places, &PyTuple_Type, &given))
+        return NULL;
+    const int64_t *place = places.buf;
+    const Py_ssize_t count = places.len / (Py_ssize_t)sizeof *place;
+    int same = count == PyTuple_GET_SIZE(known);
+    for (Py_ssize_t i = 0; same && i < count; i++)
+        same = place[i] < PyTuple_GET_SIZE(given) && PyTuple_GET_ITEM(known, i) == PyTuple_GET_ITEM(given, place[i]);
+    PyBuffer_Release(&places);
+    return PyBool_FromLong(same);
 }
 
 /* row(kind, tensors, numbers, limits): a step as `run` takes it. */
@@ -186,36 +197,10 @@ static PyObject *prepare(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-/* Where the samples of a piece of memory lie: three at even steps, and the last word. */
-#define SAMPLES 4
-static const uint32_t *sample_of(const int64_t *pair, int i) {
-    const uint32_t *words = AT(pair[0]);
-    return words + (i == SAMPLES - 1 ? pair[1] - 1 : pair[1] / SAMPLES * i);
-}
-
-/* A number that follows from some words of each piece of memory. They lie far apart and in no cache, so those of later pieces are fetched before they are read. */
-static PyObject *sampled(PyObject *self, PyObject *pieces) {
-    Py_buffer view; /* pairs of an address and a count of words */
-    if (PyObject_GetBuffer(pieces, &view, PyBUF_SIMPLE))
-        return NULL;
-    const int64_t *pair = view.buf, count = view.len / (Py_ssize_t)sizeof(int64_t[2]), ahead = 16;
-    uint64_t found = 14695981039346656037u;
-    for (int64_t i = 0; i < count + ahead; i++) {
-        if (i < count && pair[2 * i + 1])
-            for (int sample = 0; sample < SAMPLES; sample++)
-                __builtin_prefetch(sample_of(pair + 2 * i, sample));
-        if (i >= ahead && pair[2 * (i - ahead) + 1])
-            for (int sample = 0; sample < SAMPLES; sample++)
-                found = (found ^ *sample_of(pair + 2 * (i - ahead), sample)) * 1099511628211u;
-    }
-    PyBuffer_Release(&view);
-    return PyLong_FromUnsignedLongLong(found);
-}
-
 static PyMethodDef methods[] = {
-    {"run", (PyCFunction)(void (*)(void))run, METH_FASTCALL, "the steps of a sequence: rows, addresses, threads"},
+    {"run", run, METH_VARARGS, "the steps of a sequence: rows, addresses, threads"},
+    {"are", are, METH_VARARGS, "whether objects are those at some places: known, places, given"},
     {"row", row, METH_VARARGS, "a step for run: kind, pairs of an address's number and bytes behind it for each tensor, numbers, limits"},
-    {"sampled", sampled, METH_O, "pairs of an address and a count of words"},
     {"pack", pack, METH_VARARGS, "filters, columns, depth, panels"},
     {"prepared_size", prepared_size, METH_VARARGS, "how many numbers the filters of winograd have: channels, made channels"},
     {"prepare", prepare, METH_VARARGS, "the filters of winograd: weight, made, filters, channels, steps of filters (4)"},
