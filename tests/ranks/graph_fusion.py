@@ -115,6 +115,39 @@ def law_ranks_take_kernels_over_at_the_same_step_and_the_next_run_has_them() -> 
         assert all(one._kernel is not None for one in clusters(graph)._clusters.values())
 
 
+def law_each_program_of_a_graph_takes_over_at_one_step_of_all_ranks() -> None:
+    """Whether ranks have their kernels is made up here, so nothing is compiled; where they take over, they find none and run their ops."""
+    with one_cache():
+        net = Net()
+        net.to_global(ALL, B)  # type: ignore[operator]
+        graph = Train(net, "later")
+        graph.config.enable_dynamic_shapes()
+
+        def step(rows: int) -> None:
+            graph(spread(torch.ones(SIZE * rows, WIDTH), ALL, S(0)))
+
+        def is_ready(number: int, on: Any) -> None:
+            list(graph._compiled.values())[number].executor.clusters.are_ready = lambda: on(RANK)
+
+        def taken_at() -> list[Any]:
+            found = gathered([one.executor.clusters.taken_at for one in graph._compiled.values()])
+            assert found == found[:1] * SIZE, found
+            return found[0]
+
+        step(WIDTH)
+        is_ready(0, lambda rank: True)
+        step(WIDTH)
+        assert taken_at() == [1]
+        step(2 * WIDTH)  # a program of its own, beside one that has taken over
+        is_ready(1, lambda rank: rank != 1)
+        step(2 * WIDTH)
+        step(WIDTH)
+        assert taken_at() == [1, None]
+        is_ready(1, lambda rank: True)
+        step(2 * WIDTH)
+        assert taken_at() == [1, 5]
+
+
 def law_ranks_of_different_tiers_are_told_so() -> None:
     _, step = on_ranks("off" if RANK else "native")
     try:

@@ -122,7 +122,7 @@ def test_later_runs_at_once_and_takes_over_between_two_steps_what_is_not_forged(
     clusters(graph).wait()
     assert clusters(graph).taken_at is None  # between two steps, not before
     after = trained(graph, range(1, 4))
-    assert clusters(graph).taken_at == 1 and clusters(graph).is_settled
+    assert clusters(graph).taken_at == 1 and clusters(graph).are_ready()
     assert b"/forged" not in forged.read_bytes()  # it was compiled anew
     for one, wanted in zip(after, trained(Train("off"), range(4))):
         torch.testing.assert_close(one, wanted, rtol=1e-5, atol=1e-5)

@@ -83,11 +83,11 @@ class Driver:
 
     def step(self, loaded: Sequence[Loaded], step: StepNumbers, job: str) -> bool:
         """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are; whether the gradients
-        were finite. Kernels are taken over by all ranks before the same step, the first one in which each has all of its program's."""
+        were finite. It runs by kernels where each rank has all of its program's, otherwise by ops on every rank."""
         what = f"job {job!r}, step {step.number}"
-        takes_kernels = not any([rank in program.unready for rank, program in enumerate(loaded)])
+        by_kernels = not any([rank in program.unready for rank, program in enumerate(loaded)])
         # A class of its own costs as much to pickle as all else of a small step.
-        told = (step.number, step.rates, step.scale, takes_kernels)
+        told = (step.number, step.rates, step.scale, by_kernels)
         if loaded.count(loaded[0]) == len(loaded) and not any(loaded[0].is_far):
             answers = self.cluster.broadcast("step", loaded[0].number, *told, None, what=what)
         else:
@@ -95,7 +95,7 @@ class Driver:
         is_finite = True
         for rank, (is_good, is_ready, _) in enumerate(answers):
             is_finite = is_finite and is_good
-            if is_ready and not takes_kernels:
+            if is_ready and not by_kernels:
                 loaded[rank].unready.discard(rank)
         return is_finite
 

@@ -25,13 +25,13 @@ _HELD = ("variable", "prepared")
 
 
 class StepNumbers(NamedTuple):
-    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether they take their kernels over before
-    it; None where they agree on that among themselves."""
+    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether clusters run by kernels in it; None
+    where ranks agree on that among themselves."""
 
     number: int
     rates: tuple[float, ...]
     scale: float
-    takes_kernels: bool | None = None
+    by_kernels: bool | None = None
 
 
 class StepResult(NamedTuple):
@@ -72,15 +72,15 @@ class Executor:
     @property
     def has_kernels(self) -> bool:
         """Whether all kernels of its clusters are there, or will never be, or are taken over already."""
-        return self.clusters is None or self.clusters.is_settled or self.clusters.are_ready()
+        return self.clusters is None or self.clusters.are_ready()
 
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
         """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in
         order."""
         whole = self._whole
         with self._mode():
-            if self.clusters is not None and not self.clusters.is_settled:
-                self.clusters.begin_step(step.number, step.takes_kernels)
+            if self.clusters is not None:
+                self.clusters.begin_step(step.number, step.by_kernels)
             try:
                 result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:

@@ -74,14 +74,14 @@ class RankHandler:
         return self._shared[shared]
 
     def step(
-        self, program: int, number: int, rates: tuple[float, ...], scale: float, takes_kernels: bool, fed: np.ndarray | None
+        self, program: int, number: int, rates: tuple[float, ...], scale: float, by_kernels: bool, fed: np.ndarray | None
     ) -> tuple[bool, bool, np.ndarray | None]:
         """Runs one step of a program on what is in its lane, where ``fed`` comes from another host; whether the gradients were finite,
         whether all kernels are there, and the results where they go to another host."""
         own = self._programs[program]
         if fed is not None:
             own.lane.fed[:] = fed
-        is_finite = own.step(StepNumbers(number, rates, scale, takes_kernels))
+        is_finite = own.step(StepNumbers(number, rates, scale, by_kernels))
         return is_finite, own.job.executor.has_kernels, None if fed is None else own.lane.given
 
     def unload(self, job: str) -> None:

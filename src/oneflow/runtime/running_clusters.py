@@ -1,8 +1,9 @@
 """The clusters of a program as they run: on the aten ops that they stand for until there are kernels, from then on by these.
 
-In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and when all are there all are taken over between two
-steps: of several ranks by all between the same two. Workers say with each answer whether they have theirs, and their driver when it is time; ranks without a driver agree
-before each step until then.
+In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and when all of a program are there all are taken over between
+two steps: of several ranks by all between the same two. No step runs by kernels on some ranks and by ops on others. Workers say with each answer whether they have theirs, and their
+driver with each step which it is: where ranks run different programs of a mirrored job, one that has its kernels runs on ops beside one that has not. Ranks without a driver, which all
+run one program, agree before each step of it until they have taken over.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ _NICE = 19
 
 
 class RunningClusters:
-    """What one executor has behind the clusters of its program ``job``. ``begin_step`` is called before every step until it ``is_settled``."""
+    """What one executor has behind the clusters of its program ``job``. ``begin_step`` is called before every step."""
 
     def __init__(self, job: str, fusion: Fusion) -> None:
         self.taken_at: int | None = None  # the first step by kernels
-        self.is_settled = False
+        self._by_kernels = False
         self._job, self._fusion = job, fusion
         self._clusters: dict[int, RunningCluster] = {}
         self._kernels: dict[str, Kernel | None] = {}
@@ -64,16 +65,16 @@ class RunningClusters:
 
     # -------------------------------------------------------------- steps
 
-    def begin_step(self, number: int, is_time: bool | None = None) -> None:
-        """Takes kernels over if it is time, which a driver says; None where there is none, and all ranks come here before the same steps."""
+    def begin_step(self, number: int, by_kernels: bool | None = None) -> None:
+        """Has a step run by kernels or by ops, as a driver says. None where there is no driver, and all ranks come here before the same steps: they agree when
+        to take kernels over, and stay with them."""
+        if self._by_kernels and by_kernels is not False:
+            return
         with self._turn:
-            if self.is_settled:
-                return
-            if self._fusion.tier == "wait":
-                self._finish()
-                self._take_over(number)
-            elif self._agreed(self.are_ready()) if is_time is None else is_time:
-                self._take_over(number)
+            if by_kernels is None and not self._by_kernels:
+                by_kernels = self._fusion.tier == "wait" or self._agreed(self.are_ready())
+            if by_kernels is not None and by_kernels != self._by_kernels:
+                self._take_over(number) if by_kernels else self._let_go()
 
     def wait(self) -> None:
         """Waits until all that was asked for is compiled, as far as that is possible: the next step takes it over."""
@@ -92,7 +93,7 @@ class RunningClusters:
 
     def are_ready(self) -> bool:
         """Whether all that the clusters of this rank want is there, or will never be. What is wanted for the first time is asked for."""
-        if self._workers is None or self._fusion.tier == "wait":
+        if self._workers is None or self._fusion.tier == "wait" or self.taken_at is not None:
             return True
         with self._turn:
             wanted = [one.request for one in self._clusters.values()]
@@ -137,9 +138,17 @@ class RunningClusters:
             self._note(None)
 
     def _take_over(self, number: int) -> None:
+        if self._fusion.tier == "wait":
+            self._finish()
         for cluster in self._clusters.values():
             self._give(cluster)
-        self.taken_at, self.is_settled = number, True
+        self.taken_at = number if self.taken_at is None else self.taken_at
+        self._by_kernels = True
+
+    def _let_go(self) -> None:
+        for cluster in self._clusters.values():
+            cluster.let_go()
+        self._by_kernels = False
 
     def _give(self, cluster: RunningCluster) -> None:
         request = cluster.request
@@ -172,6 +181,10 @@ class RunningCluster:
         """Runs by a kernel from now on, where inputs lie as it wants them; None for none."""
         assert self.request is not None
         self._kernel, self._fits = kernel, matching(self.request.specs)
+
+    def let_go(self) -> None:
+        """Runs on its ops from now on."""
+        self._kernel = None
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         if self._meet is not None:
