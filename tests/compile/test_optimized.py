@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ import oneflow as flow
 from oneflow import collective
 from oneflow.compiler import early
 from oneflow.compiler.gather_views import gather_then_transpose
+from oneflow.compiler.inplace import memories
 from oneflow.compiler.notes import update_note
 from oneflow.compiler.pipeline import optimized
 from oneflow.compiler.program import Program
@@ -53,11 +55,31 @@ def a_wide_layer(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def
     return minimize(flow.math.reduce_mean(hidden, axis=[1]))
 
 
-def test_a_gradient_that_every_rank_makes_itself_is_used_by_rows(monkeypatch) -> None:
+def assigned_wide_layer(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def]
+    flow.assign(weight("wide", 4096, 64), flow.math.tanh(weight("other", 4096, 64)))
+    return a_wide_layer(x)
+
+
+def test_of_a_gradient_that_every_rank_could_make_each_makes_some_rows(monkeypatch) -> None:
     monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
     program = optimized(programs(compiled(a_wide_layer, 2))[0])
     targets = [node.target for node in calls(program)]
-    assert update.by_rows in targets and collective.bucket_start not in targets
+    assert collective.bucket_start not in targets and update.by_rows not in targets and targets[-1] is collective.rows_wait
+    (made,) = [node for node in calls(program) if node.target is collective.update_rows]
+    one_copy, begun, (variable,), _, _, (momentum,), _ = made.args
+    assert one_copy == collective.OneCopy((0, 1)) and update_note(made).names == ("wide",)
+    assert begun.target is collective.read_last and begun.args == (one_copy, [variable, momentum])
+    memory = memories(program.sections["step"].graph)
+    read = [node for node in calls(program) if node not in (begun, made) and memory[variable] in map(memory.get, node.all_input_nodes)]
+    assert read and max(read) < begun < made
+
+
+@pytest.mark.parametrize("job, is_common", [(a_wide_layer, False), (assigned_wide_layer, True)], ids=["ranks differ", "something else writes it"])
+def test_otherwise_every_rank_makes_it_and_uses_it_by_rows(job, is_common: bool, monkeypatch) -> None:
+    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    program = optimized(replace(programs(compiled(job, 2))[0], is_common=is_common))
+    targets = [node.target for node in calls(program)]
+    assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {*targets}
 
 
 def two_wide_layers(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def]
@@ -73,7 +95,7 @@ def test_no_rank_waits_for_others_before_its_backward_pass_is_done(monkeypatch) 
         assert targets.count(collective.gather_start) == targets.count(collective.gather_wait) == 4
         assert collective.gather_parts not in targets
         computed = max(i for i, target in enumerate(targets) if isinstance(target, torch._ops.OpOverload))
-        assert computed < targets.index(collective.gather_wait) < targets.index(update.by_rows)
+        assert computed < targets.index(collective.gather_wait) < targets.index(collective.update_rows)
 
 
 def test_a_product_is_made_where_the_bucket_wants_it() -> None:

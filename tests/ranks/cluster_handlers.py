@@ -62,10 +62,14 @@ class Echo:
         """Buckets over all ranks."""
         return [collective.RunningBucket(collective.Bucket(number, tuple(range(self.context.world.size)))) for number in range(count)]
 
-    def sums(self, steps: list[list[torch.Tensor]], is_elsewhere: bool) -> tuple[list[list[torch.Tensor]], bool]:
-        """The sums over all ranks of what each step gives, by one bucket; and whether through shared memory."""
+    def _pretend(self, is_elsewhere: bool) -> None:
+        """Has this rank believe that it is on a host of its own."""
         if is_elsewhere:
             host_group.host_number = lambda: self.context.rank  # type: ignore[assignment]
+
+    def sums(self, steps: list[list[torch.Tensor]], is_elsewhere: bool) -> tuple[list[list[torch.Tensor]], bool]:
+        """The sums over all ranks of what each step gives, by one bucket; and whether through shared memory."""
+        self._pretend(is_elsewhere)
         (bucket,) = self.buckets(1)
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
         return summed, bucket.is_shared
@@ -78,6 +82,28 @@ class Echo:
             begun = [way.start(value) for way in ways]
             found += [way.wait(work).clone() for way, work in zip(ways, begun)] + [collective.gather_parts(value, dim, sizes, ranks)]
         return found
+
+    def updates_of_rows(self, weight: torch.Tensor, a: torch.Tensor, b: torch.Tensor, elsewhere: bool) -> tuple[torch.Tensor, int, torch.Tensor]:
+        """A variable after an update of all ranks, how many of its rows this rank has updated, and the variable when each has added its number to its own."""
+        self._pretend(elsewhere)
+        ranks, weight, rows = (0, 1, 2), weight.clone(), []
+        collective.hold_once(weight, ranks)
+        one_copy = collective.RunningOneCopy(collective.OneCopy(ranks))
+
+        def descend(params: list[torch.Tensor], grads: list[torch.Tensor], lr: float) -> None:
+            rows.append(len(params[0]))
+            params[0].sub_(lr * grads[0])
+
+        begun = one_copy.read_last([weight])
+        one_copy.update(begun, [weight], a, b, 0.1, function=descend, size=1)
+        one_copy.wait([begun])
+        together = weight.clone()
+        dist.barrier()
+        collective.hold_each(weight, ranks)
+        dist.barrier()
+        weight.add_(self.context.rank)
+        dist.barrier()
+        return together, sum(rows), weight
 
     def overlapping_sums(self, steps: int) -> list[float]:
         """Three sums per step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""

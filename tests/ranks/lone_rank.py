@@ -63,6 +63,16 @@ class Lone:
         self.fall()
         gather.wait(gather.start(torch.ones(1, 2)))
 
+    def one_copy(self) -> None:
+        """The victim has said that it reads a variable no more, and falls before it has updated its rows."""
+        weight = torch.ones(4, 2)
+        collective.hold_once(weight, self.everybody)
+        one_copy = collective.RunningOneCopy(collective.OneCopy(self.everybody))
+        begun = one_copy.read_last([weight])
+        assert begun is not None
+        self.fall()
+        one_copy.wait([begun])
+
     def host_group(self) -> None:
         """The victim falls before the ranks have found each other on their host."""
         self.fall()

@@ -23,7 +23,7 @@ HOST = re.escape(socket.gethostname())
 SILENCE = 3.0  # the time-out of the process group where somebody is stopped
 PATIENCE = 60.0  # and where somebody ends: longer than any of these tests may take
 SEEN = 10.0  # seconds within which an end must have been seen, on a busy machine
-WAYS = ["shared", "sockets", "gathers", "host_group", "memory", "all_reduce", "pairs", "exchange"]
+WAYS = ["shared", "sockets", "gathers", "one_copy", "host_group", "memory", "all_reduce", "pairs", "exchange"]
 
 
 def outcomes(way: str, how: signal.Signals, size: int, victim: int, seconds: float) -> dict[int, tuple[str, str, float]]:

@@ -13,7 +13,7 @@ from optim_formulas import clipped
 from oneflow.core.errors import ArgumentError
 from oneflow.ops import optim_update, update
 from oneflow.ops.update import clipped_by_norm
-from oneflow.ops.update_row import UpdateRow
+from oneflow.ops.update_row import State, UpdateRow
 
 NUMBERS: dict[str, Any] = {
     "momentum": 0.9,
@@ -78,6 +78,39 @@ def test_an_update_that_sees_elements_is_the_same_in_pieces(name):
             call(row, [pieces[rows]], [grad[rows]], [[state[rows] for state in column] for column in parts], t + 1.0)
     assert torch.equal(whole, pieces)
     assert all(torch.equal(a[0], b[0]) for a, b in zip(states, parts))
+
+
+@pytest.mark.parametrize("row, numbers", [(update.NAIVE, {"weight_decay": 0.1, "l2": 0.2}), *((optim_update.SGD, {"weight_decay": 0.1, "maximize": up}) for up in (False, True))])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_product_that_is_added_to_a_variable_as_it_is_made_updates_it_as_a_gradient_does(row, numbers, dtype):
+    draw = torch.Generator().manual_seed(3)
+    weight, a, b = (torch.randn(shape, generator=draw).to(dtype) for shape in ((6, 4), (6, 3), (3, 4)))
+    expected = weight.clone()
+    row.compute([expected], [a @ b], 0.1, **numbers)
+    update.by_rows([weight], a, b, 0.1, function=row.compute, size=1, linear=row.linear, **numbers)
+    torch.testing.assert_close(weight, expected)
+
+
+def test_only_an_update_of_elements_without_states_is_linear():
+    for more in ({"sees": "variable"}, {"sees": "element", "states": (State("m"),)}):
+        with pytest.raises(ArgumentError, match="is linear= in its gradient only if it sees elements and has no states; leave it out of its row"):
+            UpdateRow(lambda params, grads, lr: None, linear=update.linear_naive, **more)
+
+
+SGDS = [(update.NAIVE, {"weight_decay": 0.1}), (update.MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}), *((row, None) for row in (optim_update.SGD, optim_update.SGD_MOMENTUM))]
+
+
+@pytest.mark.parametrize("row, numbers", SGDS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_short_floats_are_updated_as_float32_is_but_for_rounding(row, numbers, dtype):
+    draw = torch.Generator().manual_seed(3)
+    numbers = {**(numbers_of(row) if numbers is None else numbers), **({"count": 1.0} if row.takes_count else {})}
+    weight, grad = (torch.randn(100, generator=draw).to(dtype) for _ in range(2))
+    short, wide = ([[weight.to(kind)], [grad.to(kind)], *([torch.zeros(100, dtype=kind)] for _ in row.states)] for kind in (dtype, torch.float32))
+    row.compute(*short, 0.1, **numbers)
+    row.compute(*wide, 0.1, **numbers)
+    for (a,), (b,) in zip(short, wide):
+        assert torch.equal(a, b.to(dtype))
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -7,6 +7,7 @@
 | `blocks` | blocks of tensors that go from one placement to another |
 | `buckets`, `gathers` | sums and gathers that are begun early and waited for late |
 | `host_group`, `shared_sum` | the same among ranks of one host, through memory that they share |
+| `one_copy` | variables that lie once for the ranks of a host, each of which updates its own rows |
 | `rooms` | calls of one host's ranks through memory, for ranks that are peers; they see at once when they call different things |
 | `bound` | what the plain values of a program become in the executor that runs it, and the groups that its calls need |
 | `peers` | who the other ranks are, and the error when one has ended or is silent |
@@ -34,6 +35,7 @@ from oneflow.collective.calls import (
 )
 from oneflow.collective.gathers import Gather, RunningGather, gather_start, gather_wait
 from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
+from oneflow.collective.one_copy import OneCopy, RunningOneCopy, hold_each, hold_once, read_last, rows_wait, update_rows
 from oneflow.collective.rooms import Room, room_of, share_memory
 
 __all__ = [
@@ -41,11 +43,13 @@ __all__ = [
     "Bucket",
     "Gather",
     "NormOverParts",
+    "OneCopy",
     "Piece",
     "Ranks",
     "Room",
     "RunningBucket",
     "RunningGather",
+    "RunningOneCopy",
     "Sends",
     "Sizes",
     "all_gather",
@@ -63,12 +67,17 @@ __all__ = [
     "gather_wait",
     "group_of",
     "groups_in",
+    "hold_each",
+    "hold_once",
     "make_groups",
     "norm_over",
     "part_as_partial",
     "part_of",
     "product_in",
+    "read_last",
     "reduce_parts",
     "room_of",
+    "rows_wait",
     "share_memory",
+    "update_rows",
 ]

@@ -11,25 +11,29 @@ from oneflow.collective.buckets import Bucket, RunningBucket
 from oneflow.collective.calls import NormOverParts
 from oneflow.collective.gathers import Gather, RunningGather
 from oneflow.collective.groups import Ranks
+from oneflow.collective.one_copy import OneCopy, RunningOneCopy
+
+_RUNNING: dict[type, Any] = {Bucket: RunningBucket, Gather: RunningGather, OneCopy: RunningOneCopy}
 
 
 class Bound:
-    """What one executor has behind the values of its program: one bucket for each ``Bucket``, one gather for each ``Gather``, and what
-    its exchanges have sent. Two executors of one program share none of it."""
+    """What one executor has behind the values of its program: one bucket for each ``Bucket``, and so on, and what its exchanges have sent. Two
+    executors of one program share none of it."""
 
     def __init__(self) -> None:
         self._sends = Sends()
         self._exchange = partial(exchange, sends=self._sends)
-        self._made: dict[Bucket | Gather, RunningBucket | RunningGather] = {}
+        self._made: dict[Any, Any] = {}
 
     def __call__(self, thing: Any) -> Any:
         """What code runs with in the place of a constant or function of a program; most are what they are."""
         if thing is exchange:
             return self._exchange
-        if not isinstance(thing, (Bucket, Gather)):
+        running = _RUNNING.get(type(thing))
+        if running is None:
             return thing
         if thing not in self._made:
-            self._made[thing] = RunningBucket(thing) if isinstance(thing, Bucket) else RunningGather(thing)
+            self._made[thing] = running(thing)
         return self._made[thing]
 
     def settle(self) -> None:
@@ -39,7 +43,7 @@ class Bound:
 
 def groups_in(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Ranks]:
     """The groups of ranks that a call of a rank's program is made together with."""
-    if args and isinstance(args[0], (Bucket, Gather)):
+    if args and type(args[0]) in _RUNNING:
         return [args[0].ranks]
     if isinstance(kwargs.get("norms"), NormOverParts):
         return [ranks for ranks in kwargs["norms"].groups if ranks]

@@ -47,6 +47,7 @@ class HostGroup:
         self._mark = bytes([self.place])
         self._reached = 0
         self._heard = dict.fromkeys(neighbours, 0)
+        self.shared: set[int] = set()  # where tensors begin that all ranks hold together (``one_copy.py``)
         self._ended: set[int] = set()
         self._lives = {neighbour.life: place for place, neighbour in neighbours.items()}
         self._poll = select.poll()

@@ -6,7 +6,8 @@ time.
 
 What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for each other anyway.
 The slower rank holds up the others wherever they meet, and who is slower changes; so ranks meet once per step. Sums are begun in the
-backward pass (``bucket.py``) and waited for at its end, and so are activations that all ranks gather to make a gradient themselves.
+backward pass (``bucket.py``) and waited for at its end, and so are activations that all ranks gather to make a gradient themselves. Of such a
+gradient each rank makes some rows, if the ranks hold its variable once (``collective/one_copy.py``), and all of it otherwise.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ BYTES = 2**20  # of gradients that are updated together: what waits for others o
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
-def update_early(graph: fx.Graph) -> None:
+def update_early(graph: fx.Graph, is_common: bool) -> None:
     """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
-    cut, or that exchange something with other ranks, stay where they are.
+    cut, or that exchange something with other ranks, stay where they are. Ranks may share the work of an update if their programs ``is_common``.
 
     Relies on a section that ends with its updates. Leaves every variable updated once, after all that reads it.
     """
@@ -40,8 +41,9 @@ def update_early(graph: fx.Graph) -> None:
         touched = _last_touched(graph, memory, calls)
         place = {node: i for i, node in enumerate(graph.nodes)}
         lasting = _lasting(graph, memory)
+        own = _written_by_updates_alone(graph, memory, calls) if is_common else set()
         for call in calls:
-            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))], place, lasting).make()
+            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))], place, lasting, own).make()
 
 
 def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> dict[Memory, fx.Node]:
@@ -70,16 +72,27 @@ def _lasting(graph: fx.Graph, memory: dict[fx.Node, Memory]) -> set[fx.Node]:
     return {node for node, where in memory.items() if node.target is collective.gather_parts or not (where in handed or may_keep(where[0]))}
 
 
+def _written_by_updates_alone(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> set[fx.Node]:
+    """The variables that nothing else in a step writes, or hands to what may."""
+    others = [node for node in graph.nodes if node not in calls and (may_keep(node) or writes(node))]
+    handed = {memory[used] for node in others for used in node.all_input_nodes}
+    return {node for node in graph.nodes if node.op == "placeholder" and memory[node] not in handed}
+
+
 class _Cut:
     """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it may be, ``lasting``
-    which values may be read later than now."""
+    which values may be read later than now, ``own`` which variables updates alone write."""
 
-    def __init__(self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int], lasting: set[fx.Node]) -> None:
+    def __init__(
+        self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int], lasting: set[fx.Node], own: set[fx.Node]
+    ) -> None:
         self._graph = graph
         self._call = call
         self._ready = ready
         self._place = place
         self._lasting = lasting
+        self._own = own
+        self._shared: dict[collective.OneCopy, list[fx.Node]] = {}
         self._gradients: list[fx.Node] = argument(call, 1)
         note = update_note(call)
         assert note is not None
@@ -90,6 +103,7 @@ class _Cut:
         products = [i for i in order if self._is_large_product(i)]
         for i in products:
             self._insert_rows(i)
+        self._wait_for_rows()
         piece: list[int] = []
         size = 0
         for i in [i for i in order if i not in products]:
@@ -114,21 +128,45 @@ class _Cut:
 
     def _insert_rows(self, i: int) -> None:
         params, (product,), *others = self._arguments([i])
+        numbers = {**self._call.kwargs, "function": self._call.target, "size": ROWS_BYTES, "linear": self._note.linear}
+        arguments = (params, *product.args, *others)
+        held = [*params, *(node for column in others if isinstance(column, list) for node in column)]
+        one_copy = self._one_copy(product, held)
+        if one_copy is not None:
+            begun = self._insert([i], collective.read_last, (one_copy, held), {})
+            set_local_note(begun, replace(local_note(begun), update=None))
+            self._shared.setdefault(one_copy, []).append(begun)
         if any(factor.target is collective.gather_parts for factor in product.args):
             self._ready[i] = self._call
-        numbers = {"function": self._call.target, "size": ROWS_BYTES}
-        self._insert([i], update.by_rows, (params, *product.args, *others), {**self._call.kwargs, **numbers})
+        if one_copy is None:
+            self._insert([i], update.by_rows, arguments, numbers)
+        else:
+            self._insert([i], collective.update_rows, (one_copy, begun, *arguments), numbers)
+
+    def _one_copy(self, product: fx.Node, held: list[fx.Node]) -> collective.OneCopy | None:
+        """The ranks that all make the same product, of factors that they have gathered, for variables that they may hold together."""
+        if not self._own.issuperset(held) or any(factor.target is not collective.gather_parts for factor in product.all_input_nodes):
+            return None
+        groups = {argument(factor, 3) for factor in product.all_input_nodes}
+        return collective.OneCopy(*groups) if len(groups) == 1 else None
+
+    def _wait_for_rows(self) -> None:
+        for one_copy, begun in self._shared.items():
+            with self._graph.inserting_before(self._call):
+                waits = add_call(self._graph, collective.rows_wait, one_copy, begun)
+            set_local_note(waits, replace(local_note(self._call), update=None))
 
     def _arguments(self, piece: list[int]) -> tuple[Any, ...]:
         return tuple([arg[i] for i in piece] if isinstance(arg, (list, tuple)) else arg for arg in self._call.args)
 
-    def _insert(self, piece: list[int], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _insert(self, piece: list[int], target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> fx.Node:
         """Adds the update of some variables where the last of them may be, and no later than all of them were."""
         call, behind = self._call, self._ready[piece[-1]]
         is_early = self._place[behind] < self._place[call]
         with self._graph.inserting_after(behind) if is_early else self._graph.inserting_before(call):
             made = self._graph.call_function(target, args, kwargs)
         set_local_note(made, replace(local_note(call), update=self._note.of(piece)))
+        return made
 
 
 def gather_early(graph: fx.Graph, is_common: bool) -> None:

@@ -17,6 +17,7 @@ from torch import fx
 from oneflow.compiler.program import Key
 from oneflow.core.placement import Placement
 from oneflow.ir.nodes import argument
+from oneflow.ops.update_row import Linear
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature
 
@@ -160,13 +161,14 @@ class BoxingNote:
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces."""
+    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the numbers of a ``linear`` one."""
 
     optimizer: str
     names: tuple[str, ...]
     sizes: tuple[int, ...]
     may_be_cut: bool
     may_be_by_rows: bool
+    linear: Linear | None = None
 
     def of(self, places: list[int]) -> UpdateNote:
         """That of some of the variables."""

@@ -84,7 +84,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         pool_by_shapes(section.graph)
         weights_first(section.graph)
     if "step" in sections:
-        update_early(sections["step"].graph)
+        update_early(sections["step"].graph, program.is_common)
         gather_early(sections["step"].graph, program.is_common)
         after("overlap", replace(program, sections=sections))
     for name, section in sections.items():

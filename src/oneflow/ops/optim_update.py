@@ -11,17 +11,19 @@ import math
 import torch
 from torch import Tensor
 
-from oneflow.ops.update import Norms, Tensors, as_they_lie, average_
+from oneflow.ops.update import Norms, Tensors, as_they_lie, average_, fused_sgd_
 from oneflow.ops.update_row import State, UpdateRow
 
 
 def sgd(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, maximize: bool) -> None:
     """w -= lr * (g + weight_decay * w); ``maximize`` takes -g for g"""
     params, grads = as_they_lie(params, grads)
-    torch._fused_sgd_(
-        params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=maximize,
-        is_first_step=False,
-    )  # fmt: skip
+    fused_sgd_(params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=maximize)
+
+
+def linear_sgd(lr: float, *, weight_decay: float, maximize: bool) -> tuple[float, float]:
+    """What sgd makes of each: w = first * w + second * g"""
+    return 1.0 - lr * weight_decay, lr if maximize else -lr
 
 
 def sgd_momentum(
@@ -39,7 +41,7 @@ def sgd_momentum(
 ) -> None:
     """d = g + weight_decay * w; v = momentum * v + (1 - dampening) * d, but d at the first update; w -= lr * (d + momentum * v if nesterov else v)"""
     params, grads, momentum_buffer = as_they_lie(params, grads, momentum_buffer)
-    torch._fused_sgd_(
+    fused_sgd_(
         params, grads, momentum_buffer, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening,
         nesterov=nesterov, maximize=maximize, is_first_step=count == 1.0,
     )  # fmt: skip
@@ -268,7 +270,7 @@ def _move_(params: Tensors, velocity: Tensors, change: list[Tensor], momentum: f
 _MOMENTS = (State("m"), State("v"))
 _SQUARE, _GRADIENT, _VELOCITY = State("mean_square"), State("mean_gradient"), State("velocity")
 
-SGD = UpdateRow(sgd, "element")
+SGD = UpdateRow(sgd, "element", linear=linear_sgd)
 SGD_MOMENTUM = UpdateRow(sgd_momentum, "element", (State("momentum_buffer"),), takes_count=True)
 ADAM = UpdateRow(adam, "element", _MOMENTS, takes_count=True)
 AMSGRAD = UpdateRow(amsgrad, "element", (*_MOMENTS, State("max_v")), takes_count=True)

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.ops.update_row import State, UpdateRow
+from oneflow.ops.update_row import Linear, State, UpdateRow
 
 Tensors = list[Tensor]
 Norms = Callable[[Sequence[Tensor]], Tensors]
@@ -48,13 +48,25 @@ def _is_dense(tensor: Tensor) -> bool:
     return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) == tensor.numel()
 
 
+def fused_sgd_(params: Tensors, grads: Tensors, velocity: Tensors, *, is_first_step: bool = False, **numbers: Any) -> None:
+    """torch's fused kernel. On a CPU it gets short floats wrong, from 16 elements on: they take the way over float32."""
+    if not any(p.itemsize < 4 and p.device.type == "cpu" for p in params):
+        torch._fused_sgd_(params, grads, velocity, is_first_step=is_first_step, **numbers)
+        return
+    wide, wide_velocity = ([tensor.float() for tensor in tensors] for tensors in (params, velocity))
+    torch._fused_sgd_(wide, [g.float() for g in grads], wide_velocity, is_first_step=is_first_step, **numbers)
+    torch._foreach_copy_([*params, *velocity], [*wide, *wide_velocity])
+
+
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
     """w -= lr * (g + (weight_decay + l2) * w)"""
     params, grads = as_they_lie(params, grads)
-    torch._fused_sgd_(
-        params, grads, [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False,
-        is_first_step=False,
-    )  # fmt: skip
+    fused_sgd_(params, grads, [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False)
+
+
+def linear_naive(lr: float, *, weight_decay: float, l2: float = 0.0) -> tuple[float, float]:
+    """What naive makes of each: w = first * w + second * g"""
+    return 1.0 - lr * (weight_decay + l2), -lr
 
 
 def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> None:
@@ -66,10 +78,7 @@ def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, b
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     params, grads, velocity = as_they_lie(params, grads, velocity)
-    torch._fused_sgd_(
-        params, grads, velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True,
-        is_first_step=False,
-    )  # fmt: skip
+    fused_sgd_(params, grads, velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True)
 
 
 def adam(
@@ -179,12 +188,17 @@ def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Cal
 
 
 def by_rows(
-    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], size: int, **numbers: Any
+    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], size: int, linear: Linear | None = None, **numbers: Any
 ) -> None:
     """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for rows of so many bytes at a time. The gradient
-    is never whole: each part of it is made, and used while it is in the cache. Only for updates that may be done by rows."""
+    is never whole: each part of it is made, and used while it is in the cache; of a ``linear`` update not even a part is made, since a product is
+    added to a matrix as it is computed. Only for updates that may be done by rows."""
     (weight,) = params
     *states, lr = states_and_lr
+    if linear is not None and weight.dtype == a.dtype and weight.itemsize >= 4:
+        of_weight, of_gradient = linear(lr, **numbers)
+        weight.addmm_(a, b, beta=of_weight, alpha=of_gradient)
+        return
     rows = max(1, size // max(1, b.shape[1] * b.itemsize))
     for start in range(0, weight.shape[0], rows):
         part = slice(start, start + rows)
@@ -277,7 +291,7 @@ def _descend_(params: Tensors, grads: Tensors, squares: Sequence[Tensor], lr: fl
 _MOMENTS = (State("m"), State("v"))
 _BETA_POWERS = (State("beta1_t", (1,), start="beta1"), State("beta2_t", (1,), start="beta2"))
 
-NAIVE = UpdateRow(naive, "element", adds_l2="always")
+NAIVE = UpdateRow(naive, "element", adds_l2="always", linear=linear_naive)
 MOMENTUM = UpdateRow(momentum, "element", (State("momentum"),), adds_l2="without weight decay")
 ADAM = UpdateRow(adam, "element", _MOMENTS)
 RMSPROP = UpdateRow(rmsprop, "element", (State("mean_square"),))

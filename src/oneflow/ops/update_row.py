@@ -12,6 +12,8 @@ from oneflow.core.errors import ArgumentError
 Sees = Literal["element", "norms", "variable", "everything"]
 """What the change of an element depends on. The words stand from the least to the most."""
 AddsL2 = Literal["never", "without weight decay", "always"]
+Linear = Callable[..., tuple[float, float]]
+"""Of the rate and the fixed numbers of an update what it multiplies a variable and its gradient with."""
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class UpdateRow:
     ``adds_l2``: when ``compute`` takes ``l2=`` and adds that much of the variable to its gradient itself.
     ``takes_count``: ``compute`` takes ``count=``, the number of this update as a float: 1.0 at the first.
     ``row_wise``: it may be done for some rows of a variable only, as if there were no others; one that sees elements always may.
+    ``linear``: of an update without states that makes w into ``a * w + b * g``: ``linear(lr, **numbers)`` gives ``a`` and ``b``.
     """
 
     compute: Callable[..., None]
@@ -46,6 +49,7 @@ class UpdateRow:
     adds_l2: AddsL2 = "never"
     row_wise: bool = False
     takes_count: bool = False
+    linear: Linear | None = None
 
     def __post_init__(self) -> None:
         taken = signature(self.compute).parameters
@@ -55,6 +59,8 @@ class UpdateRow:
                 raise ArgumentError(f"update {self.name!r} takes {argument}= if and only if its row says {column}; say both or neither")
         if self.row_wise and not self.may_be_cut:
             raise ArgumentError(f"update {self.name!r} is done row-wise for one variable at a time; its row says what it sees= of one")
+        if self.linear is not None and (self.sees != "element" or self.states):
+            raise ArgumentError(f"update {self.name!r} is linear= in its gradient only if it sees elements and has no states; leave it out of its row")
 
     @property
     def name(self) -> str:

@@ -8,6 +8,8 @@ import torch
 
 from oneflow.compiler.program import Program
 from oneflow.runtime.executor import Executor, StepNumbers, StepResult
+from oneflow.runtime.held_once import HeldOnce
+from oneflow.runtime.memory import give_back
 from oneflow.runtime.rank_readers import RankReaders
 from oneflow.runtime.rank_variables import RankVariables
 
@@ -17,10 +19,14 @@ class Rank:
 
     def __init__(self, number: int, device: torch.device) -> None:
         self.variables = RankVariables(number, device)
+        self._held_once = HeldOnce(self.variables.tensors)
         self.readers = RankReaders()
 
     def load(self, program: Program) -> RankJob:
         """Makes a program ready to run."""
+        if self._held_once.admit(program):
+            self.variables.version += 1  # what was made of them lies where they lay
+            give_back()
         self.readers.start(program.job)
         return RankJob(program, Executor(program, self.variables), self.readers)
 
