@@ -67,7 +67,7 @@ quick: $(VENV)/dev.stamp
 	OMP_NUM_THREADS=1 $(RUN) -m pytest -n 2 --dist loadfile -m "not quiet and not slow" tests/compile tests/single tests/data
 
 matrix: $(VENV)/dev.stamp
-	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py tests/ranks/test_libai_on_ranks.py
+	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py tests/ranks/test_libai_on_ranks.py tests/single/test_fused_networks.py
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .
