@@ -6,6 +6,7 @@ import gzip
 import io
 import pickle
 import tarfile
+import urllib.request
 
 import fastnn_records
 import numpy as np
@@ -281,10 +282,12 @@ def test_conversions_that_cannot_be_done(tmp_path, words, message):
     assert "\n" not in str(error.value)
 
 
-def test_without_a_network_it_says_what_to_put_where(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("name", "archive"), [("cifar10", "cifar-10-python.tar.gz"), ("flowers", "flower_photos.tgz")])
+def test_offline_it_asks_no_network_and_says_what_to_put_where(tmp_path, monkeypatch, name, archive):
     monkeypatch.setenv("ONEFLOW_OFFLINE", "1")
-    with pytest.raises(DataError, match="put cifar-10-python.tar.gz into a folder and name it by --source_dir"):
-        convert("cifar10", str(tmp_path))
+    monkeypatch.setattr(urllib.request, "urlopen", lambda *args, **kwargs: pytest.fail("the network was asked"))
+    with pytest.raises(DataError, match=f"cannot be downloaded .ONEFLOW_OFFLINE is set.; put {archive} into a folder and name it by --source_dir"):
+        convert(name, str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == []
 
 

@@ -59,11 +59,14 @@ def check_integrity(fpath: str | os.PathLike[str], md5: str | None = None) -> bo
 def download_url(
     url: str, root: str | os.PathLike[str], filename: str | None = None, md5: str | None = None, max_redirect_hops: int = 3
 ) -> None:
-    """Brings ``url`` to ``root/filename`` unless it is there already; checked by its MD5, and complete or not there at all."""
+    """Brings ``url`` to ``root/filename`` unless it is there already; checked by its MD5, and complete or not there at all. Nothing is fetched where
+    ``ONEFLOW_OFFLINE`` is set."""
     target = Path(root).expanduser() / (filename or url.rsplit("/", 1)[-1])
     if check_integrity(target, md5):
         return
     try:
+        if os.environ.get(OFFLINE) and not url.startswith("file:"):
+            raise OSError(f"{OFFLINE} is set")
         fetch(url, target, md5)
     except OSError as error:
         raise MissingDataError(f"{url} cannot be downloaded ({error}); put the file at {target}") from None
