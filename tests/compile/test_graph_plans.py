@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import pytest
@@ -115,6 +116,44 @@ def test_a_plan_by_auto_parallel_says_what_was_chosen_and_splits_what_does_not_f
     assert plan.ranks[0].peak_memory < whole and plan.ranks[0].variables < whole * 3 // 4 // 2
     with pytest.raises(ArgumentError, match=r"no layout that was found fits into 1e\+03 B a device .* raise the limit"):
         flow.plan(Train(wide, auto=1000), x, y, devices=4)
+
+
+class Returned(flow.nn.Graph):
+    """Of two stages; the first computes the loss."""
+
+    def __init__(self, model: nn.Module, places: tuple[Any, Any], is_back: bool) -> None:
+        super().__init__()
+        self.model, self.is_back, self.first = model, is_back, places[0]
+        for number, place in enumerate(places):
+            self.model[number].to(GraphModule).set_stage(number, place)
+        self.add_optimizer(flow.optim.SGD(model.parameters(), lr=0.01))
+        self.config.set_gradient_accumulation_steps(4)
+
+    def build(self, x: Tensor) -> Tensor:
+        made = self.model(x)
+        loss = (made.to_global(placement=self.first, sbp=B) if self.is_back else made).square().mean()
+        loss.backward()
+        return loss
+
+
+@pytest.mark.parametrize(
+    ("given_on", "is_back", "why"),
+    [
+        (0, False, None),
+        (1, False, "input 'input_0' goes from ranks 2 to 3 back to ranks 0 to 1, for 'model.0' at .*py:.*; give it on the placement of the stage that reads it"),
+        (0, True, "what .* makes goes from ranks 2 to 3 back to ranks 0 to 1, for .*py:.*; have values go ahead only"),
+    ],
+)
+def test_stages_that_do_not_work_at_the_same_time_are_told(given_on: int, is_back: bool, why: str | None) -> None:
+    with flow.planned_world(4):
+        places = flow.placement("cuda", [0, 1]), flow.placement("cuda", [2, 3])
+        model = mlp()
+        for stage, place in zip(model, places):
+            stage.to_global(place, B)
+        plan = flow.plan(Returned(model, places, is_back), torch.empty(8, 8).to_global(places[given_on], S(0)))
+    told = [note for note in plan.notes if note.startswith("the 4 micro-batches go through the stages one after the other, not as a pipeline: ")]
+    assert (plan.stages > 1) == (why is None) and len(told) == (why is not None)
+    assert why is None or re.search(why, told[0]), told
 
 
 @pytest.mark.parametrize("limit", [1 << 30, 5 << 17], ids=["all that fits", "less than data parallel takes"])

@@ -160,6 +160,47 @@ def law_to_global_in_build_moves_between_the_placements_of_stages() -> None:
     assert loss.placement == LAST and twice.placement == FIRST and twice.sbp == (S(0) if HALF > 1 else B,)  # on one rank it is whole
 
 
+class Skip(nn.Module):
+    """What the first layer makes goes on to the second and to the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.first, self.second, self.last = nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x: Any) -> Any:
+        hidden = self.first(x)
+        return self.last(self.second(hidden + x)) + hidden
+
+
+class Shrink(flow.nn.Graph):
+    def __init__(self, has_stages: bool) -> None:
+        super().__init__()
+        self.model = Skip()
+        if has_stages:
+            for module, number, place in ((self.model.first, 0, FIRST), (self.model.second, 0, FIRST), (self.model.last, 1, LAST)):
+                module.to_global(place, B)
+                module.to(GraphModule).set_stage(number, place)
+        self.add_optimizer(adam(self.model))
+        self.config.set_gradient_accumulation_steps(4)
+
+    def build(self, x: Any) -> Any:
+        loss = self.model(x).square().mean()
+        loss.backward()
+        return loss
+
+
+def law_an_input_on_the_last_stage_may_be_read_by_the_first() -> None:
+    """With a skip connection, whose gradient the last stage adds up, a first stage that ran ahead would wait for the last, and that for it."""
+    x = torch.randn(16, 8, generator=torch.Generator().manual_seed(2))
+    alone = Shrink(False)
+    expected = [alone(x) for _ in range(2)]
+    for place, is_pipeline in ((FIRST, True), (LAST, False)):
+        graph, given = Shrink(True), spread(x, place, S(0))
+        close([whole(graph(given)) for _ in range(2)], expected)
+        assert (assigned_of(Shrink(True), given).stages is not None) == is_pipeline
+
+
 class Scores(flow.nn.Graph):
     def __init__(self, model: nn.Module, stages: Callable[[Any], None]) -> None:
         super().__init__()

@@ -67,23 +67,27 @@ def _whole(node: fx.Node) -> Signature:
 
 def stages_of(graph: fx.Graph) -> list[Mesh] | None:
     """The meshes of a pipeline from first to last: disjoint, values of the forward part flowing only ahead. None for any other graph."""
-    found: list[Mesh] = []
-    for node in graph.nodes:
-        note = joint_note(node)
-        if node.op == "call_function" and note.part == "forward" and note.placed not in found:
-            found.append(note.placed)
-    members = [rank for mesh in found for rank in mesh.ranks]
-    if len(found) < 2 or len(set(members)) != len(members) or not _flows_ahead(graph, found):
-        return None
-    return found
+    return None if flow_back(graph) is not None else _disjoint(graph)
 
 
-def _flows_ahead(graph: fx.Graph, stages: list[Mesh]) -> bool:
-    number = {mesh: i for i, mesh in enumerate(stages)}
-    for node in graph.nodes:
-        if node.op != "call_function" or joint_note(node).part != "forward":
+def flow_back(graph: fx.Graph) -> tuple[fx.Node, fx.Node] | None:
+    """The first value, an input or what an op has made, that is read by the forward part of an earlier mesh than it lies on, and its reader. A stage that runs
+    ahead by some micro-batches would wait for one that waits for it. None if there is none, or no stages."""
+    number = {mesh: i for i, mesh in enumerate(_disjoint(graph) or [])}
+    for reader in graph.nodes if number else ():
+        if reader.op != "call_function" or joint_note(reader).part != "forward":
             continue
-        here = number[joint_note(node).placed]
-        if any(number.get(joint_note(n).placed, here) > here for n in node.all_input_nodes if n.op == "call_function"):
-            return False
-    return True
+        here = number[joint_note(reader).placed]
+        for value in reader.all_input_nodes:
+            note = joint_note(value)
+            if number.get(note.placed, here) > here and not note.is_stored and not note.everywhere:
+                return value, reader
+    return None
+
+
+def _disjoint(graph: fx.Graph) -> list[Mesh] | None:
+    """The meshes of the forward part in the order of their first ops, where there are several that share no rank."""
+    notes = [joint_note(node) for node in graph.nodes if node.op == "call_function"]
+    found = list(dict.fromkeys(note.placed for note in notes if note.part == "forward"))
+    members = [rank for mesh in found for rank in mesh.ranks]
+    return found if len(found) > 1 and len(set(members)) == len(members) else None

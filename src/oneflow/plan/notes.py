@@ -9,6 +9,7 @@ from torch import fx
 
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.notes import joint_note, val
+from oneflow.compiler.place import flow_back
 from oneflow.core.placement import Placement
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
@@ -22,7 +23,7 @@ def notes_of_job(graph: Graph, placement: Placement) -> tuple[str, ...]:
 
 def notes_of(assigned: Assigned, devices: int) -> tuple[str, ...]:
     """What a plan says of any step."""
-    return (*_auto(assigned), *_bubble(assigned), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+    return (*_auto(assigned), *_bubble(assigned), *_in_turn(assigned), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
 
 
 def _auto(assigned: Assigned) -> Iterator[str]:
@@ -39,6 +40,30 @@ def _bubble(assigned: Assigned) -> Iterator[str]:
     busy = count / (count + stages - 1)
     told = f"{count} micro-batches go through {stages} stages: each works m/(m+p-1) = {100 * busy:.1f} % of a step and waits for the rest (the bubble), if all take the same time"
     yield told if count >= stages else f"{told}; with fewer micro-batches than stages most of them wait: set_gradient_accumulation_steps({4 * stages}) or more"
+
+
+def _in_turn(assigned: Assigned) -> Iterator[str]:
+    """Stages that do not work at the same time."""
+    training, found = assigned.decl.training, flow_back(assigned.graph)
+    if training is None or training.micro_batches == 1 or found is None:
+        return
+    value, reader = found
+    feeds = {assigned.arguments["feed", number]: feed.name for number, feed in enumerate(assigned.decl.feeds)}
+    what, advice = f"what {_told(value)} makes", "have values go ahead only"
+    if value in feeds:
+        what, advice = f"input {feeds[value]!r}", "give it on the placement of the stage that reads it"
+    way = f"from ranks {_ranks(value)} back to ranks {_ranks(reader)}, for {_told(reader)}"
+    yield f"the {training.micro_batches} micro-batches go through the stages one after the other, not as a pipeline: {what} goes {way}; {advice}"
+
+
+def _told(node: fx.Node) -> str:
+    origin = joint_note(node).origin
+    return f"{origin.name!r} at {origin.line}" if origin is not None else str(node.target)
+
+
+def _ranks(node: fx.Node) -> str:
+    ranks = joint_note(node).placed.ranks
+    return f"{ranks[0]} to {ranks[-1]}" if len(ranks) > 1 else str(ranks[0])
 
 
 def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:
