@@ -1,4 +1,4 @@
-"""Plans for a thousand devices that are not there, each made by one process: of a GPT, pipeline, data and tensor parallel with ZeRO; of ResNet-50 as a job, as a
+"""Plans for a thousand devices that are not there, made by one process: of a GPT, pipeline, data and tensor parallel with ZeRO; of ResNet-50 as a job, as a
 data-parallel graph, and with auto parallel."""
 
 from __future__ import annotations
@@ -7,13 +7,11 @@ import argparse
 import math
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
-from apart import Apart
 from graph_models import Block
 from jobs import cnn
 from measure import machine, parse
@@ -122,8 +120,8 @@ class Classify(flow.nn.Graph):
         return loss
 
 
-def plan_of_cnn(how: str, net: str, devices: int, pixels: int) -> Callable[[], None]:
-    """Plans a network for two pictures a device, and prints what that took."""
+def plan_of_cnn(how: str, net: str, devices: int, pixels: int) -> None:
+    """Two pictures a device."""
     batch = 2 * devices
     if how == "as a job":
         step, inputs = cnn(net, batch, pixels), ()
@@ -131,12 +129,9 @@ def plan_of_cnn(how: str, net: str, devices: int, pixels: int) -> Callable[[], N
         step = Classify(getattr(flowvision.models, net)().to("meta"), how == "with auto parallel")
         inputs = torch.empty(batch, 3, pixels, pixels, device="meta"), torch.empty(batch, dtype=torch.int64, device="meta")
 
-    def run() -> None:
-        began, worked = time.perf_counter(), time.process_time()
-        flow.plan(step, *inputs, devices=devices)
-        print(f"  {how:<22} {time.perf_counter() - began:.1f} s, {time.process_time() - worked:.1f} s of processor time", flush=True)
-
-    return run
+    began, worked = time.perf_counter(), time.process_time()
+    flow.plan(step, *inputs, devices=devices)
+    print(f"  {how:<22} {time.perf_counter() - began:.1f} s, {time.process_time() - worked:.1f} s of processor time", flush=True)
 
 
 def main() -> None:
@@ -158,9 +153,7 @@ def main() -> None:
     count = math.prod(args.devices)
     print(f"\n{args.net}, {2 * count} pictures of {args.pixels} x {args.pixels}, on {count} devices", flush=True)
     for how in ("as a job", "as a graph", "with auto parallel"):
-        apart = Apart(1, plan_of_cnn, how, args.net, count, args.pixels)
-        apart()
-        apart.close()
+        plan_of_cnn(how, args.net, count, args.pixels)
 
 
 if __name__ == "__main__":
