@@ -3,7 +3,7 @@
 The rival of a step is eager PyTorch as a good engineer writes it: a fused optimizer, gradients set to None, both layouts, of which the better counts; the
 graph has channels_last. Each has a process of its own, all take turns. Inference has one picture; the module, a graph of it, and its export to ONNX.
 Transforms (RandomResizedCrop, flip, ToTensor, Normalize) are measured per picture against the same in PIL and numpy.
-``python benchmarks/zoo.py [--only NAME] [--rounds N] [--compile] [--small]``
+``python benchmarks/zoo.py [--only NAME] [--what train|infer] [--rounds N] [--calls N] [--compile] [--small]``
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def inferring(title: str, is_small: bool, way: str) -> Callable[[], object]:
     return run
 
 
-def compare(title: str, args: argparse.Namespace) -> None:
+def compare_steps(title: str, args: argparse.Namespace) -> None:
     threads = torch.get_num_threads()
     contenders = {
         "nn.Graph": Apart(threads, training, title, args.small, True, True),
@@ -119,15 +119,13 @@ def compare(title: str, args: argparse.Namespace) -> None:
         contenders["torch.compile channels_last"] = Apart(threads, training, title, args.small, False, True, True)
     report(f"{title}, training step, batch {(SMALL if args.small else NETWORKS)[title][3]}", alternate(dict(contenders), args.calls, args.rounds), "nn.Graph")
     print(f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}")
-    if args.training_only:
-        return
-    ways = {
-        "nn.Graph": Apart(threads, inferring, title, args.small, "graph"),
-        "PyTorch eager": Apart(threads, inferring, title, args.small, "eager"),
-        "ONNX Runtime": Apart(threads, inferring, title, args.small, "ONNX Runtime"),
-    }
-    report(f"{title}, inference, batch 1", alternate(dict(ways), PICTURES * args.calls, args.rounds), "nn.Graph")
-    for contender in ways.values():
+
+
+def compare_inference(title: str, args: argparse.Namespace) -> None:
+    ways = {"nn.Graph": "graph", "PyTorch eager": "eager", "ONNX Runtime": "ONNX Runtime"}
+    contenders = {who: Apart(torch.get_num_threads(), inferring, title, args.small, way) for who, way in ways.items()}
+    report(f"{title}, inference, batch 1", alternate(dict(contenders), PICTURES * args.calls, args.rounds), "nn.Graph")
+    for contender in contenders.values():
         contender.close()
 
 
@@ -171,12 +169,14 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=2, help="steps of a round")
     parser.add_argument("--only", default="", help="networks whose title begins so; 'transforms' for these alone")
     parser.add_argument("--compile", action="store_true", help="a training step also against torch.compile, which takes minutes to start")
-    parser.add_argument("--training-only", action="store_true", help="without inference")
+    parser.add_argument("--what", choices=["train", "infer"], help="only steps, or only inference; else both")
     args = parse(parser, {"rounds": 1, "calls": 1})
     print(machine())
     for title in SMALL if args.small else NETWORKS:
-        if title.startswith(args.only):
-            compare(title, args)
+        if title.startswith(args.only) and args.what != "infer":
+            compare_steps(title, args)
+        if title.startswith(args.only) and args.what != "train":
+            compare_inference(title, args)
     if "transforms".startswith(args.only):
         compare_transforms(args)
 
