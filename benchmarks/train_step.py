@@ -1,17 +1,19 @@
 """One training step of a job against plain PyTorch: the quick start's LeNet and a 784-512-512-10 MLP.
 
 The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in channels_last, and with ``--compile``
-torch.compile; the best of them counts. All take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--compile] [--small]``
+torch.compile; the best of them counts. Each has a process of its own, with its memory; all take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--compile] [--small]``
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from apart import Apart
 from jobs import digits, lenet_step, mlp_step
 from measure import alternate, machine, parse, report
 
@@ -33,6 +35,15 @@ class LeNet(torch.nn.Module):
 def mlp() -> torch.nn.Module:
     layers = [torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)]
     return torch.nn.Sequential(*layers)
+
+
+def torch_lenet(batch: int, memory_format: torch.memory_format, is_compiled: bool = False) -> Callable[[], object]:
+    return torch_step(LeNet(), *digits(batch), memory_format, is_compiled)
+
+
+def torch_mlp(batch: int) -> Callable[[], object]:
+    images, labels = digits(batch)
+    return torch_step(mlp(), images.reshape(batch, 784), labels, torch.contiguous_format)
 
 
 def torch_step(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, memory_format: torch.memory_format, is_compiled: bool = False) -> Callable[[], object]:
@@ -63,19 +74,22 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="LeNet also against torch.compile")
     args = parse(parser, {"rounds": 1, "lenet": 4, "mlp": 4, "calls": 1})
     print(machine())
-    images, labels = digits(args.lenet)
     contenders = {
-        "job": lenet_step(args.lenet),
-        "PyTorch eager NCHW": torch_step(LeNet(), images, labels, torch.contiguous_format),
-        "PyTorch eager channels_last": torch_step(LeNet(), images, labels, torch.channels_last),
+        "job": (lenet_step, args.lenet),
+        "PyTorch eager NCHW": (torch_lenet, args.lenet, torch.contiguous_format),
+        "PyTorch eager channels_last": (torch_lenet, args.lenet, torch.channels_last),
     }
     if args.compile:
-        contenders["torch.compile channels_last"] = torch_step(LeNet(), images, labels, torch.channels_last, True)
-    report(f"LeNet, batch {args.lenet}", alternate(contenders, args.calls, args.rounds), "job")
-    images, labels = digits(args.mlp)
-    flat = images.reshape(args.mlp, 784)
-    contenders = {"job": mlp_step(args.mlp), "PyTorch eager": torch_step(mlp(), flat, labels, torch.contiguous_format)}
-    report(f"MLP 784-512-512-10, batch {args.mlp}", alternate(contenders, 5 * args.calls, args.rounds), "job")
+        contenders["torch.compile channels_last"] = (torch_lenet, args.lenet, torch.channels_last, True)
+    compare(f"LeNet, batch {args.lenet}", contenders, args.calls, args.rounds)
+    compare(f"MLP 784-512-512-10, batch {args.mlp}", {"job": (mlp_step, args.mlp), "PyTorch eager": (torch_mlp, args.mlp)}, 5 * args.calls, args.rounds)
+
+
+def compare(title: str, makers: dict[str, tuple[Any, ...]], calls: int, rounds: int) -> None:
+    """Each contender is given by a function that makes its step, and what that takes."""
+    contenders = {who: Apart(torch.get_num_threads(), *maker) for who, maker in makers.items()}
+    report(title, alternate(dict(contenders), calls, rounds), "job")
+    print(f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Benchmark programs run, with tiny sizes, and their tables have all their rows. Times are not looked at.
 
-The four that start most processes, ``graph_step.py``, ``libai_models.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
+The five that start most processes, ``train_step.py``, ``graph_step.py``, ``libai_models.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ RATIO = r"\d+\.\d\d"
 RATES = rf"images/s \(\d+ to \d+\) +{RATIO} of the DataLoader, {RATIO} of the limit"
 
 ROWS = {
-    "train_step.py": [
-        r"LeNet, batch 4", rf"  job +{MS}", rf"  PyTorch eager NCHW +{MS}", rf"  PyTorch eager channels_last +{MS}", rf"  ratio: {RATIO} of .*",
-        r"MLP 784-512-512-10, batch 4", rf"  job +{MS}", rf"  PyTorch eager +{MS}", rf"  ratio: {RATIO} of PyTorch eager",
-    ],
     "dispatch.py": [
         rf"first call \(trace and compile\): {S}", r"y = x \* 2 \+ 1 on 4 floats, call to result: .* us \(.* to .*\)",
         rf"import torch {S}, import oneflow {S}, ratio {RATIO}",
