@@ -77,6 +77,7 @@ check: $(VENV)/dev.stamp
 bench: $(VENV)/dev.stamp
 	$(RUN) benchmarks/train_step.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/graph_step.py $(BENCH_FLAGS)
+	$(RUN) benchmarks/updates.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/dispatch.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/input_pipeline.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/scaling.py $(BENCH_FLAGS)

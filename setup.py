@@ -42,6 +42,13 @@ setup(
             optional=True,
         ),
         Extension(
+            "oneflow.ops.native._update",
+            sources=["src/oneflow/ops/native/_update.c"],
+            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
+            extra_link_args=["-fopenmp"],
+            optional=True,
+        ),
+        Extension(
             "oneflow.ops.native._heap",
             sources=["src/oneflow/ops/native/_heap.c"],
             extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through

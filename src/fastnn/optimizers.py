@@ -54,7 +54,11 @@ class RMSProp(_RowOptimizer):
 class Ftrl(_RowOptimizer):
     """Follow the regularised leader."""
 
-    rows = (updates.FTRL,)
+    rows = (updates.FTRL, updates.FTRL_BY_ROOT)
+
+    def update_of(self, group: dict[str, Any]) -> tuple[UpdateRow, dict[str, Any]]:
+        """The row and its numbers; the usual power is a square root."""
+        return self.rows[group["power"] == -0.5], super().update_of(group)[1]
 
 
 class AdamWeightDecay(_RowOptimizer):

@@ -8,7 +8,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from oneflow.ops import update_sweeps as sweeps
 from oneflow.ops.update import average_, laid_out_as
+from oneflow.ops.update_recipes import Columns, Direction, OneSweep, Runs, Sweeps
 from oneflow.ops.update_row import State, UpdateRow
 
 Tensors = list[Tensor]
@@ -81,7 +83,45 @@ def tf_adam_weight_decay(
     torch._foreach_add_(params, change, alpha=-lr)
 
 
-ADAM = UpdateRow(tf_adam, "element", (State("m"), State("v")), takes_count=True)
-RMSPROP = UpdateRow(tf_rmsprop, "element", (State("mean_square", start="first_mean_square"), State("velocity")))
-FTRL = UpdateRow(tf_ftrl, "element", (State("accumulator", start="first_accumulator"), State("linear")))
-ADAM_WEIGHT_DECAY = UpdateRow(tf_adam_weight_decay, "element", (State("m"), State("v"), State("decay", shape=(1,), start="weight_decay")))
+# ------------------------------------------------------------------ the same by sweeps over memory
+
+
+def _adam(towards: Direction, lr: float, *, count: float, beta1: float, beta2: float, epsilon: float) -> list[float]:
+    corrected = lr * (1.0 - beta2**count) ** 0.5 / (1.0 - beta1**count)
+    return [*towards.and_decay(0.0), beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0, corrected, 1.0, epsilon]
+
+
+def _rmsprop(towards: Direction, lr: float, *, decay: float, momentum: float, epsilon: float, first_mean_square: float) -> list[float]:
+    return [*towards.and_decay(0.0), decay, 1.0 - decay, epsilon, lr, momentum]
+
+
+def _ftrl(towards: Direction, lr: float, *, power: float, l1_strength: float, l2_strength: float, first_accumulator: float) -> list[float]:
+    return [*towards.and_decay(0.0), lr, l1_strength, l2_strength, -power]
+
+
+def _ftrl_by_root(towards: Direction, lr: float, **numbers: float) -> list[float]:
+    return _ftrl(towards, lr, **numbers)[:-1]
+
+
+def _adam_weight_decay(
+    run: Runs, columns: Columns, towards: Direction, lr: float, *, beta1: float, beta2: float, epsilon: float, weight_decay: float
+) -> None:
+    *columns, decays = columns
+    means = [*towards.and_decay(0.0), beta1, 1.0 - beta1, beta2, 1.0 - beta2]
+    run(sweeps.ADAM, columns, [[*means, 1.0 - lr * float(decay), lr, 1.0, epsilon] for decay in decays])
+
+
+_OF_FTRL = (State("accumulator", start="first_accumulator"), State("linear"))
+
+ADAM = UpdateRow(tf_adam, "element", (State("m"), State("v")), takes_count=True, recipe=OneSweep(sweeps.ADAM, _adam), is_fused="always")
+RMSPROP = UpdateRow(
+    tf_rmsprop, "element", (State("mean_square", start="first_mean_square"), State("velocity")), recipe=OneSweep(sweeps.RMSPROP_MOMENTUM, _rmsprop)
+)
+FTRL = UpdateRow(tf_ftrl, "element", _OF_FTRL, recipe=OneSweep(sweeps.FTRL, _ftrl))
+FTRL_BY_ROOT = UpdateRow(tf_ftrl, "element", _OF_FTRL, recipe=OneSweep(sweeps.FTRL_ROOT, _ftrl_by_root))
+ADAM_WEIGHT_DECAY = UpdateRow(
+    tf_adam_weight_decay,
+    "element",
+    (State("m"), State("v"), State("decay", shape=(1,), start="weight_decay")),
+    recipe=Sweeps(_adam_weight_decay, (sweeps.ADAM,)),
+)

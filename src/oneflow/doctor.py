@@ -144,6 +144,7 @@ def _steps() -> list[str]:
         f"C extension of Winograd convolutions: {built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
         f"C++ compiler: {found}",
         f"C extension of convolutions in prediction: {built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
+        f"C extension of updates: {built if native.update is not None else missing}",
         f"C extension of the heap for tensors: {built if native.heap is not None else 'not built; it needs a C compiler at install, and steps take more memory'}",
         f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
     ]

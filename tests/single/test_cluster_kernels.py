@@ -10,14 +10,15 @@ import torch
 from cluster_cases import CASES, HALVES
 from torch import fx
 
-from oneflow.compiler import find_clusters
-from oneflow.compiler.cluster import Cluster, call_cluster
+from oneflow.compiler import cluster_updates, find_clusters
+from oneflow.compiler.cluster import Cluster, call_cluster, spec_of
 from oneflow.compiler.find_clusters import make_clusters
 from oneflow.core.fusion_setting import compiler
 from oneflow.compiler.kernel_store import KernelStore
 from oneflow.compiler.kernel_workers import KernelWorkers
 from oneflow.compiler.kernels import Request, loaded
 from oneflow.compiler.serialize import graph_of
+from oneflow.ops import update_sweeps
 from oneflow.runtime.codegen import generate
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
@@ -40,12 +41,30 @@ def requests(graph: fx.Graph) -> list[Request]:
     return [Request(cluster, cluster.specs, 1) for cluster in clusters_in(graph)]
 
 
+UPDATES = {"adam": (update_sweeps.ADAM, torch.float32), "lamb": (update_sweeps.LAMB_MOMENTS, torch.bfloat16), "rmsprop": (update_sweeps.RMSPROP_CENTERED_MOMENTUM, torch.float16)}
+"""A piece of the update of each dtype; it writes into what it is given."""
+SIZE = 517
+
+
+def update_request(name: str) -> Request:
+    sweep, dtype = UPDATES[name]
+    cluster = cluster_updates._cluster(sweep, str(dtype).removeprefix("torch."))
+    return Request(cluster, tuple(map(spec_of, update_inputs(name))), 1)
+
+
+def update_inputs(name: str) -> list[torch.Tensor]:
+    sweep, dtype = UPDATES[name]
+    torch.manual_seed(2)
+    first, others = torch.randn(2, SIZE), 0.5 + 0.1 * torch.rand(sweep.tensors - 2, SIZE)
+    return [*first.to(dtype), *others.to(dtype), 0.5 + 0.1 * torch.rand(sweep.numbers)]
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> KernelStore:
     """The kernels of all cases, compiled at once."""
     made = KernelStore(Path(tmp_path_factory.mktemp("kernels")) / "store")
     workers = KernelWorkers(made, 1, 0)  # starting one is the work of two kernels, and other tests run beside
-    workers.ask([request for name in CASES for request in requests(clustered(name))])
+    workers.ask([*(request for name in CASES for request in requests(clustered(name))), *map(update_request, UPDATES)])
     failed = []
     while not workers.are_done:
         failed += [answer.failed for answer in workers.answers(None) if answer.failed]
@@ -86,3 +105,17 @@ def test_a_kernel_gives_what_the_ops_give(name, store):
         size = max(1.0, wanted.float().abs().max().item()) if case.dtype in HALVES else 1.0
         torch.testing.assert_close(one, wanted, rtol=1e-5, atol=size * max(CLOSE[case.dtype], CLOSE[torch.bfloat16] if name.startswith("casts") else 0.0))
     assert all(torch.equal(tensor, kept) for tensor, kept in zip(inputs, before))
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_a_kernel_of_the_update_writes_what_the_ops_give(name, store):
+    (sweep, dtype), inputs, wanted = UPDATES[name], update_inputs(name), update_inputs(name)
+    kernel = loaded(store.get(update_request(name).digest), store)
+    assert kernel is not None
+    sums = kernel(*inputs)
+    *tensors, numbers = wanted
+    made = sweep.function(*(tensor.double() for tensor in tensors), numbers.double())
+    for place, value in zip(sweep.writes, made):
+        tensors[place] = value.to(dtype)
+    for one, other in zip([*inputs[:-1], *sums], [*tensors, *(one.float() for one in made[len(sweep.writes) :])], strict=True):
+        torch.testing.assert_close(one, other, rtol=CLOSE[dtype], atol=CLOSE[dtype])

@@ -184,7 +184,8 @@ class Update:
         sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.step.decls[name].spec for name in names)]
         may_be_cut = row.may_be_cut and not (row.takes_norms and self.parts is not None)
         may_be_by_rows = row.may_be_by_rows and not group.row_wise
-        note = UpdateNote(group.optimizer.title, tuple(names), tuple(sizes), may_be_cut, may_be_by_rows, row.linear)
+        recipe, dtype = None if group.row_wise else row.recipe, self.step.decls[names[0]].spec.dtype.name
+        note = UpdateNote(group.optimizer.title, tuple(names), tuple(sizes), may_be_cut, may_be_by_rows, row.linear, recipe, row.is_fused_at(group.weight_decay), dtype)
         change_local_note(node, update=note)
 
     def _norms(self, names: list[str]) -> update.Norms:

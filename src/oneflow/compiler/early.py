@@ -62,7 +62,7 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
 def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]) -> fx.Node:
     """The node behind which the i-th variable of an update can be updated."""
     columns: list[Any] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]
-    others = [arg for arg in call.args if isinstance(arg, fx.Node)]
+    others = [arg for arg in (*call.args, *call.kwargs.values()) if isinstance(arg, fx.Node)]
     return max([*columns, *others, *(touched[memory[node]] for node in columns)], key=place.__getitem__)
 
 

@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 import torch
 from torch import Tensor, fx
 
+from oneflow.compiler.cleanup import writes
 from oneflow.compiler.cluster import Spec
 from oneflow.compiler.kernel_store import KernelStore
 from oneflow.compiler.kernels import Request, loaded, packed
@@ -59,14 +60,20 @@ def _served(store: KernelStore, request: Request) -> str:
 def _built(request: Request, store: KernelStore) -> bytes:
     """The kernel of a request as it is kept: empty where Inductor's code, or what it computes, is not what it must be."""
     torch.set_num_threads(request.threads)
-    inputs = [_drawn(spec) for spec in request.specs]
     module = fx.GraphModule({}, request.cluster.graph())
+    inputs = [_drawn(spec) for spec in request.specs]
+    if any(map(writes, module.graph.nodes)):
+        _draw_states(inputs[2:])
     try:
         payload = _library(_source(module, inputs)) if inputs[0].device.type == "cpu" else _artifact(module, inputs)
     except Unusual:
         return b""
     kernel = loaded(payload, store)
-    return payload if kernel is not None and _agree(kernel(*inputs), module(*inputs), _close(request.specs, module.graph)) else b""
+    if kernel is None:
+        return b""
+    by_kernel, by_ops = ([tensor.clone() for tensor in inputs] for _ in range(2))  # what they write into counts as what they give
+    made, wanted = (*kernel(*by_kernel), *by_kernel), (*module(*by_ops), *by_ops)
+    return payload if _agree(made, wanted, _close(request.specs, module.graph)) else b""
 
 
 def _close(specs: tuple[Spec, ...], graph: fx.Graph) -> float:
@@ -80,6 +87,14 @@ def _drawn(spec: Spec) -> Tensor:
     made = torch.empty_strided(spec.shape, spec.stride, dtype=dtype, device=spec.device)
     drawn = torch.randn(spec.shape) if dtype.is_floating_point else torch.randint(2, spec.shape)
     return made.copy_(drawn) if 0 not in made.stride() else drawn.to(dtype).as_strided(spec.shape, spec.stride)
+
+
+def _draw_states(inputs: list[Tensor]) -> None:
+    """Fills what an update takes besides a variable and its gradient: a state that is no less than the square of the others, so that a variance is one, and at the end numbers."""
+    *states, numbers = inputs
+    for place, state in enumerate(states):
+        state.uniform_(*((0.0, 0.5) if place else (1.0, 2.0)))
+    numbers.uniform_(0.5, 0.52)
 
 
 def _agree(made: tuple[Tensor, ...], wanted: tuple[Tensor, ...], close: float) -> bool:

@@ -17,6 +17,7 @@ from torch import fx
 from oneflow.compiler.program import Key
 from oneflow.core.placement import Placement
 from oneflow.ir.nodes import argument
+from oneflow.ops.update_recipes import Recipe
 from oneflow.ops.update_row import Linear
 from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature
@@ -161,7 +162,8 @@ class BoxingNote:
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the numbers of a ``linear`` one."""
+    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the numbers of a ``linear`` one. ``recipe``: how it is done by sweeps over variables of a
+    ``dtype``, None where it is not; ``is_fused``: it is one pass over memory without."""
 
     optimizer: str
     names: tuple[str, ...]
@@ -169,6 +171,9 @@ class UpdateNote:
     may_be_cut: bool
     may_be_by_rows: bool
     linear: Linear | None = None
+    recipe: Recipe | None = None
+    is_fused: bool = False
+    dtype: str = "float32"
 
     def of(self, places: list[int]) -> UpdateNote:
         """That of some of the variables."""

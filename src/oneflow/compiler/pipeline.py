@@ -18,6 +18,7 @@
     masks                                        of relu6, by what it made                                            masks.py
     pools                                        backward, by the shape of something that is kept anyway              pools.py
     order                                        gradients of weights before those of inputs, to free those        order.py
+    update clusters                              an update with clipping and regularizers before it, in a pass or two       cluster_updates.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
@@ -37,6 +38,7 @@ from dataclasses import replace
 from torch import fx
 
 from oneflow.compiler.bucket import multiply_in_place
+from oneflow.compiler.cluster_updates import cluster_updates
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.find_clusters import make_clusters
@@ -83,6 +85,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         mask_by_results(section.graph)
         pool_by_shapes(section.graph)
         weights_first(section.graph)
+        if tier != "off":
+            cluster_updates(section.graph, compiles=tier in COMPILING)
     if "step" in sections:
         update_early(sections["step"].graph, program.is_common)
         gather_early(sections["step"].graph, program.is_common)

@@ -11,6 +11,7 @@ import math
 import torch
 from torch import Tensor
 
+from oneflow.ops import update_recipes as recipes
 from oneflow.ops.update import Norms, Tensors, as_they_lie, average_, fused_sgd_
 from oneflow.ops.update_row import State, UpdateRow
 
@@ -270,17 +271,17 @@ def _move_(params: Tensors, velocity: Tensors, change: list[Tensor], momentum: f
 _MOMENTS = (State("m"), State("v"))
 _SQUARE, _GRADIENT, _VELOCITY = State("mean_square"), State("mean_gradient"), State("velocity")
 
-SGD = UpdateRow(sgd, "element", linear=linear_sgd)
-SGD_MOMENTUM = UpdateRow(sgd_momentum, "element", (State("momentum_buffer"),), takes_count=True)
-ADAM = UpdateRow(adam, "element", _MOMENTS, takes_count=True)
-AMSGRAD = UpdateRow(amsgrad, "element", (*_MOMENTS, State("max_v")), takes_count=True)
-ADAGRAD = UpdateRow(adagrad, "element", (State("sum", start="initial_accumulator_value"),), takes_count=True)
-ADADELTA = UpdateRow(adadelta, "element", (_SQUARE, State("mean_square_change")))
-RMSPROP = UpdateRow(rmsprop, "element", (_SQUARE,))
-RMSPROP_MOMENTUM = UpdateRow(rmsprop_momentum, "element", (_SQUARE, _VELOCITY))
-RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (_SQUARE, _GRADIENT))
-RMSPROP_CENTERED_MOMENTUM = UpdateRow(rmsprop_centered_momentum, "element", (_SQUARE, _GRADIENT, _VELOCITY))
-LAMB = UpdateRow(lamb, "norms", _MOMENTS, row_wise=True, takes_count=True)
+SGD = UpdateRow(sgd, "element", linear=linear_sgd, recipe=recipes.SGD, is_fused="always")
+SGD_MOMENTUM = UpdateRow(sgd_momentum, "element", (State("momentum_buffer"),), takes_count=True, recipe=recipes.SGD_MOMENTUM, is_fused="always")
+ADAM = UpdateRow(adam, "element", _MOMENTS, takes_count=True, recipe=recipes.ADAM, is_fused="always")
+AMSGRAD = UpdateRow(amsgrad, "element", (*_MOMENTS, State("max_v")), takes_count=True, recipe=recipes.AMSGRAD, is_fused="always")
+ADAGRAD = UpdateRow(adagrad, "element", (State("sum", start="initial_accumulator_value"),), takes_count=True, recipe=recipes.ADAGRAD, is_fused="always")
+ADADELTA = UpdateRow(adadelta, "element", (_SQUARE, State("mean_square_change")), recipe=recipes.ADADELTA)
+RMSPROP = UpdateRow(rmsprop, "element", (_SQUARE,), recipe=recipes.RMSPROP)
+RMSPROP_MOMENTUM = UpdateRow(rmsprop_momentum, "element", (_SQUARE, _VELOCITY), recipe=recipes.RMSPROP_MOMENTUM)
+RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (_SQUARE, _GRADIENT), recipe=recipes.RMSPROP_CENTERED)
+RMSPROP_CENTERED_MOMENTUM = UpdateRow(rmsprop_centered_momentum, "element", (_SQUARE, _GRADIENT, _VELOCITY), recipe=recipes.RMSPROP_CENTERED_MOMENTUM)
+LAMB = UpdateRow(lamb, "norms", _MOMENTS, row_wise=True, takes_count=True, recipe=recipes.LAMB)
 
 ROWS = (
     *(SGD, SGD_MOMENTUM, ADAM, AMSGRAD, ADAGRAD, ADADELTA),

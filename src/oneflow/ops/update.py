@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from oneflow.ops import update_recipes as recipes
+from oneflow.ops.native_update import is_dense, lies_as
 from oneflow.ops.update_row import Linear, State, UpdateRow
 
 Tensors = list[Tensor]
@@ -22,19 +24,14 @@ Norms = Callable[[Sequence[Tensor]], Tensors]
 
 def laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
     """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and check nothing."""
-    return [g if _lies_as(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
-
-
-def _lies_as(a: Tensor, b: Tensor) -> bool:
-    """Whether elements lie in the same order in memory; the stride of a dim of one element says nothing."""
-    return a.stride() == b.stride() or all(size == 1 or x == y for size, x, y in zip(a.shape, a.stride(), b.stride()))
+    return [g if lies_as(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
 
 
 def as_they_lie(params: Tensors, grads: Tensors, *states: Tensors) -> tuple[Tensors, ...]:
     """Variables, their gradients and states as the fused kernels take them fastest: those that are dense in another order than that of their dims, such as
     filters in channels_last memory, as vectors in the order of memory. Kernels of the CPU copy what is not contiguous."""
     lists = (params, laid_out_as(params, grads), *states)
-    places = [i for i, param in enumerate(params) if not param.is_contiguous() and param.device.type == "cpu" and _is_dense(param)]
+    places = [i for i, param in enumerate(params) if not param.is_contiguous() and param.device.type == "cpu" and is_dense(param)]
     if not places:
         return lists
     copies = tuple(list(tensors) for tensors in lists)
@@ -42,10 +39,6 @@ def as_they_lie(params: Tensors, grads: Tensors, *states: Tensors) -> tuple[Tens
         for i in places:
             tensors[i] = tensors[i].as_strided((params[i].numel(),), (1,))
     return copies
-
-
-def _is_dense(tensor: Tensor) -> bool:
-    return 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) == tensor.numel()
 
 
 def fused_sgd_(params: Tensors, grads: Tensors, velocity: Tensors, *, is_first_step: bool = False, **numbers: Any) -> None:
@@ -227,28 +220,29 @@ def clipped(grads: Tensors, *, clip_norm: float, historical: bool, norm: Tensor 
         return []
     if norm is None:
         norm = torch.linalg.vector_norm(torch.stack([n.to(torch.float64) for n in torch._foreach_norm(grads)]))
-    if historical:
-        factor = torch.clamp(1.0 / norm, max=1.0 / clip_norm)
-    else:
-        factor = torch.clamp(clip_norm / norm, max=1.0)
-    return _times(grads, factor)
+    return times(grads, clip_factor(norm, clip_norm=clip_norm, historical=historical))
+
+
+def clip_factor(norm: Tensor, *, clip_norm: float, historical: bool) -> Tensor:
+    """What ``clipped`` multiplies gradients of a common norm with."""
+    return torch.clamp(1.0 / norm, max=1.0 / clip_norm) if historical else torch.clamp(clip_norm / norm, max=1.0)
 
 
 def clipped_by_norm(grads: Tensors, *, max_norm: float, norm_type: float, norm: Tensor | None = None) -> Tensors:
     """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is below 1."""
     if not grads:
         return []
-    return _times(grads, _norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm))
+    return times(grads, norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm=max_norm))
 
 
 def clip_by_norm_(grads: Tensors, *, max_norm: float, norm: Tensor) -> None:
     """The same in place, by a norm that was computed before."""
-    factor = _norm_factor(norm, max_norm)
+    factor = norm_factor(norm, max_norm=max_norm)
     if not _is_one(factor):
         torch._foreach_mul_(grads, factor)
 
 
-def _times(grads: Tensors, factor: Tensor) -> Tensors:
+def times(grads: Tensors, factor: Tensor) -> Tensors:
     """The gradients times a factor that is seldom other than 1; themselves where it is known to be 1."""
     return grads if _is_one(factor) else list(torch._foreach_mul(grads, factor))
 
@@ -258,7 +252,8 @@ def _is_one(factor: Tensor) -> bool:
     return type(factor) is Tensor and factor.device.type == "cpu" and factor.item() == 1.0
 
 
-def _norm_factor(norm: Tensor, max_norm: float) -> Tensor:
+def norm_factor(norm: Tensor, *, max_norm: float) -> Tensor:
+    """What ``clipped_by_norm`` multiplies gradients of a common norm with."""
     return torch.clamp(max_norm / (norm + 1e-6), max=1.0)
 
 
@@ -269,6 +264,11 @@ def common_norm(grads: Tensors, norm_type: float) -> Tensor:
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, norm_type)), norm_type)
 
 
+def norm_of(norms: Tensors, norm_type: float) -> Tensor:
+    """The common norm of gradients that have these norms."""
+    return torch.linalg.vector_norm(torch.stack(norms), norm_type)
+
+
 def zero_(tensors: Tensors) -> None:
     """Makes all of them zero."""
     torch._foreach_zero_(tensors)
@@ -276,7 +276,8 @@ def zero_(tensors: Tensors) -> None:
 
 def all_finite(grads: Tensors) -> Tensor:
     """Whether every gradient is a finite number, as a bool tensor of rank 0."""
-    return torch.stack([torch.isfinite(g).all() for g in grads]).all() if grads else torch.tensor(True)
+    ends = [end for g in grads if g.numel() for end in torch.aminmax(g)]  # of a NaN both are: one pass, where isfinite(g).all() makes several
+    return torch.isfinite(torch.stack([end.double() for end in ends])).all() if ends else torch.tensor(True)
 
 
 def average_(means: Tensors, values: Sequence[Tensor], decay: float) -> None:
@@ -291,12 +292,12 @@ def _descend_(params: Tensors, grads: Tensors, squares: Sequence[Tensor], lr: fl
 _MOMENTS = (State("m"), State("v"))
 _BETA_POWERS = (State("beta1_t", (1,), start="beta1"), State("beta2_t", (1,), start="beta2"))
 
-NAIVE = UpdateRow(naive, "element", adds_l2="always", linear=linear_naive)
-MOMENTUM = UpdateRow(momentum, "element", (State("momentum"),), adds_l2="without weight decay")
-ADAM = UpdateRow(adam, "element", _MOMENTS)
-RMSPROP = UpdateRow(rmsprop, "element", (State("mean_square"),))
-RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (State("mean_square"), State("mean_gradient")))
-LARS = UpdateRow(lars, "norms", (State("momentum"),), row_wise=True)
-LAMB = UpdateRow(lamb, "norms", (*_MOMENTS, *_BETA_POWERS), row_wise=True)
+NAIVE = UpdateRow(naive, "element", adds_l2="always", linear=linear_naive, recipe=recipes.NAIVE, is_fused="always")
+MOMENTUM = UpdateRow(momentum, "element", (State("momentum"),), adds_l2="without weight decay", recipe=recipes.MOMENTUM, is_fused="without weight decay")
+ADAM = UpdateRow(adam, "element", _MOMENTS, recipe=recipes.JOB_ADAM, is_fused="always")
+RMSPROP = UpdateRow(rmsprop, "element", (State("mean_square"),), recipe=recipes.JOB_RMSPROP)
+RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (State("mean_square"), State("mean_gradient")), recipe=recipes.JOB_RMSPROP_CENTERED)
+LARS = UpdateRow(lars, "norms", (State("momentum"),), row_wise=True, recipe=recipes.LARS)
+LAMB = UpdateRow(lamb, "norms", (*_MOMENTS, *_BETA_POWERS), row_wise=True, recipe=recipes.JOB_LAMB)
 
 ROWS = (NAIVE, MOMENTUM, ADAM, RMSPROP, RMSPROP_CENTERED, LARS, LAMB)

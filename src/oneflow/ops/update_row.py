@@ -8,10 +8,11 @@ from inspect import signature
 from typing import Literal
 
 from oneflow.core.errors import ArgumentError
+from oneflow.ops.update_recipes import Recipe
 
 Sees = Literal["element", "norms", "variable", "everything"]
 """What the change of an element depends on. The words stand from the least to the most."""
-AddsL2 = Literal["never", "without weight decay", "always"]
+When = Literal["never", "without weight decay", "always"]
 Linear = Callable[..., tuple[float, float]]
 """Of the rate and the fixed numbers of an update what it multiplies a variable and its gradient with."""
 
@@ -41,15 +42,18 @@ class UpdateRow:
     ``takes_count``: ``compute`` takes ``count=``, the number of this update as a float: 1.0 at the first.
     ``row_wise``: it may be done for some rows of a variable only, as if there were no others; one that sees elements always may.
     ``linear``: of an update without states that makes w into ``a * w + b * g``: ``linear(lr, **numbers)`` gives ``a`` and ``b``.
+    ``recipe``: how it is done by sweeps, in one or two passes over memory, which also take along what is done to gradients before. ``is_fused``: when ``compute`` is one pass itself.
     """
 
     compute: Callable[..., None]
     sees: Sees = "everything"
     states: tuple[State, ...] = ()
-    adds_l2: AddsL2 = "never"
+    adds_l2: When = "never"
     row_wise: bool = False
     takes_count: bool = False
     linear: Linear | None = None
+    recipe: Recipe | None = None
+    is_fused: When = "never"
 
     def __post_init__(self) -> None:
         taken = signature(self.compute).parameters
@@ -92,4 +96,12 @@ class UpdateRow:
 
     def adds_l2_at(self, weight_decay: float) -> bool:
         """Whether ``compute`` adds L2 itself for variables of this weight decay."""
-        return self.adds_l2 == "always" or (self.adds_l2 == "without weight decay" and not weight_decay)
+        return _is_then(self.adds_l2, weight_decay)
+
+    def is_fused_at(self, weight_decay: float) -> bool:
+        """Whether ``compute`` is one pass over memory for variables of this weight decay."""
+        return _is_then(self.is_fused, weight_decay)
+
+
+def _is_then(when: When, weight_decay: float) -> bool:
+    return when == "always" or (when == "without weight decay" and not weight_decay)

@@ -51,7 +51,7 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
 
 def _told(node: fx.Node) -> str:
     """The ops of a cluster or a sequence, for who reads the source."""
-    whole: Any = node.args[0] if node.target in (call_cluster, call_sequence) else None
+    whole: Any = node.args[0] if node.target in (call_cluster, call_sequence) else node.kwargs.get("cluster")
     return "" if whole is None else f"  # {', '.join(whole.ops())}"
 
 

@@ -24,7 +24,9 @@ from oneflow.compiler.kernel_workers import KernelWorkers
 from oneflow.compiler.kernels import Kernel, Request, loaded, matching
 from oneflow.compiler.program import Fusion
 from oneflow.compiler.serialize import graph_of
+from oneflow.compiler.update_cluster import NormCluster, UpdateCluster
 from oneflow.runtime.codegen import Bind, generate
+from oneflow.runtime.running_updates import RunningNorms, RunningUpdate, running
 
 _NICE = 19
 
@@ -36,7 +38,10 @@ class RunningClusters:
         self.taken_at: int | None = None  # the first step by kernels
         self._by_kernels = False
         self._job, self._fusion = job, fusion
-        self._clusters: dict[int, RunningCluster] = {}
+        self._clusters: dict[Any, RunningCluster] = {}
+        self._small: dict[Any, RunningCluster] = {}
+        self._updates: dict[int, RunningUpdate | RunningNorms] = {}
+        self._is_open = False
         self._kernels: dict[str, Kernel | None] = {}
         self._turn = threading.RLock()
         self._store: KernelStore | None = None
@@ -44,6 +49,9 @@ class RunningClusters:
         self._asked: dict[str, str | None] = {}  # what failed, None as long as it is not known
 
     def _open(self) -> None:
+        if self._is_open:
+            return
+        self._is_open = True
         try:
             self._store = KernelStore()
         except StoreError as error:
@@ -54,11 +62,32 @@ class RunningClusters:
 
     def bound(self, others: Bind) -> Bind:
         """What code runs with in the place of a constant or function: of a cluster what runs it, of anything else what ``others`` say."""
-        return lambda thing: self._of(thing) if isinstance(thing, Cluster) else others(thing)
+
+        def bind(thing: Any) -> Any:
+            if isinstance(thing, Cluster):
+                return self._of(thing)
+            return self._update_of(thing) if isinstance(thing, (UpdateCluster, NormCluster)) else others(thing)
+
+        return bind
+
+    def _update_of(self, cluster: UpdateCluster | NormCluster) -> RunningUpdate | RunningNorms:
+        if id(cluster) not in self._updates:
+            self._updates[id(cluster)] = running(cluster, self._piece)
+            if not self._updates[id(cluster)].is_met:
+                self._open()
+        return self._updates[id(cluster)]
+
+    def _piece(self, cluster: Cluster, size: int, is_small: bool) -> RunningCluster:
+        """What runs a cluster on vectors of a size, small ones by the ops."""
+        of_their_size = self._small if is_small else self._clusters
+        with self._turn:
+            if (id(cluster), size) not in of_their_size:
+                self._open()
+                of_their_size[id(cluster), size] = RunningCluster(cluster, None if is_small or self._store is None else self._meet)
+            return of_their_size[id(cluster), size]
 
     def _of(self, cluster: Cluster) -> RunningCluster:
-        if not self._clusters:
-            self._open()
+        self._open()
         if id(cluster) not in self._clusters:
             self._clusters[id(cluster)] = RunningCluster(cluster, None if self._store is None else self._meet)
         return self._clusters[id(cluster)]
@@ -99,7 +128,7 @@ class RunningClusters:
             wanted = [one.request for one in self._clusters.values()]
             self._ask([request for request in wanted if request is not None])
             self._note(0)
-            return None not in wanted and None not in self._asked.values()
+            return None not in wanted and None not in self._asked.values() and all(update.is_met for update in self._updates.values())
 
     # -------------------------------------------------------------- kernels
 
