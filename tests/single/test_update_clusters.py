@@ -170,6 +170,24 @@ def test_gradients_are_finite_if_every_one_is(dtype):
         assert not update.all_finite([*good, torch.tensor([1.0, bad, -1.0], dtype=dtype)])
 
 
+@pytest.mark.parametrize("setting", ["native", "off"])
+def test_eager_steps_take_the_extension_where_they_may(setting, monkeypatch):
+    monkeypatch.setenv("ONEFLOW_FUSION", setting)
+    ran: list[str] = []
+    monkeypatch.setattr(native_update, "run", lambda sweep, columns, rows, run=native_update.run: (ran.append(sweep.name), run(sweep, columns, rows))[1])
+    torch.manual_seed(0)
+    start = torch.randn(7, 5, 3, 3)
+    for layout in (torch.contiguous_format, torch.channels_last):
+        weight = torch.nn.Parameter(start.clone(memory_format=layout))
+        optimizer = flow.optim.RMSprop([weight], lr=0.1, alpha=0.9, eps=1e-3)
+        weight.grad = start.cos()  # plain, whatever the weight is
+        optimizer.step()
+        gradient = start.cos().double()
+        torch.testing.assert_close(weight.detach().double(), start - 0.1 * gradient / (0.1 * gradient * gradient + 1e-3).sqrt(), rtol=1e-5, atol=1e-5)
+        assert weight._version > 0
+    assert ran == (["rmsprop"] * 2 if setting == "native" and native_update.NAMES else [])
+
+
 # ------------------------------------------------------------------ in a graph
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn import Parameter
 
 from oneflow.ops import native
 from oneflow.ops.fused_norm import FOR_A_THREAD
-from oneflow.ops.update_recipes import Columns, Rows
+from oneflow.ops.update_recipes import Columns, Direction, Recipe, Rows
 from oneflow.ops.update_sweeps import Sweep
 
 NAMES = frozenset(native.update.names() if native.update is not None else ())
@@ -25,6 +27,15 @@ def takes(sweeps: Sequence[Sweep], columns: Columns) -> bool:
             return False
         if not all(one.dtype is torch.float32 and lies_as(one, param) for one in others if one.numel() == param.numel()):
             return False
+    return True
+
+
+def updated(recipe: Recipe, columns: Columns, lr: float, numbers: dict[str, Any]) -> bool:
+    """Does an update by the extension, of torch's own tensors, and tells torch of the writes; False where it cannot, and nothing is done."""
+    if not all(type(tensor) in (Tensor, Parameter) for column in columns for tensor in column) or not takes(recipe.sweeps, columns):
+        return False
+    recipe(run, columns, Direction(), lr, **numbers)
+    torch._C._increment_version([tensor for column in (columns[0], *columns[2:]) for tensor in column])
     return True
 
 
