@@ -204,7 +204,7 @@ def test_launched_ranks_serve_until_the_driver_ends(meeting_file):
             assert not meeting_file.exists()
         finally:
             cluster.close()
-        assert other.communicate(timeout=20)[0] == "served\n"
+        assert other.communicate(timeout=60)[0] == "served\n"
         assert other.returncode == 0
 
 
@@ -217,7 +217,7 @@ def test_a_launched_rank_that_has_answered_says_why_the_driver_ended_the_run(mee
                 cluster.call("echo_or_fail", [(None,), (1,)], what="step 1")
         finally:
             cluster.close()
-        said, trouble = other.communicate(timeout=20)
+        said, trouble = other.communicate(timeout=60)
         assert not said and other.returncode == 1
         assert f"rank 1 on {HOST}: the driver ended the run: " in trouble and "three is not four" in trouble
 
@@ -233,7 +233,7 @@ def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(mee
             cluster.close()
         other.send_signal(signal.SIGCONT)
         # Its watch sees that the driver is gone, or its broken collective lets it read why, whichever is first.
-        assert re.search(f"rank 1 on {HOST}( lost the driver|: the driver ended the run: WorkerError: step 1)", other.communicate(timeout=20)[1])
+        assert re.search(f"rank 1 on {HOST}( lost the driver|: the driver ended the run: WorkerError: step 1)", other.communicate(timeout=60)[1])
         assert other.returncode == 1
         assert until(lambda: are_gone(cluster.pids))
 
