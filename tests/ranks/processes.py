@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> bool:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> bool:
     """Whether the condition becomes true in time."""
     deadline = time.monotonic() + seconds
     while not condition():
