@@ -82,6 +82,32 @@ def test_otherwise_every_rank_makes_it_and_uses_it_by_rows(job, is_common: bool,
     assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {*targets}
 
 
+def square(x: Any) -> Any:
+    return flow.math.reduce_mean(flow.math.tanh(flow.matmul(x, weight("square", 1024, 1024), transpose_b=True)), axis=[1])
+
+
+def a_large_batch(x=flow.FixedTensorDef((128, 1024))):  # type: ignore[no-untyped-def]
+    return minimize(square(x))
+
+
+def clipped_large_batch(x=flow.FixedTensorDef((128, 1024))):  # type: ignore[no-untyped-def]
+    clip = flow.optimizer.grad_clipping.by_global_norm(1.0)
+    flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), grad_clipping=clip).minimize(square(x))
+
+
+@pytest.mark.parametrize(
+    "job, rows, most, is_shared",
+    [(a_large_batch, 1 << 16, 2, True), (a_large_batch, 1 << 16, 1, False), (a_large_batch, 1 << 22, 2, False), (clipped_large_batch, 1 << 16, 2, False)],
+    ids=["one host", "more ranks than share memory", "a small variable", "clipped"],
+)
+def test_a_gradient_over_a_large_batch_is_added_up_unless_ranks_can_share_its_rows(job, rows: int, most: int, is_shared: bool, monkeypatch) -> None:
+    """To make all of it on each of them would be too much work."""
+    monkeypatch.setattr(early, "ROWS_BYTES", rows)
+    monkeypatch.setattr(collective, "MOST_RANKS", most)
+    targets = [node.target for node in calls(optimized(programs(compiled(job, 2))[0]))]
+    assert (collective.update_rows in targets, collective.bucket_start in targets) == (is_shared, not is_shared)
+
+
 def two_wide_layers(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-def]
     for name, wide, narrow in (("first", 4096, 64), ("second", 64, 4096)):
         x = flow.math.tanh(flow.matmul(x, weight(name, wide, narrow), transpose_b=True))

@@ -35,10 +35,12 @@ from oneflow.collective.calls import (
 )
 from oneflow.collective.gathers import Gather, RunningGather, gather_start, gather_wait
 from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
+from oneflow.collective.host_group import MOST_RANKS
 from oneflow.collective.one_copy import OneCopy, RunningOneCopy, hold_each, hold_once, read_last, rows_wait, update_rows
 from oneflow.collective.rooms import Room, room_of, share_memory
 
 __all__ = [
+    "MOST_RANKS",
     "Bound",
     "Bucket",
     "Gather",

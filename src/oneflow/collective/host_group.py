@@ -22,7 +22,7 @@ from oneflow.core.errors import PeerError
 from oneflow.core.shared_memory import Reference, Segment, path_of
 
 _READ_BYTES = 4096
-_MOST_RANKS = 256  # that a byte can name
+MOST_RANKS = 256  # that a byte can name
 
 
 class Neighbour(NamedTuple):
@@ -165,7 +165,7 @@ def _neighbours(group: Any, entrance: int) -> dict[int, Neighbour] | None:
     dist.all_gather_single(told, mine, group)
     hosts, *_ = rows = told.view(size, -1).unbind(1)
     others = {other: (int(rows[1][other]), int(rows[2][other])) for other in range(size) if other != place}
-    opened = _opened(others) if len(hosts.unique()) == 1 and size <= _MOST_RANKS else None
+    opened = _opened(others) if len(hosts.unique()) == 1 and size <= MOST_RANKS else None
     has_all = torch.tensor(opened is not None, dtype=torch.int32)
     is_agreed = False
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
@@ -10,8 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import fx
 
+import oneflow.collective as collective
 from oneflow.compiler.append_update import UpdateGroup, groups_of
 from oneflow.compiler.cleanup import clean, drop_layouts
+from oneflow.compiler.early import is_large_product
 from oneflow.compiler.functionalize import without_writes
 from oneflow.compiler.joint import Joint, Like, Outputs, build_joint
 from oneflow.compiler.joint_options import custom_rates, joint_options
@@ -28,6 +30,7 @@ from oneflow.core.region import span
 from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
 from oneflow.ir.graph import Graph
 from oneflow.ir.notes import op_note
+from oneflow.sharding.call import nbytes
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
 if TYPE_CHECKING:
@@ -93,14 +96,15 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
     mirrored = _mirrored(graph, target.ranks)
     options = joint_options(graph, _tensors(graph, target), target.device, target.mixed_precision)
     joint = build_joint(replace(options, copies=1 if mirrored is None else mirrored.size))
-    over = Spread(target.ranks, target.layouts, target.device, mirrored)
+    over = Spread(target.ranks, target.layouts, target.device, mirrored, holds_once=_may_hold_once(target))
     return distribute(replace(decl_of_job(graph), fusion=target.fusion), joint, over, custom_rates(graph), after)
 
 
 @dataclass(frozen=True)
 class Spread:
     """What a step is spread over: the rank of every device, the layouts of its variables, the type of the devices. ``mirrored``: each device
-    of that mesh runs a copy of its own. ``auto``: what of the layouts is to be found; ``uses``: what is being tried for it."""
+    of that mesh runs a copy of its own. ``auto``: what of the layouts is to be found; ``uses``: what is being tried for it. ``holds_once``: its ranks can hold
+    variables once among them, and each update some rows."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
@@ -108,6 +112,12 @@ class Spread:
     mirrored: Mesh | None = None
     auto: AutoParallel | None = None
     uses: Candidate | None = None
+    holds_once: bool = False
+
+
+def _may_hold_once(target: CompileTarget) -> bool:
+    """Whether the ranks of a job are processes of one host, and no more than share its memory."""
+    return target.device.type == "cpu" and len({machine for machine, _ in target.ranks}) == 1 and len(target.ranks) <= collective.MOST_RANKS
 
 
 def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after) -> Assigned:
@@ -219,7 +229,22 @@ def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search:
     from oneflow.compiler.infer import USUAL, infer
 
     count = decl.training.micro_batches if decl.training is not None else 1
-    return infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count, search or USUAL)
+    search = replace(search or USUAL, shared=frozenset(_shared_products(decl, outputs)) if over.holds_once else frozenset())
+    return infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count, search)
+
+
+def _shared_products(decl: StepDecl, outputs: Outputs) -> Iterator[fx.Node]:
+    """The gradients of which ranks make each some rows: large products that an update takes as they are."""
+    training = decl.training
+    if training is None or training.in_two_parts or training.loss_scale.initial != 1.0 or training.split_states_from is not None:
+        return
+    for name, gradient in outputs.gradients.items():
+        optimizer = training.optimizer.owner(name)
+        row = optimizer.row
+        is_product = gradient.target is torch.ops.aten.mm.default and not gradient.users
+        is_taken = row.may_be_by_rows and optimizer.grad_clipping is None and name not in training.row_wise
+        if is_product and is_taken and is_large_product(nbytes(val(gradient)), row.linear is not None):
+            yield gradient
 
 
 def _search(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, auto: AutoParallel) -> Chosen:

@@ -29,6 +29,12 @@ BYTES = 2**20  # of gradients that are updated together: what waits for others o
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
+def is_large_product(size: int, is_linear: bool) -> bool:
+    """Whether a gradient of so many bytes, a product, is better not made: because several times as many rows as are made at a time would be, or because its
+    update ``is_linear``, so that none need be made at all."""
+    return size >= ROWS_BYTES * (1 if is_linear else 2)
+
+
 def update_early(graph: fx.Graph, is_common: bool) -> None:
     """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
     cut, or that exchange something with other ranks, stay where they are. Ranks may share the work of an update if their programs ``is_common``.
@@ -123,7 +129,7 @@ class _Cut:
         when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
-        is_large = self._note.may_be_by_rows and self._note.sizes[i] >= 2 * ROWS_BYTES
+        is_large = self._note.may_be_by_rows and is_large_product(self._note.sizes[i], self._note.linear is not None)
         return is_own and is_large and self._lasting.issuperset(gradient.all_input_nodes)
 
     def _insert_rows(self, i: int) -> None:

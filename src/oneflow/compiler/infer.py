@@ -60,13 +60,15 @@ class Wanted:
 @dataclass(frozen=True)
 class Search:
     """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether hints of layouts count, how many
-    bytes a byte of an argument stands for where that is not one (a variable has states), and the total above which nobody wants to know what it finds."""
+    bytes a byte of an argument stands for where that is not one (a variable has states), and the total above which nobody wants to know what it finds. ``shared`` are
+    products that ranks make each some rows of where all of them have both factors."""
 
     prices: cost.Prices = cost.USUAL
     free: frozenset[int] = frozenset()
     ignores_hints: bool = False
     copies: Mapping[fx.Node, float] = field(default_factory=dict)
     limit: float = math.inf
+    shared: frozenset[fx.Node] = frozenset()
 
 
 USUAL = Search()
@@ -254,7 +256,7 @@ class _Axis:
         for step in reversed(self.visits):
             assert state.way is not None and state.before is not None
             note, signature = joint_note(step.node), state.way.signature
-            share = note.share / step.parts if cost.is_split(signature) else note.share
+            share = note.share / step.parts if self._is_split(step.node, signature) else note.share
             change_joint_note(step.node, signatures=(*note.signatures, signature), share=share)
             moved.append(state.way.moved)
             state = state.before
@@ -337,13 +339,17 @@ class _Axis:
 
     def _option(self, node: fx.Node, signature: Signature, parts: int, wishes: list[tuple[Value, Mesh, Sbp, bool]]) -> _Option:
         note = joint_note(node)
-        each = note.share * self.repeats * self.prices.work / (parts if cost.is_split(signature) else 1)
+        each = note.share * self.repeats * self.prices.work / (parts if self._is_split(node, signature) else 1)
         later = math.prod(note.placed.axes[self.axis + 1 :])
         made = {(node, index): self._one(((note.placed, sbp),)) for index, sbp in enumerate(signature.outputs)}
         key = functools.reduce(operator.xor, (_key(*one) for one in made.items()), 0)
         held = sum(self._held(value, parts, sbp) for value, sbp in zip(made, signature.outputs))
         work = (self.whole_work[node] + cost.extra_work(signature)) * each
         return _Option(signature, work, cost.inside(signature, self.prices) * self.repeats, self.whole_work[node] * each / later, wishes, made, key, held)
+
+    def _is_split(self, node: fx.Node, signature: Signature) -> bool:
+        """Whether each rank does a part of a node's work."""
+        return cost.is_split(signature) or node in self.search.shared
 
     def _parts(self, mesh: Mesh) -> int:
         return mesh.axes[self.axis] if self.axis < len(mesh.axes) else 1

@@ -3,7 +3,7 @@
 Costs are in bytes sent by each rank. Work counts too, so that a batch is not gathered only to spare a reduction: sixteen floating-point
 operations weigh as much as a byte, or eight bytes read or written. That is little against what processors do in the time they send a byte,
 on purpose: devices were asked for to share the work. Still, the gradient of a large matrix over a small batch costs less to compute
-everywhere than to add up. Memory only decides between layouts that cost the same.
+everywhere than to add up; where ranks can each make some of its rows (``Search.shared``), over any batch. Memory only decides between layouts that cost the same.
 """
 
 from __future__ import annotations
