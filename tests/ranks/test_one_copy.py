@@ -105,6 +105,29 @@ def test_a_variable_that_another_job_updates_in_another_way_lies_on_each_rank_ag
     assert held_by("first-weight") == [set(), set()]
 
 
+def test_gradients_that_one_rank_counts_in_a_norm_or_sends_back_are_made_whole_by_all() -> None:
+    """No rank may wait for others that do something else."""
+
+    def watched(how: Spread) -> tuple[Run, np.ndarray]:
+        begin(how.devices)
+        seen: list[np.ndarray] = []
+
+        @flow.global_function("train")
+        def job(x=flow.FixedTensorDef((8, 1, 12, 12)), y=flow.FixedTensorDef((8,), flow.int32)) -> tp.Numpy:  # type: ignore[no-untyped-def]
+            loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, wide(how, x))
+            flow.watch_diff(flow.get_variable("first-weight", (321, 144)), lambda gradient: seen.append(gradient.numpy()))
+            OPTIMIZERS["sgd"]().minimize(loss)
+            return loss
+
+        return Run(np.stack([job(*data(8, step)) for step in range(3)]), variables()), np.stack(seen)
+
+    (run_on_one, seen_on_one), (run_on_two, seen_on_two) = watched(ONE), watched(TWO)
+    assert_equal(run_on_two, run_on_one)
+    np.testing.assert_allclose(seen_on_two, seen_on_one, 1e-5, 1e-6)
+    assert held_by("first-weight") == [set(), set()]
+    assert_equal(in_turn(TWO, clipped), in_turn(ONE, clipped))
+
+
 def test_jobs_that_update_a_variable_in_the_same_way_hold_it_together() -> None:
     expected = in_turn(ONE, OPTIMIZERS["sgd"], OPTIMIZERS["sgdw"])
     assert_equal(in_turn(TWO, OPTIMIZERS["sgd"], OPTIMIZERS["sgdw"]), expected)

@@ -37,6 +37,7 @@ from oneflow.collective.gathers import Gather, RunningGather, gather_start, gath
 from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
 from oneflow.collective.host_group import MOST_RANKS
 from oneflow.collective.one_copy import OneCopy, RunningOneCopy, hold_each, hold_once, read_last, rows_wait, update_rows
+from oneflow.collective.peers import meeting
 from oneflow.collective.rooms import Room, room_of, share_memory
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "hold_each",
     "hold_once",
     "make_groups",
+    "meeting",
     "norm_over",
     "part_as_partial",
     "part_of",

@@ -96,13 +96,14 @@ def _own_l2(step: StepDecl, optimizer: Optimizer, name: str) -> float:
 
 @dataclass(frozen=True)
 class OtherRanks:
-    """What the update of one rank must know of the others: who is there, which gradients this rank answers for, and which ranks share
-    a variable among them (() where it is whole)."""
+    """What the update of one rank must know of the others: who is there, which gradients this rank answers for, which ranks share a variable among
+    them (() where it is whole), and the gradients that some rank gives back."""
 
     ranks: tuple[int, ...]
     owned: frozenset[str]
     shared_by: Mapping[str, tuple[int, ...]]
     device: str
+    read: frozenset[str] = frozenset()
 
 
 class Nodes(Protocol):
@@ -183,10 +184,14 @@ class Update:
         node = self.target.call_function(function, arguments, numbers)
         sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.step.decls[name].spec for name in names)]
         may_be_cut = row.may_be_cut and not (row.takes_norms and self.parts is not None)
-        may_be_by_rows = row.may_be_by_rows and not group.row_wise
+        may_be_by_rows = row.may_be_by_rows and not group.row_wise and not self._may_read_elsewhere(group, names)
         recipe, dtype = None if group.row_wise else row.recipe, self.step.decls[names[0]].spec.dtype.name
         note = UpdateNote(group.optimizer.title, tuple(names), tuple(sizes), may_be_cut, may_be_by_rows, row.linear, recipe, row.is_fused_at(group.weight_decay), dtype)
         change_local_note(node, update=note)
+
+    def _may_read_elsewhere(self, group: UpdateGroup, names: list[str]) -> bool:
+        """Whether some of several ranks read gradients beside their update: one counts them in a norm, or sends them back. All of them must do the same."""
+        return self.parts is not None and (group.optimizer.grad_clipping is not None or not self.parts.read.isdisjoint(names))
 
     def _norms(self, names: list[str]) -> update.Norms:
         if self.parts is None:

@@ -137,7 +137,10 @@ class _Builder:
         rank = self.lowering.rank
         layouts = {name: self._update_layout(training, name) for name in names}
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
-        return OtherRanks(self.assigned.ranks, owned, {name: _sharers(layout, rank) for name, layout in layouts.items()}, str(self.assigned.device))
+        outputs = self.assigned.outputs
+        read = frozenset(name for name, gradient in outputs.gradients.items() if gradient in (*outputs.results, *outputs.watched))
+        shared_by = {name: _sharers(layout, rank) for name, layout in layouts.items()}
+        return OtherRanks(self.assigned.ranks, owned, shared_by, str(self.assigned.device), read)
 
     def _rates(self) -> list[GroupRate]:
         """The rate of each group, and its count where it asks for one: arguments in the order of ``Assigned.rates``."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
+import torch.distributed as dist
 
 import oneflow.collective as collective
 from oneflow.collective import Ranks
@@ -28,27 +30,28 @@ class HeldOnce:
             self._apart.update(_variables(program) - wanted.keys())
         asked = {**wanted, **self._together}
         self._apart.update(name for name, ranks in wanted.items() if ranks != asked[name])
-        has_moved = False
-        for ranks in sorted(set(asked.values())):
-            names = sorted(name for name in asked if asked[name] == ranks)
-            has_moved = self._hold(names, ranks) or has_moved
-        return has_moved
+        if len(program.fusion.ranks) == 1:
+            return False
+        before = dict(self._together)
+        told = self._told({name: ranks for name, ranks in asked.items() if name not in self._apart})
+        for name, ranks in sorted(asked.items(), key=lambda one: (one[1], one[0])):
+            self._hold(name, ranks, all(told[rank].get(name) == ranks for rank in ranks))
+        return before != self._together
 
-    def _hold(self, names: list[str], ranks: Ranks) -> bool:
-        """Programs of ranks may differ, so they ask each other: what one of them needs apart, all of them hold apart."""
-        agreed = collective.all_reduce(torch.tensor([name not in self._apart for name in names], dtype=torch.int32), "min", ranks)
-        has_moved = False
-        for name, is_once in zip(names, agreed.tolist()):
-            if bool(is_once) == (name in self._together):
-                continue
-            has_moved = True
-            if is_once:
-                collective.hold_once(self._tensors[name], ranks)
-                self._together[name] = ranks
-            else:
-                collective.hold_each(self._tensors[name], ranks)
-                self._together.pop(name, None)
-        return has_moved
+    def _told(self, asked: dict[str, Ranks]) -> list[dict[str, Ranks]]:
+        """What each rank asks to be held once. Their programs may differ, where one of them alone reads a gradient: then that has a copy on each."""
+        told: list[Any] = [None] * dist.get_world_size()
+        with collective.meeting(tuple(range(len(told)))):
+            dist.all_gather_object(told, asked)
+        return told
+
+    def _hold(self, name: str, ranks: Ranks, is_once: bool) -> None:
+        if is_once and name not in self._together:
+            collective.hold_once(self._tensors[name], ranks)
+            self._together[name] = ranks
+        elif not is_once and name in self._together:
+            collective.hold_each(self._tensors[name], ranks)
+            del self._together[name]
 
 
 def _updated_together(program: Program) -> dict[str, Ranks]:
