@@ -21,6 +21,7 @@ setup(
         Extension(
             "oneflow.ops.native._fused",
             sources=["src/oneflow/ops/native/_fused.c"],
+            depends=_headers,
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,
@@ -44,6 +45,7 @@ setup(
         Extension(
             "oneflow.ops.native._update",
             sources=["src/oneflow/ops/native/_update.c"],
+            depends=_headers,
             extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
             extra_link_args=["-fopenmp"],
             optional=True,

@@ -11,13 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__linux__)
-#define FAST __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
-#else
-#define FAST
-#endif
-
-#define INLINE static inline __attribute__((always_inline))
+#include "clones.h"
 
 #define ROWS 64
 #define COLUMNS 256

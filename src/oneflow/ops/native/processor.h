@@ -4,7 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define INLINE static inline __attribute__((always_inline))
+#include "clones.h"
+
 #define AT(address) ((void *)(uintptr_t)(address)) /* of a tensor, 0 where there is none */
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
