@@ -9,6 +9,29 @@ from setuptools import Extension, setup
 
 _headers = sorted(glob("src/oneflow/ops/native/*.h"))
 
+
+def kernels(name: str) -> Extension:
+    """An extension of loops that threads share out."""
+    return Extension(
+        f"oneflow.ops.native.{name}",
+        sources=[f"src/oneflow/ops/native/{name}.c"],
+        depends=_headers,
+        extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
+        extra_link_args=["-fopenmp"],
+        optional=True,
+    )
+
+
+def caller(name: str) -> Extension:
+    """An extension that calls torch, or that torch calls."""
+    return Extension(
+        f"oneflow.ops.native.{name}",
+        sources=[f"src/oneflow/ops/native/{name}.c"],
+        extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
+        optional=True,
+    )
+
+
 setup(
     ext_modules=[
         Extension(
@@ -18,49 +41,7 @@ setup(
             extra_compile_args=["-O3"],
             optional=True,
         ),
-        Extension(
-            "oneflow.ops.native._fused",
-            sources=["src/oneflow/ops/native/_fused.c"],
-            depends=_headers,
-            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
-        ),
-        Extension(
-            "oneflow.ops.native._winograd",
-            sources=["src/oneflow/ops/native/_winograd.c"],
-            depends=_headers,
-            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
-        ),
-        Extension(
-            "oneflow.ops.native._conv",
-            sources=["src/oneflow/ops/native/_conv.c"],
-            depends=_headers,
-            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
-        ),
-        Extension(
-            "oneflow.ops.native._update",
-            sources=["src/oneflow/ops/native/_update.c"],
-            depends=_headers,
-            extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
-            extra_link_args=["-fopenmp"],
-            optional=True,
-        ),
-        Extension(
-            "oneflow.ops.native._heap",
-            sources=["src/oneflow/ops/native/_heap.c"],
-            extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
-            optional=True,
-        ),
-        Extension(
-            "oneflow.ops.native._watch",
-            sources=["src/oneflow/ops/native/_watch.c"],
-            extra_compile_args=["-O3", "-fexceptions"],
-            optional=True,
-        ),
+        *map(kernels, ("_fused", "_winograd", "_conv", "_update")),
+        *map(caller, ("_heap", "_watch")),
     ]
 )
