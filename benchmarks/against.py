@@ -1,9 +1,10 @@
 """An old commit against the working tree, in one run: is a change faster, slower or neither?
 
-The jobs of ``jobs.py``, which use public names only, run in processes of their own, one with the old commit's ``src`` and one with that of the working
-tree. The two take turns, and who begins a round changes from round to round. A row has the median of the rounds of either side and the ratio old / new:
-above 1, the working tree is faster. In brackets are the smallest and the largest ratio of a round; if 1 lies between them, nothing was shown.
-The old commit is checked out into a temporary folder, which is removed at the end.
+The jobs of ``jobs.py``, which use public names only, run in processes of their own, one with the old commit's ``src``
+and one with that of the working tree. The two take turns, and who begins a round changes from round to round. A row has
+the median of the rounds of either side and the ratio old / new: above 1, the working tree is faster. In brackets are
+the smallest and the largest ratio of a round; if 1 lies between them, nothing was shown. The old commit is checked out
+into a temporary folder, which is removed at the end.
 
 ``python benchmarks/against.py OLD [--rounds N] [--only ROW ...] [--resnet50 BATCH] [--pixels N] [--small]``
 """
@@ -41,7 +42,9 @@ def checked_out(revision: str) -> Iterator[Path]:
     git = ["git", "-C", str(ROOT)]
     with tempfile.TemporaryDirectory() as folder:
         tree = str(Path(folder, "old"))
-        added = subprocess.run([*git, "worktree", "add", "--quiet", "--detach", tree, revision], capture_output=True, text=True)
+        added = subprocess.run(
+            [*git, "worktree", "add", "--quiet", "--detach", tree, revision], capture_output=True, text=True
+        )
         if added.returncode:
             sys.exit(f"git cannot check out {revision!r}, name a commit of this repository: {added.stderr.strip()}")
         try:
@@ -116,7 +119,9 @@ def rows(args: argparse.Namespace) -> dict[str, Row]:
     return {
         "lenet": Row(f"LeNet step, batch {lenet}", "lenet_step", (lenet,), args.calls, threads),
         "mlp": Row(f"MLP step, batch {mlp}", "mlp_step", (mlp,), 5 * args.calls, threads),
-        "resnet50": Row(f"ResNet-50 step, batch {args.resnet50}", "cnn_step", ("resnet50", args.resnet50, args.pixels), 1, threads),
+        "resnet50": Row(
+            f"ResNet-50 step, batch {args.resnet50}", "cnn_step", ("resnet50", args.resnet50, args.pixels), 1, threads
+        ),
         "dispatch": Row("smallest job, call to result", "affine_step", (), 200 * args.calls, threads),
         "first": FirstCall("LeNet, first call", "lenet_step", (lenet,), 1, threads),
         "workers": Row(f"LeNet step, two workers, batch {lenet} each", "lenet_step_on", (2, 2 * lenet), args.calls, 1),
@@ -151,7 +156,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", help="the commit to measure against")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--only", nargs="+", choices=["lenet", "mlp", "resnet50", "dispatch", "first", "workers"], help="some rows")
+    parser.add_argument(
+        "--only", nargs="+", choices=["lenet", "mlp", "resnet50", "dispatch", "first", "workers"], help="some rows"
+    )
     parser.add_argument("--lenet", type=int, default=100, help="the batch of LeNet")
     parser.add_argument("--mlp", type=int, default=128, help="the batch of the MLP")
     parser.add_argument("--resnet50", type=int, default=16, help="the batch of ResNet-50")

@@ -18,7 +18,8 @@ import torch
 
 
 class Apart:
-    """``make(*arguments)`` is called in a new process of so many threads; what it gives is called there for every call of this."""
+    """``make(*arguments)`` is called in a new process of so many threads; what it gives is called there for every call
+    of this."""
 
     def __init__(self, threads: int, make: Callable[..., Callable[[], object]], *arguments: Any) -> None:
         context = _context()
@@ -40,8 +41,8 @@ class Apart:
         self._receive()
 
     def close(self) -> int:
-        """Ends the process; by how many bytes its own memory grew at most since all was imported. Code of libraries, which is mapped from their files when it
-        first runs and shared by all processes, does not count."""
+        """Ends the process; by how many bytes its own memory grew at most since all was imported. Code of libraries,
+        which is mapped from their files when it first runs and shared by all processes, does not count."""
         self._pipe.send(False)
         peak: int = self._receive()
         self._process.join()
@@ -52,7 +53,9 @@ class Apart:
             return self._pipe.recv()
         except (EOFError, ConnectionResetError):
             self._process.join()
-            raise RuntimeError(f"a contender's process ended with code {self._process.exitcode}; what it wrote above says why") from None
+            raise RuntimeError(
+                f"a contender's process ended with code {self._process.exitcode}; what it wrote above says why"
+            ) from None
 
 
 @cache
@@ -63,7 +66,9 @@ def _context() -> ForkServerContext:
     return context
 
 
-def _serve(pipe: Connection, threads: int, make: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> None:
+def _serve(
+    pipe: Connection, threads: int, make: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]
+) -> None:
     torch.set_num_threads(threads)
     resident, shared = _pages()
     imported = resident - shared

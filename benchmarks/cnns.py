@@ -1,10 +1,11 @@
 """Training and inference of the CNN examples against plain PyTorch and ONNX Runtime.
 
-One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and channels_last, and with ``--compiled``
-torch.compile, each in a process of its own, with its peak memory; ResNet-50 on one picture against eager PyTorch and ONNX Runtime with the same
-weights; how long ResNet-50 takes from its definition to its program and to a file, and from the start of a program to its tenth step, by default and with fusion
-``later`` that finds no kernels. All take turns in one run.
-``python benchmarks/cnns.py [--rounds N] [--what train|infer|compile|start] [--net resnet50|alexnet] [--compiled] [--small]``
+One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and
+channels_last, and with ``--compiled`` torch.compile, each in a process of its own, with its peak memory; ResNet-50 on
+one picture against eager PyTorch and ONNX Runtime with the same weights; how long ResNet-50 takes from its definition
+to its program and to a file, and from the start of a program to its tenth step, by default and with fusion ``later``
+that finds no kernels. All take turns in one run. ``python benchmarks/cnns.py [--rounds N] [--what
+train|infer|compile|start] [--net resnet50|alexnet] [--compiled] [--small]``
 """
 
 from __future__ import annotations
@@ -36,12 +37,19 @@ def train(name: str, batch: int, size: int, rounds: int, compiled: bool) -> None
     threads = torch.get_num_threads()
     contenders = {"job": Apart(threads, cnn_step, name, batch, size)}
     for kind, memory_format in FORMATS.items():
-        contenders[f"PyTorch eager {kind}"] = Apart(threads, torch_models.training_step, name, batch, size, memory_format)
+        contenders[f"PyTorch eager {kind}"] = Apart(
+            threads, torch_models.training_step, name, batch, size, memory_format
+        )
     if compiled:
-        contenders["torch.compile channels_last"] = Apart(threads, torch_models.training_step, name, batch, size, torch.channels_last, True)
+        contenders["torch.compile channels_last"] = Apart(
+            threads, torch_models.training_step, name, batch, size, torch.channels_last, True
+        )
     report(f"{name} training step, batch {batch}", alternate(contenders, 1, rounds), "job")
     peaks = {who: contender.close() for who, contender in contenders.items()}
-    print("  memory beyond what the imports take: " + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in peaks.items()))
+    print(
+        "  memory beyond what the imports take: "
+        + ", ".join(f"{who} {peak / 2**20:.0f} MB" for who, peak in peaks.items())
+    )
 
 
 def picture_of(size: int) -> np.ndarray:
@@ -104,7 +112,8 @@ STARTS = {
 
 
 def starting(batch: int, size: int, rounds: int) -> None:
-    """From the start of a program to its tenth step, the interpreter and its imports included. Kernels are kept in a folder that is new for every run."""
+    """From the start of a program to its tenth step, the interpreter and its imports included. Kernels are kept in a
+    folder that is new for every run."""
 
     def ten_steps(who: str) -> Callable[[], object]:
         code = f"{STARTS[who].format(batch=batch, size=size)}\nfor _ in range(10): step()"
@@ -112,7 +121,12 @@ def starting(batch: int, size: int, rounds: int) -> None:
 
         def run() -> None:
             with tempfile.TemporaryDirectory() as store:
-                subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, env={**os.environ, "XDG_CACHE_HOME": store, **tier}, check=True)
+                subprocess.run(
+                    [sys.executable, "-c", code],
+                    cwd=Path(__file__).parent,
+                    env={**os.environ, "XDG_CACHE_HOME": store, **tier},
+                    check=True,
+                )
 
         return run
 
@@ -134,7 +148,9 @@ def main() -> None:
     print(machine())
     if args.what in (None, "train"):
         for name in [args.net] if args.net else NETS:
-            train(name, getattr(args, name), args.pixels if name == "resnet50" else NETS[name], args.rounds, args.compiled)
+            train(
+                name, getattr(args, name), args.pixels if name == "resnet50" else NETS[name], args.rounds, args.compiled
+            )
     if args.what in (None, "infer"):
         infer(args.pixels, args.rounds, 1 if args.small else 20)
     if args.what in (None, "compile"):

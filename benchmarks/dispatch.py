@@ -1,4 +1,5 @@
-"""How long a call of the smallest job takes, from numpy to numpy, and how long ``import oneflow`` takes beside ``import torch``.
+"""How long a call of the smallest job takes, from numpy to numpy, and how long ``import oneflow`` takes beside ``import
+torch``.
 
 ``python benchmarks/dispatch.py [--rounds N] [--calls N] [--small]``
 """
@@ -19,12 +20,17 @@ from measure import alternate, in_turn, machine, parse
 def import_seconds(package: str) -> float:
     """The time of ``import package`` in a fresh interpreter, the start of the interpreter itself left out."""
     code = f"import time; t = time.perf_counter(); import {package}; print(time.perf_counter() - t)"
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}  # torch's byte code was written when it was installed
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout)
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }  # torch's byte code was written when it was installed
+    return float(
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment).stdout
+    )
 
 
 def report_imports(rounds: int) -> None:
-    """Medians over fresh interpreters, who begins changes from round to round. A first round, which may write byte code, is not counted."""
+    """Medians over fresh interpreters, who begins changes from round to round. A first round, which may write byte
+    code, is not counted."""
     seconds: dict[str, list[float]] = {"torch": [], "oneflow": []}
     for turn in range(rounds + 1):
         for package, found in in_turn(seconds, turn):
@@ -45,7 +51,10 @@ def main() -> None:
     step()
     print(f"\nfirst call (trace and compile): {time.perf_counter() - start:.2f} s")
     call = alternate({"job": step}, args.calls, args.rounds)[0]
-    print(f"y = x * 2 + 1 on 4 floats, call to result: {1e6 * call.median:.1f} us ({1e6 * call.low:.1f} to {1e6 * call.high:.1f})")
+    print(
+        f"y = x * 2 + 1 on 4 floats, call to result: {1e6 * call.median:.1f} us ({1e6 * call.low:.1f} to "
+        f"{1e6 * call.high:.1f})"
+    )
     report_imports(args.imports)
 
 

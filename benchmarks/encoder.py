@@ -1,7 +1,8 @@
-"""A BERT-like encoder on one sentence: an ``nn.Graph`` without an optimizer against ONNX Runtime with the same weights, and eager PyTorch.
+"""A BERT-like encoder on one sentence: an ``nn.Graph`` without an optimizer against ONNX Runtime with the same weights,
+and eager PyTorch.
 
-6 layers, 384 wide, 12 heads, 128 tokens of embeddings, layer norm behind each sum, GELU. Each has a process of its own; all take turns.
-``python benchmarks/encoder.py [--rounds N] [--threads N] [--small]``
+6 layers, 384 wide, 12 heads, 128 tokens of embeddings, layer norm behind each sum, GELU. Each has a process of its own;
+all take turns. ``python benchmarks/encoder.py [--rounds N] [--threads N] [--small]``
 """
 
 from __future__ import annotations
@@ -65,8 +66,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     args = parse(parser, {"rounds": 1, "calls": 1})
     print(machine())
-    contenders = {way: Apart(args.threads, running, way, args.small) for way in ("nn.Graph", "ONNX Runtime", "PyTorch eager")}
-    report(f"BERT-like encoder, one sentence, {args.threads} threads", alternate(dict(contenders), args.calls, args.rounds), "nn.Graph")
+    contenders = {
+        way: Apart(args.threads, running, way, args.small) for way in ("nn.Graph", "ONNX Runtime", "PyTorch eager")
+    }
+    report(
+        f"BERT-like encoder, one sentence, {args.threads} threads",
+        alternate(dict(contenders), args.calls, args.rounds),
+        "nn.Graph",
+    )
     for contender in contenders.values():
         contender.close()
 

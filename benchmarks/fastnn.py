@@ -1,8 +1,9 @@
 """From TFRecord files to updated weights: FastNN against a plain PyTorch program, the same network on the same records.
 
-The rival reads the same files by our reader in two ``DataLoader`` workers, decodes and preprocesses with Pillow and numpy, and trains eagerly in
-channels-last memory with torch's optimizer. resnet_v1_50 (batch 16, pictures of about 500 x 375 to 224) and cifarnet (batch 128, 32 x 32). The two
-take turns in one run; a turn is some steps, data included. Both have two threads of torch, and four batches ahead.
+The rival reads the same files by our reader in two ``DataLoader`` workers, decodes and preprocesses with Pillow and
+numpy, and trains eagerly in channels-last memory with torch's optimizer. resnet_v1_50 (batch 16, pictures of about 500
+x 375 to 224) and cifarnet (batch 128, 32 x 32). The two take turns in one run; a turn is some steps, data included.
+Both have two threads of torch, and four batches ahead.
 
 ``python benchmarks/fastnn.py [--rounds N] [--steps N] [--only NAME] [--small]``
 """
@@ -50,7 +51,12 @@ def write_pictures(folder: Path, count: int, is_small: bool) -> None:
             data = file.getvalue()
         else:
             data = drawn(number)
-        records.append({"image/encoded": FeatureValue("bytes_list", [data]), "image/class/label": FeatureValue("int64_list", [number % 10])})
+        records.append(
+            {
+                "image/encoded": FeatureValue("bytes_list", [data]),
+                "image/class/label": FeatureValue("int64_list", [number % 10]),
+            }
+        )
     write_records(folder / "cifar10_train.tfrecord", records, "tfrecord")
 
 
@@ -65,7 +71,9 @@ def flags_for(folder: Path, network: str, batch: int, size: int) -> Flags:
 
 def ours(flags: Flags) -> tuple[Callable[[], object], Callable[[], None]]:
     network_fn = get_model_fn(flags.model_name, 10, flags.weight_decay, True, flags.train_image_size)
-    iterator = get_dataset_iterator("cifar10", network_fn.default_image_size, get_preprocessing(flags.model_name, True), flags=flags)
+    iterator = get_dataset_iterator(
+        "cifar10", network_fn.default_image_size, get_preprocessing(flags.model_name, True), flags=flags
+    )
     optimizer = optimizer_utils.get_optimizer(network_fn.variables().items(), flags)
     graph = TrainGraph(network_fn, optimizer, optimizer_utils.FlagSchedule(optimizer, flags), flags, "cpu")
     return lambda: graph(*next(iterator)), iterator.close
@@ -92,7 +100,9 @@ class Pictures(Dataset):
         found = self.parts[index].pick(("image/encoded", "image/class/label"))
         image = Image.open(io.BytesIO(bytes(found["image/encoded"].values[0]))).convert("RGB")
         pixels = small_picture(image) if self.is_small else large_picture(image, self.size)
-        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))), int(found["image/class/label"].values[0])
+        return torch.from_numpy(np.ascontiguousarray(pixels.transpose(2, 0, 1))), int(
+            found["image/class/label"].values[0]
+        )
 
 
 def large_picture(image: Image.Image, size: int) -> np.ndarray:
@@ -125,8 +135,25 @@ class CifarNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         norm = nn.LocalResponseNorm(9, alpha=0.001, beta=0.75, k=1.0)
-        pictures = [nn.Conv2d(3, 64, 5, padding=2), nn.ReLU(True), nn.MaxPool2d(2), norm, nn.Conv2d(64, 64, 5, padding=2), nn.ReLU(True), norm, nn.MaxPool2d(2)]
-        dense = [nn.Flatten(), nn.Linear(4096, 384), nn.ReLU(True), nn.Dropout(), nn.Linear(384, 192), nn.ReLU(True), nn.Linear(192, 10)]
+        pictures = [
+            nn.Conv2d(3, 64, 5, padding=2),
+            nn.ReLU(True),
+            nn.MaxPool2d(2),
+            norm,
+            nn.Conv2d(64, 64, 5, padding=2),
+            nn.ReLU(True),
+            norm,
+            nn.MaxPool2d(2),
+        ]
+        dense = [
+            nn.Flatten(),
+            nn.Linear(4096, 384),
+            nn.ReLU(True),
+            nn.Dropout(),
+            nn.Linear(384, 192),
+            nn.ReLU(True),
+            nn.Linear(192, 10),
+        ]
         self.layers = nn.Sequential(*pictures, *dense)
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor]:
@@ -134,13 +161,22 @@ class CifarNet(nn.Module):
 
 
 def rival(flags: Flags, is_small: bool) -> tuple[Callable[[], object], Callable[[], None]]:
-    network: nn.Module = CifarNet() if is_small else get_model_fn(flags.model_name, 10, 0.0, True, flags.train_image_size).module
+    network: nn.Module = (
+        CifarNet() if is_small else get_model_fn(flags.model_name, 10, 0.0, True, flags.train_image_size).module
+    )
     module = network.to(memory_format=torch.channels_last)
     decayed = [p for p in module.parameters() if p.dim() > 1]
     others = [p for p in module.parameters() if p.dim() <= 1]
     groups = [{"params": decayed, "weight_decay": flags.weight_decay}, {"params": others}]
     optimizer = torch.optim.SGD(groups, lr=0.01, momentum=0.9, fused=True)
-    loader = DataLoader(Pictures(f"{flags.dataset_dir}/cifar10_train.tfrecord", is_small, flags.train_image_size), flags.batch_size, shuffle=True, num_workers=2, persistent_workers=True, drop_last=True)
+    loader = DataLoader(
+        Pictures(f"{flags.dataset_dir}/cifar10_train.tfrecord", is_small, flags.train_image_size),
+        flags.batch_size,
+        shuffle=True,
+        num_workers=2,
+        persistent_workers=True,
+        drop_last=True,
+    )
 
     def batches() -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         while True:
@@ -185,7 +221,9 @@ def main() -> None:
             mine, close_mine = ours(flags)
             theirs, close_theirs = rival(flags, is_small)
             try:
-                timings = alternate({"fastnn": mine, "PyTorch, DataLoader, Pillow": theirs}, arguments.steps, arguments.rounds)
+                timings = alternate(
+                    {"fastnn": mine, "PyTorch, DataLoader, Pillow": theirs}, arguments.steps, arguments.rounds
+                )
             finally:
                 close_mine()
                 close_theirs()

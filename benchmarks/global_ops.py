@@ -1,4 +1,5 @@
-"""What an op on global tensors costs besides the work on its parts: two ranks of one thread, DTensor in turns in the same processes.
+"""What an op on global tensors costs besides the work on its parts: two ranks of one thread, DTensor in turns in the
+same processes.
 
 ``python benchmarks/global_ops.py [--rounds N] [--calls N] [--small]``
 """
@@ -27,9 +28,14 @@ def cases() -> dict[str, tuple[Callable[[], Any], Callable[[], Any], Callable[[]
     import oneflow as flow
 
     place = flow.placement.all("cpu")
-    x, y, w = (flow.randn(_ROWS, _COLUMNS, placement=place, sbp=sbp) for sbp in (flow.sbp.split(0), flow.sbp.split(0), flow.sbp.broadcast))
+    x, y, w = (
+        flow.randn(_ROWS, _COLUMNS, placement=place, sbp=sbp)
+        for sbp in (flow.sbp.split(0), flow.sbp.split(0), flow.sbp.broadcast)
+    )
     mesh = init_device_mesh("cpu", (flow.env.get_world_size(),))
-    a, b, c = (distribute_tensor(torch.randn(_ROWS, _COLUMNS), mesh, [kind]) for kind in (Shard(0), Shard(0), Replicate()))
+    a, b, c = (
+        distribute_tensor(torch.randn(_ROWS, _COLUMNS), mesh, [kind]) for kind in (Shard(0), Shard(0), Replicate())
+    )
     p, q, r = x.to_local(), y.to_local(), w.to_local()
     return {
         "x + y, both S(0)": (lambda: x + y, lambda: a + b, lambda: p + q),
@@ -50,7 +56,8 @@ def measure(calls: int, rounds: int) -> None:
         found, other, alone = alternate({"global": ours, "DTensor": rival, "part": local}, calls, rounds)
         if os.environ["RANK"] == "0":
             print(
-                f"{name}: {1e6 * found.median:.1f} us ({1e6 * found.low:.1f} to {1e6 * found.high:.1f}), DTensor {1e6 * other.median:.1f} us, "
+                f"{name}: {1e6 * found.median:.1f} us ({1e6 * found.low:.1f} to {1e6 * found.high:.1f}), DTensor "
+                f"{1e6 * other.median:.1f} us, "
                 f"the parts alone {1e6 * alone.median:.1f} us, ratio {other.median / found.median:.2f}",
                 flush=True,
             )
@@ -68,7 +75,13 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    common = {
+        "WORLD_SIZE": "2",
+        "LOCAL_WORLD_SIZE": "2",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     own = [{**os.environ, **common, "RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(2)]
     command = [sys.executable, __file__, "--rounds", str(args.rounds), "--calls", str(args.calls)]
     ranks = [subprocess.Popen(command, env=variables) for variables in own]

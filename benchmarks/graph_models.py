@@ -72,8 +72,19 @@ class BasicBlock(nn.Module):
 class ResNet18(nn.Module):
     def __init__(self, classes: int = 1000) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
-        plan = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1), (128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+        )
+        plan = [
+            (64, 64, 1),
+            (64, 64, 1),
+            (64, 128, 2),
+            (128, 128, 1),
+            (128, 256, 2),
+            (256, 256, 1),
+            (256, 512, 2),
+            (512, 512, 1),
+        ]
         self.blocks = nn.Sequential(*(BasicBlock(*one) for one in plan))
         self.head = nn.Linear(512, classes)
 
@@ -105,13 +116,18 @@ def works(is_small: bool) -> dict[str, Work]:
             mlp, lambda: (torch.randn(mlp_batch, 784), torch.randint(0, 10, (mlp_batch,))), by_adamw=False
         ),
         f"ResNet-18, batch {batch}, {size} px": Work(
-            ResNet18, lambda: (torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))), by_adamw=False, has_images=True
+            ResNet18,
+            lambda: (torch.randn(batch, 3, size, size), torch.randint(0, 1000, (batch,))),
+            by_adamw=False,
+            has_images=True,
         ),
         f"GPT, {layers} layers, {width} wide, {tokens} x {length} tokens": Work(
             lambda: GPT(vocabulary, width, layers, length),
             lambda: (torch.randint(0, vocabulary, (tokens, length)), torch.randint(0, vocabulary, (tokens * length,))),
         ),
         f"ViT, {layers} layers, {vit_width} wide, batch {batch}": Work(
-            lambda: ViT(vit_size, 16, vit_width, layers), lambda: (torch.randn(batch, 3, vit_size, vit_size), torch.randint(0, 1000, (batch,))), has_images=True
+            lambda: ViT(vit_size, 16, vit_width, layers),
+            lambda: (torch.randn(batch, 3, vit_size, vit_size), torch.randint(0, 1000, (batch,))),
+            has_images=True,
         ),
     }

@@ -1,9 +1,9 @@
 """Pictures from an OFRecord file to batches, against ``torch.utils.data.DataLoader`` with Pillow, on the same cores.
 
-The work: decode a JPEG of about 500 x 375 (quality 90), random resized crop to 224, flip, normalise, float32 CHW batches of 64.
-The contenders take turns in one run: ``oneflow.data.Loader`` with its C extension and without it, a DataLoader with two worker
-processes, and the limit: full decoding alone by libjpeg-turbo in one thread, times two. Then records without pictures: how many a
-core parses in a second, and whether memory stays flat over an epoch of 100,000.
+The work: decode a JPEG of about 500 x 375 (quality 90), random resized crop to 224, flip, normalise, float32 CHW
+batches of 64. The contenders take turns in one run: ``oneflow.data.Loader`` with its C extension and without it, a
+DataLoader with two worker processes, and the limit: full decoding alone by libjpeg-turbo in one thread, times two. Then
+records without pictures: how many a core parses in a second, and whether memory stays flat over an epoch of 100,000.
 
 ``python benchmarks/input_pipeline.py [--images N] [--epochs N] [--rounds N] [--records N] [--small]``
 """
@@ -176,9 +176,15 @@ def pictures(folder: Path, images: int, epochs: int, rounds: int) -> None:
         PictureFiles(files), BATCH, sampler=Repeated(images, epochs), num_workers=2, persistent_workers=True, prefetch_factor=4,
         multiprocessing_context="forkserver",
     )  # fmt: skip
-    decoders = (ImageDecoder(size=SIZE, crop=RandomCrop(), flip=0.5, mean=MEAN, std=STD), RawDecoder("class/label", dtype="int32"))
+    decoders = (
+        ImageDecoder(size=SIZE, crop=RandomCrop(), flip=0.5, mean=MEAN, std=STD),
+        RawDecoder("class/label", dtype="int32"),
+    )
     with Loader(part, BATCH, decoders, order="shuffle", epochs=epochs, threads=THREADS) as loader:
-        contenders = {"DataLoader, 2 workers, Pillow": lambda: consume(rival), "Loader, without native code": loaded(loader, "python")}
+        contenders = {
+            "DataLoader, 2 workers, Pillow": lambda: consume(rival),
+            "Loader, without native code": loaded(loader, "python"),
+        }
         if native.library is not None:
             contenders["Loader, native"] = loaded(loader, "native")
         contenders["decode only, one thread"] = decode_all(files)
@@ -192,7 +198,10 @@ def _print_rates(found: dict[str, list[float]]) -> None:
     for name, all_rates in found.items():
         rate = statistics.median(all_rates)
         spread = f"({min(all_rates):.0f} to {max(all_rates):.0f})"
-        print(f"  {name:<32} {rate:7.0f} images/s {spread:<16} {rate / base:5.2f} of the DataLoader, {rate / limit:.2f} of the limit")
+        print(
+            f"  {name:<32} {rate:7.0f} images/s {spread:<16} {rate / base:5.2f} of the DataLoader, {rate / limit:.2f} "
+            f"of the limit"
+        )
     if native.library is None:
         print("  the C extension is not built: python setup.py build_ext --inplace")
 
@@ -215,10 +224,18 @@ def records(folder: Path, count: int) -> None:
     write_records(part, ({"encoded": body, "class/label": _label(i)} for i in range(count)))
     with Parts(part) as parts:
         found = [count / _seconds_to_parse(parts) for _ in range(5)]
-    print(f"records read and parsed: {statistics.median(found):,.0f} in a second of one core ({min(found):,.0f} to {max(found):,.0f})")
-    with Loader(part, BATCH, (RawDecoder("class/label", dtype="int32"),), order="shuffle", epochs=1, threads=THREADS) as loader:
+    print(
+        f"records read and parsed: {statistics.median(found):,.0f} in a second of one core ({min(found):,.0f} to "
+        f"{max(found):,.0f})"
+    )
+    with Loader(
+        part, BATCH, (RawDecoder("class/label", dtype="int32"),), order="shuffle", epochs=1, threads=THREADS
+    ) as loader:
         sizes = [_resident() for number, _ in enumerate(loader) if number % 100 == 99]
-    print(f"memory over an epoch of {count:,} records: {sizes[0]:.0f} MB after 6,400, {sizes[-1]:.0f} MB at the end, {max(sizes):.0f} MB at most")
+    print(
+        f"memory over an epoch of {count:,} records: {sizes[0]:.0f} MB after 6,400, {sizes[-1]:.0f} MB at the end, "
+        f"{max(sizes):.0f} MB at most"
+    )
 
 
 def _resident() -> float:

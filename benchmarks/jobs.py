@@ -1,6 +1,7 @@
 """The jobs that are measured. They use public names of oneflow only, so any commit can be measured with them.
 
-A function called after a network defines the job; one that ends in ``_step`` gives what is measured: a call of it, from arrays to results.
+A function called after a network defines the job; one that ends in ``_step`` gives what is measured: a call of it, from
+arrays to results.
 """
 
 from __future__ import annotations
@@ -19,7 +20,13 @@ from models import MODELS, Options  # noqa: E402 - the examples are a folder, no
 
 Step = Callable[[], object]
 # Filters, kernel size, strides, padding, and whether a pool follows.
-ALEXNET = [(64, 11, 4, "VALID", True), (192, 5, 1, "SAME", True), (384, 3, 1, "SAME", False), (384, 3, 1, "SAME", False), (256, 3, 1, "SAME", True)]
+ALEXNET = [
+    (64, 11, 4, "VALID", True),
+    (192, 5, 1, "SAME", True),
+    (384, 3, 1, "SAME", False),
+    (384, 3, 1, "SAME", False),
+    (256, 3, 1, "SAME", True),
+]
 
 
 def digits(batch: int) -> tuple[np.ndarray, np.ndarray]:
@@ -50,9 +57,13 @@ def lenet(batch: int) -> Callable[..., Any]:
     """The network of the quick start."""
 
     @flow.global_function(descent(0.01))
-    def lenet_train(images=flow.FixedTensorDef((batch, 1, 28, 28)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
+    def lenet_train(
+        images=flow.FixedTensorDef((batch, 1, 28, 28)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)
+    ):
         init = flow.truncated_normal(0.1)
-        x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv1")
+        x = flow.layers.conv2d(
+            images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv1"
+        )
         x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool1")
         x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=init, name="conv2")
         x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", name="pool2")
@@ -100,7 +111,9 @@ def mlp_step(batch: int) -> Step:
 def random_batch(batch: int, pixels: int) -> tuple[Any, Any]:
     """Pictures and labels that the job makes itself, inside its body."""
     images = flow.data.decode_random((3, pixels, pixels), flow.float32, batch, name="images")
-    return images, flow.data.decode_random((), flow.int32, batch, flow.random_uniform_initializer(0, 1000, flow.int32), name="labels")
+    return images, flow.data.decode_random(
+        (), flow.int32, batch, flow.random_uniform_initializer(0, 1000, flow.int32), name="labels"
+    )
 
 
 def alexnet_step(batch: int, pixels: int, units: int = 4096) -> Step:
@@ -111,7 +124,9 @@ def alexnet_step(batch: int, pixels: int, units: int = 4096) -> Step:
         he = flow.variance_scaling_initializer(2.0, "fan_in", "random_normal")
         x, labels = random_batch(batch, pixels)
         for number, (filters, kernel, strides, padding, pooled) in enumerate(ALEXNET):
-            x = flow.layers.conv2d(x, filters, kernel, strides, padding, use_bias=False, kernel_initializer=he, name=f"conv{number}")
+            x = flow.layers.conv2d(
+                x, filters, kernel, strides, padding, use_bias=False, kernel_initializer=he, name=f"conv{number}"
+            )
             x = flow.nn.relu(x)
             x = flow.nn.avg_pool2d(x, 3, 2, "VALID") if pooled else x
         x = flow.reshape(x, (batch, -1))

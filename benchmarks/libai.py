@@ -1,11 +1,14 @@
-"""The MNIST project of LiBai's tutorial, end to end: samples a second with loaders, logs and evaluation, beside a plain PyTorch program.
+"""The MNIST project of LiBai's tutorial, end to end: samples a second with loaders, logs and evaluation, beside a plain
+PyTorch program.
 
     python benchmarks/libai.py [--iterations 800] [--rounds 3] [--workers 4]
 
-Ours is ``examples/libai_mnist`` as it stands: its config, its data set of single samples, its evaluation every 100 iterations and a log line every 10. The rival
-trains the same network on the same files with torch's DataLoader of as many workers, eager steps, fused AdamW, clipped gradients, the same warm-up and cosine, and
-the same evaluations and log lines. Its data set makes a sample by PIL and numpy, once; "the tutorial's data set" is the same program with the very data set of the
-project. The last line is what the trainer adds to an iteration: its time without the step and without getting the batch.
+Ours is ``examples/libai_mnist`` as it stands: its config, its data set of single samples, its evaluation every 100
+iterations and a log line every 10. The rival trains the same network on the same files with torch's DataLoader of as
+many workers, eager steps, fused AdamW, clipped gradients, the same warm-up and cosine, and the same evaluations and log
+lines. Its data set makes a sample by PIL and numpy, once; "the tutorial's data set" is the same program with the very
+data set of the project. The last line is what the trainer adds to an iteration: its time without the step and without
+getting the batch.
 """
 
 from __future__ import annotations
@@ -75,7 +78,9 @@ class Rival:
     def run(self, iterations: int, log: Any) -> float:
         torch.manual_seed(0)
         nn = torch.nn
-        model = nn.Sequential(nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+        model = nn.Sequential(
+            nn.Flatten(), nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+        )
         biases = [parameter for name, parameter in model.named_parameters() if name.endswith("bias")]
         weights = [parameter for name, parameter in model.named_parameters() if name.endswith("weight")]
         groups = [{"params": weights, "weight_decay": 0.01}, {"params": biases, "weight_decay": 0.0}]
@@ -120,7 +125,8 @@ class Ours:
             return time.perf_counter() - start
 
     def overhead(self, iterations: int, log: Any) -> list[float]:
-        """Seconds of each iteration that go neither into the step nor into getting the batch: global tensors, numbers, rates, hooks, logs."""
+        """Seconds of each iteration that go neither into the step nor into getting the batch: global tensors, numbers,
+        rates, hooks, logs."""
         with tempfile.TemporaryDirectory(dir=self.folder) as output, contextlib.redirect_stdout(log):
             trainer = self._trainer(iterations, output, "train.evaluation.enabled=false")
             inner = trainer._trainer
@@ -128,7 +134,9 @@ class Ours:
             inner.graph = step = _Timed(inner.graph, model=inner.graph.model)
             trainer.train()
         rounds = [later - earlier for earlier, later in zip(step.starts, step.starts[1:])]
-        return [whole - used - read for whole, used, read in zip(rounds, step.seconds, data.seconds[1:])][1:]  # the first one writes the plan
+        return [whole - used - read for whole, used, read in zip(rounds, step.seconds, data.seconds[1:])][
+            1:
+        ]  # the first one writes the plan
 
     def _trainer(self, iterations: int, output: str, *more: str) -> Any:
         from libai.config import LazyConfig
@@ -210,7 +218,10 @@ def main() -> None:
         with open(os.path.join(folder, "log"), "a") as log:
             overhead = sorted(Ours(0, folder).overhead(arguments.iterations, log))
     print(machine())
-    print(f"\nMNIST, {arguments.iterations} iterations of {BATCH}, {arguments.workers} workers, {len(train)} + {len(test)} pictures")
+    print(
+        f"\nMNIST, {arguments.iterations} iterations of {BATCH}, {arguments.workers} workers, {len(train)} + "
+        f"{len(test)} pictures"
+    )
     found = {name: statistics.median(values) for name, values in speeds.items()}
     for name, values in speeds.items():
         print(f"  {name:<34} {found[name]:9.0f} samples/s   ({min(values):.0f} to {max(values):.0f})")
@@ -218,7 +229,10 @@ def main() -> None:
         if name != OURS:
             print(f"  ratio: {found[OURS] / found[name]:.2f} of {name}")
     median, late = (1e3 * overhead[int(share * len(overhead))] for share in (0.5, 0.95))
-    print(f"  the trainer beside step and data, an iteration: {median:.2f} ms, 95 of 100 below {late:.2f} ms, with logs {1e3 * statistics.mean(overhead):.2f} ms on the mean")
+    print(
+        f"  the trainer beside step and data, an iteration: {median:.2f} ms, 95 of 100 below {late:.2f} ms, with logs "
+        f"{1e3 * statistics.mean(overhead):.2f} ms on the mean"
+    )
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python benchmarks/libai_models.py [--rounds 5] [--calls 2] [--only GPT-2] [--vocabulary 5000] [--small]
 
-Training: ours is the model in ``GraphBase``, as the trainer runs it; the rival the same sizes in eager PyTorch with fused AdamW and gradients set to None.
-Dropout is off in both. Generation: both have the same weights, and write the same tokens, greedily, with their caches of keys and values. Each has a process of
-its own, all take turns in one run.
+Training: ours is the model in ``GraphBase``, as the trainer runs it; the rival the same sizes in eager PyTorch with
+fused AdamW and gradients set to None. Dropout is off in both. Generation: both have the same weights, and write the
+same tokens, greedily, with their caches of keys and values. Each has a process of its own, all take turns in one run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ NONE = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def sizes(is_small: bool, vocabulary: int) -> dict[str, Any]:
     """Layers, width, heads and words of the models of texts."""
-    return {"layers": 1, "width": 32, "heads": 2, "words": 100} if is_small else {"layers": 6, "width": 384, "heads": 6, "words": vocabulary}
+    return (
+        {"layers": 1, "width": 32, "heads": 2, "words": 100}
+        if is_small
+        else {"layers": 6, "width": 384, "heads": 6, "words": vocabulary}
+    )
 
 
 def only_the_package() -> None:
@@ -49,13 +53,39 @@ def transformers() -> Any:
 
 def their_model(title: str, size: dict[str, Any], length: int) -> Any:
     """The model of transformers, weights by a fixed seed."""
-    t, wide = transformers(), {"hidden_size": size["width"], "num_hidden_layers": size["layers"], "num_attention_heads": size["heads"], "intermediate_size": 4 * size["width"]}
+    t, wide = (
+        transformers(),
+        {
+            "hidden_size": size["width"],
+            "num_hidden_layers": size["layers"],
+            "num_attention_heads": size["heads"],
+            "intermediate_size": 4 * size["width"],
+        },
+    )
     torch.manual_seed(0)
     if title.startswith("GPT-2"):
-        off = {"resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "bos_token_id": 0, "eos_token_id": None, "pad_token_id": 0}
-        return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=size["words"], n_positions=length, n_embd=size["width"], n_layer=size["layers"], n_head=size["heads"], **off))
+        off = {
+            "resid_pdrop": 0.0,
+            "embd_pdrop": 0.0,
+            "attn_pdrop": 0.0,
+            "bos_token_id": 0,
+            "eos_token_id": None,
+            "pad_token_id": 0,
+        }
+        return t.GPT2LMHeadModel(
+            t.GPT2Config(
+                vocab_size=size["words"],
+                n_positions=length,
+                n_embd=size["width"],
+                n_layer=size["layers"],
+                n_head=size["heads"],
+                **off,
+            )
+        )
     if title.startswith("BERT"):
-        return t.BertForPreTraining(t.BertConfig(vocab_size=size["words"], max_position_embeddings=length, **wide, **NONE))
+        return t.BertForPreTraining(
+            t.BertConfig(vocab_size=size["words"], max_position_embeddings=length, **wide, **NONE)
+        )
     return t.ViTForImageClassification(t.ViTConfig(**wide, **NONE, image_size=length, patch_size=16, num_labels=1000))
 
 
@@ -72,12 +102,18 @@ def our_model(title: str, size: dict[str, Any], length: int) -> Any:
     name, kind, loader = {
         "GPT-2": ("gpt", models.GPTForPreTraining, utils.GPT2LoaderHuggerFace),
         "BERT": ("bert", models.BertForPreTraining, utils.BertLoaderHuggerFace),
-        "ViT": ("vit/vit_tiny_patch16_224", getattr(models, "VisionTransformer", None), getattr(utils, "ViTLoaderHuggerFace", None)),
+        "ViT": (
+            "vit/vit_tiny_patch16_224",
+            getattr(models, "VisionTransformer", None),
+            getattr(utils, "ViTLoaderHuggerFace", None),
+        ),
     }[title.split(",")[0].split()[0]]
     cfg = OmegaConf.merge(get_config(f"common/models/{name}.py").cfg)
     with tempfile.TemporaryDirectory() as folder, redirect_stderr(io.StringIO()):
         # In a process of its own, so that a second model does not count as memory of ours.
-        code = f"import libai_models; libai_models.their_model({title!r}, {size!r}, {length}).save_pretrained({folder!r})"
+        code = (
+            f"import libai_models; libai_models.their_model({title!r}, {size!r}, {length}).save_pretrained({folder!r})"
+        )
         subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, check=True)
         return loader(kind, cfg, folder).load()
 
@@ -86,7 +122,10 @@ def batch_of(title: str, size: dict[str, Any], rows: int, length: int) -> dict[s
     """What a model is called with, labels included, under our names."""
     draw = torch.Generator().manual_seed(1)
     if title.startswith("ViT"):
-        return {"images": torch.randn(rows, 3, length, length, generator=draw), "labels": torch.randint(0, 1000, (rows,), generator=draw)}
+        return {
+            "images": torch.randn(rows, 3, length, length, generator=draw),
+            "labels": torch.randint(0, 1000, (rows,), generator=draw),
+        }
     ids = torch.randint(0, size["words"], (rows, length + 1), generator=draw)
     if title.startswith("GPT-2"):
         return {"input_ids": ids[:, :-1].contiguous(), "labels": ids[:, 1:].contiguous()}
@@ -107,7 +146,9 @@ def our_step(title: str, size: dict[str, Any], rows: int, length: int) -> Step:
     model = our_model(title, size, length).train()
     graph = GraphBase(model, flow.optim.AdamW(model.parameters(), lr=1e-4), device="cpu")
     place = flow.placement("cpu", [0])
-    batch = {name: value.to_global(place, flow.sbp.broadcast) for name, value in batch_of(title, size, rows, length).items()}
+    batch = {
+        name: value.to_global(place, flow.sbp.broadcast) for name, value in batch_of(title, size, rows, length).items()
+    }
     return lambda: graph(**batch)
 
 
@@ -119,10 +160,18 @@ def their_step(title: str, size: dict[str, Any], rows: int, length: int) -> Step
 
     def loss() -> Any:
         if title.startswith("GPT-2"):
-            return F.cross_entropy(model(batch["input_ids"], use_cache=False).logits.flatten(0, 1), batch["labels"].flatten())
+            return F.cross_entropy(
+                model(batch["input_ids"], use_cache=False).logits.flatten(0, 1), batch["labels"].flatten()
+            )
         if title.startswith("BERT"):
             words = batch["lm_labels"].masked_fill(batch["loss_mask"] == 0, -100)
-            return model(batch["input_ids"], batch["attention_mask"], batch["tokentype_ids"], labels=words, next_sentence_label=batch["ns_labels"]).loss
+            return model(
+                batch["input_ids"],
+                batch["attention_mask"],
+                batch["tokentype_ids"],
+                labels=words,
+                next_sentence_label=batch["ns_labels"],
+            ).loss
         return F.cross_entropy(model(batch["images"]).logits, batch["labels"])
 
     def step() -> object:
@@ -150,14 +199,20 @@ def writer(is_ours: bool, size: dict[str, Any], rows: int, new: int) -> Step:
 
 def compare_steps(title: str, size: dict[str, Any], rows: int, length: int, args: argparse.Namespace) -> None:
     threads = torch.get_num_threads()
-    contenders = {"libai in a graph": Apart(threads, our_step, title, size, rows, length), "transformers, eager": Apart(threads, their_step, title, size, rows, length)}
+    contenders = {
+        "libai in a graph": Apart(threads, our_step, title, size, rows, length),
+        "transformers, eager": Apart(threads, their_step, title, size, rows, length),
+    }
     report(title, alternate(dict(contenders), args.calls, args.rounds), "libai in a graph")
     print(f"  memory: {', '.join(f'{name} {contender.close() / MB:.0f} MB' for name, contender in contenders.items())}")
 
 
 def compare_texts(size: dict[str, Any], rows: int, new: int, args: argparse.Namespace) -> None:
     threads = torch.get_num_threads()
-    contenders = {"libai": Apart(threads, writer, True, size, rows, new), "transformers": Apart(threads, writer, False, size, rows, new)}
+    contenders = {
+        "libai": Apart(threads, writer, True, size, rows, new),
+        "transformers": Apart(threads, writer, False, size, rows, new),
+    }
     timings = alternate(dict(contenders), 1, args.rounds)
     report(f"GPT-2 writes {new} tokens, batch {rows}", timings, "libai")
     print(f"  tokens a second: {', '.join(f'{one.name} {rows * new / one.median:.0f}' for one in timings)}")
@@ -176,7 +231,11 @@ def main() -> None:
     rows, new = (2, 4) if args.small else (8, 64)
     deep = f"{size['layers']} layers, {size['width']} wide"
     length, short, pixels = (16, 8, 32) if args.small else (256, 128, 224)
-    tiny = {**size, "layers": 1, "width": 24, "heads": 3} if args.small else {**size, "layers": 12, "width": 192, "heads": 3}
+    tiny = (
+        {**size, "layers": 1, "width": 24, "heads": 3}
+        if args.small
+        else {**size, "layers": 12, "width": 192, "heads": 3}
+    )
     works = {
         f"GPT-2, {deep}, {rows} x {length} tokens": (size, rows, length),
         f"BERT, {deep}, {2 * rows} x {short} tokens": (size, 2 * rows, short),

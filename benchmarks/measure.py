@@ -26,12 +26,15 @@ class Timing:
 T = TypeVar("T")
 
 _REST = 0.1
-"""Seconds before a turn. Threads of the contender before it spin on after its last call, ONNX Runtime's for 40 ms and OpenMP's for 8, on a core that the next one needs."""
+"""Seconds before a turn. Threads of the contender before it spin on after its last call, ONNX Runtime's for 40 ms and
+OpenMP's for 8, on a core that the next one needs."""
 
 
 def parse(parser: argparse.ArgumentParser, small: dict[str, int]) -> argparse.Namespace:
     """The flags of a benchmark; ``--small`` makes ``small`` their defaults."""
-    parser.add_argument("--small", action="store_true", help="tiny sizes and one round: every path runs, and the times mean nothing")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny sizes and one round: every path runs, and the times mean nothing"
+    )
     if parser.parse_known_args()[0].small:
         parser.set_defaults(**small)
     return parser.parse_args()
@@ -43,7 +46,8 @@ def in_turn(contenders: dict[str, T], turn: int) -> list[tuple[str, T]]:
 
 
 def alternate(contenders: dict[str, Callable[[], object]], calls: int, rounds: int) -> list[Timing]:
-    """Times every contender ``rounds`` times, ``calls`` calls each, taking turns, every second round in reverse; a first round is not counted."""
+    """Times every contender ``rounds`` times, ``calls`` calls each, taking turns, every second round in reverse; a
+    first round is not counted."""
     samples: dict[str, list[float]] = {name: [] for name in contenders}
     for turn in range(rounds + 1):
         for name, call in in_turn(contenders, turn):

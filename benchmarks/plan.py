@@ -1,5 +1,5 @@
-"""Plans for a thousand devices that are not there, made by one process: of a GPT, pipeline, data and tensor parallel with ZeRO; of ResNet-50 as a job, as a
-data-parallel graph, and with auto parallel."""
+"""Plans for a thousand devices that are not there, made by one process: of a GPT, pipeline, data and tensor parallel
+with ZeRO; of ResNet-50 as a job, as a data-parallel graph, and with auto parallel."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class Head(nn.Module):
 
 
 def sbp_of(name: str) -> Any:
-    """How a parameter lies along the axis for tensors: the first of two layers is split by its outputs, the second by its inputs."""
+    """How a parameter lies along the axis for tensors: the first of two layers is split by its outputs, the second by
+    its inputs."""
     path, _, kind = name.rpartition(".")
     if path.endswith(COLUMN):
         return flow.sbp.split(0)
@@ -104,7 +105,10 @@ def plan_of_gpt(args: argparse.Namespace) -> None:
         plan.save(Path(folder) / "plan.html")
         saved = time.perf_counter()
     print(f"  model without data {made - start:.1f} s, plan {planned - made:.1f} s, with its page {saved - made:.1f} s")
-    print(f"  {max(rank.peak_memory for rank in plan.ranks) / 2**20:,.1f} MiB a rank at most, {100 * plan.busy:.1f} % of a step busy")
+    print(
+        f"  {max(rank.peak_memory for rank in plan.ranks) / 2**20:,.1f} MiB a rank at most, {100 * plan.busy:.1f} % of "
+        f"a step busy"
+    )
 
 
 class Classify(flow.nn.Graph):
@@ -127,16 +131,24 @@ def plan_of_cnn(how: str, net: str, devices: int, pixels: int) -> None:
         step, inputs = cnn(net, batch, pixels), ()
     else:
         step = Classify(getattr(flowvision.models, net)().to("meta"), how == "with auto parallel")
-        inputs = torch.empty(batch, 3, pixels, pixels, device="meta"), torch.empty(batch, dtype=torch.int64, device="meta")
+        inputs = (
+            torch.empty(batch, 3, pixels, pixels, device="meta"),
+            torch.empty(batch, dtype=torch.int64, device="meta"),
+        )
 
     began, worked = time.perf_counter(), time.process_time()
     flow.plan(step, *inputs, devices=devices)
-    print(f"  {how:<22} {time.perf_counter() - began:.1f} s, {time.process_time() - worked:.1f} s of processor time", flush=True)
+    print(
+        f"  {how:<22} {time.perf_counter() - began:.1f} s, {time.process_time() - worked:.1f} s of processor time",
+        flush=True,
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--devices", type=int, nargs=3, default=[8, 8, 16], help="for the pipeline, for data, for tensors")
+    parser.add_argument(
+        "--devices", type=int, nargs=3, default=[8, 8, 16], help="for the pipeline, for data, for tensors"
+    )
     parser.add_argument("--layers", type=int, default=24)
     parser.add_argument("--width", type=int, default=1024)
     parser.add_argument("--heads", type=int, default=16)
@@ -144,9 +156,20 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=1024)
     parser.add_argument("--micro_batches", type=int, default=32)
     parser.add_argument("--rows", type=int, default=2, help="of a micro-batch on each device for data")
-    parser.add_argument("--net", default="resnet50", help="the network of pictures: a name of examples/cnns and of flowvision")
+    parser.add_argument(
+        "--net", default="resnet50", help="the network of pictures: a name of examples/cnns and of flowvision"
+    )
     parser.add_argument("--pixels", type=int, default=224)
-    small = {"devices": [2, 2, 2], "layers": 2, "width": 32, "heads": 4, "vocabulary": 64, "length": 16, "micro_batches": 4, "net": "alexnet"}
+    small = {
+        "devices": [2, 2, 2],
+        "layers": 2,
+        "width": 32,
+        "heads": 4,
+        "vocabulary": 64,
+        "length": 16,
+        "micro_batches": 4,
+        "net": "alexnet",
+    }
     args = parse(parser, small)
     print(machine())
     plan_of_gpt(args)

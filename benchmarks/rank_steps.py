@@ -1,4 +1,5 @@
-"""The steps of ``ranks.py``: ours and their rivals', each as one of two processes takes it. Both must make theirs at the same time, so each is made when it is first called."""
+"""The steps of ``ranks.py``: ours and their rivals', each as one of two processes takes it. Both must make theirs at
+the same time, so each is made when it is first called."""
 
 from __future__ import annotations
 
@@ -31,7 +32,14 @@ def made_at_first_call(make: Callable[[], Step]) -> Step:
 
 def join_as_peer(rank: int, port: int) -> None:
     """What a launcher would have set."""
-    own = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "LOCAL_WORLD_SIZE": 2, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    own = {
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": 2,
+        "LOCAL_WORLD_SIZE": 2,
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+    }
     os.environ |= {name: str(value) for name, value in own.items()}
 
 
@@ -41,7 +49,11 @@ def join_with_torch(rank: int, port: int) -> None:
 
 
 def optimizer_of(params: Any, by_adamw: bool = True) -> torch.optim.Optimizer:
-    return torch.optim.AdamW(params, lr=LEARNING_RATE, fused=True) if by_adamw else torch.optim.SGD(params, lr=1e-3, momentum=0.9, fused=True)
+    return (
+        torch.optim.AdamW(params, lr=LEARNING_RATE, fused=True)
+        if by_adamw
+        else torch.optim.SGD(params, lr=1e-3, momentum=0.9, fused=True)
+    )
 
 
 def our_optimizer(model: nn.Module, by_adamw: bool = True) -> flow.optim.Optimizer:
@@ -196,7 +208,10 @@ def torch_tensor_parallel(rank: int, port: int, is_small: bool) -> Step:
         ways = {**{name: ColwiseParallel() for name in WIDE}, **{name: RowwiseParallel() for name in NARROW}}
         parallelize_module(block, init_device_mesh("cpu", (2,)), ways)
         # the norms' parameters are plain tensors, whole on both ranks: fused kernels take one kind at a time
-        optimizers = [optimizer_of([p for p in block.parameters() if (type(p.data) is torch.Tensor) is plain]) for plain in (True, False)]
+        optimizers = [
+            optimizer_of([p for p in block.parameters() if (type(p.data) is torch.Tensor) is plain])
+            for plain in (True, False)
+        ]
 
         def step() -> Tensor:
             loss = block(x).square().mean()
@@ -259,7 +274,9 @@ def _loss(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 class PipelineGraph(flow.nn.Graph):
-    def __init__(self, first: nn.Module, last: nn.Module, optimizer: flow.optim.Optimizer, places: tuple[Any, ...] = ()) -> None:
+    def __init__(
+        self, first: nn.Module, last: nn.Module, optimizer: flow.optim.Optimizer, places: tuple[Any, ...] = ()
+    ) -> None:
         super().__init__()
         self.first, self.last = first, last
         for number, (stage, place) in enumerate(zip((self.first, self.last), places)):

@@ -1,6 +1,7 @@
 """Training steps on two ranks of one thread each, against torch's own ways to do the same, and against one process.
 
-Every contender has two processes of its own; all take turns in one run. ``python benchmarks/ranks.py [--only dp tp zero pipeline eager] [--rounds N] [--small]``
+Every contender has two processes of its own; all take turns in one run. ``python benchmarks/ranks.py [--only dp tp zero
+pipeline eager] [--rounds N] [--small]``
 """
 
 from __future__ import annotations
@@ -54,7 +55,10 @@ class Run:
         self._memory = {name: contender.close() for name, contender in contenders.items()}
         print(f"\n{title}")
         for name, t in self._timings.items():
-            print(f"  {name:<26} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})   {self._memory[name] / MB:.0f} MB")
+            print(
+                f"  {name:<26} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})   "
+                f"{self._memory[name] / MB:.0f} MB"
+            )
 
     def ratio(self, rival: str, ours: str) -> float:
         """Above 1: ours is faster."""
@@ -80,7 +84,8 @@ def data_parallel(args: argparse.Namespace) -> None:
             )
             ours = "graph on two ranks"
             print(
-                f"  {run.ratio('torch DDP', ours):.2f} of DDP's speed; {run.ratio('one process', ours):.2f} of twice one process, where two that are not connected do "
+                f"  {run.ratio('torch DDP', ours):.2f} of DDP's speed; {run.ratio('one process', ours):.2f} of twice "
+                f"one process, where two that are not connected do "
                 f"{run.ratio('one process', 'two not connected'):.2f}"
             )
 
@@ -92,7 +97,10 @@ def tensor_parallel(args: argparse.Namespace) -> None:
         "parallelize_module": on_two_ranks(steps.torch_tensor_parallel, args.small),
     }
     run = Run("tensor parallel: a transformer block, 512 wide, 8 x 128 tokens", contenders, args)
-    print(f"  {run.ratio('parallelize_module', 'graph on two ranks'):.2f} of parallelize_module's speed; {run.ratio('one process', 'graph on two ranks'):.2f} of one process's")
+    print(
+        f"  {run.ratio('parallelize_module', 'graph on two ranks'):.2f} of parallelize_module's speed; "
+        f"{run.ratio('one process', 'graph on two ranks'):.2f} of one process's"
+    )
 
 
 def zero(args: argparse.Namespace) -> None:
@@ -114,9 +122,14 @@ def pipeline(args: argparse.Namespace) -> None:
         "torch pipelining": on_two_ranks(steps.torch_pipeline, args.small),
     }
     count = steps.MICRO_BATCHES
-    run = Run(f"pipeline: a GPT of 8 layers, 256 wide, in two stages, {count} micro-batches of 128 tokens", contenders, args)
+    run = Run(
+        f"pipeline: a GPT of 8 layers, 256 wide, in two stages, {count} micro-batches of 128 tokens", contenders, args
+    )
     reached, limit = run.ratio("one process", "graph of two stages") / 2, count / (count + 1)
-    print(f"  {run.ratio('torch pipelining', 'graph of two stages'):.2f} of torch's speed; {reached:.2f} of twice one process, {reached / limit:.2f} of the schedule's limit {limit:.2f}")
+    print(
+        f"  {run.ratio('torch pipelining', 'graph of two stages'):.2f} of torch's speed; {reached:.2f} of twice one "
+        f"process, {reached / limit:.2f} of the schedule's limit {limit:.2f}"
+    )
 
 
 def eager(args: argparse.Namespace) -> None:

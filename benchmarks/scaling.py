@@ -1,8 +1,9 @@
-"""Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP on the same work. Two
-processes that each do the work of one, unconnected, show what the machine itself allows.
+"""Weak scaling: two workers of one thread each, on a batch twice as large, against one of one thread; and torch's DDP
+on the same work. Two processes that each do the work of one, unconnected, show what the machine itself allows.
 
-LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two workers and back, the start
-of two workers, and a plan for 1024 devices. ``python benchmarks/scaling.py [--rounds N] [--net lenet|alexnet|dispatch|planning] [--small]``
+LeNet is fed from numpy, AlexNet reads a batch made beforehand. All take turns in one run. Also a tiny job to two
+workers and back, the start of two workers, and a plan for 1024 devices. ``python benchmarks/scaling.py [--rounds N]
+[--net lenet|alexnet|dispatch|planning] [--small]``
 """
 
 from __future__ import annotations
@@ -39,19 +40,31 @@ class Net:
 
     def step(self, workers: int = 1) -> Callable[[], object]:
         """A step on the batch of so many workers."""
-        return lenet_step(workers * self.batch) if self.name == "lenet" else alexnet_step(workers * self.batch, self.pixels, self.units)
+        return (
+            lenet_step(workers * self.batch)
+            if self.name == "lenet"
+            else alexnet_step(workers * self.batch, self.pixels, self.units)
+        )
 
 
 def torch_alexnet(pixels: int, units: int) -> torch.nn.Module:
     layers: list[torch.nn.Module] = []
     channels = 3
     for filters, kernel, strides, padding, pooled in ALEXNET:
-        layers += [torch.nn.Conv2d(channels, filters, kernel, strides, 0 if padding == "VALID" else kernel // 2, bias=False), torch.nn.ReLU()]
+        layers += [
+            torch.nn.Conv2d(channels, filters, kernel, strides, 0 if padding == "VALID" else kernel // 2, bias=False),
+            torch.nn.ReLU(),
+        ]
         layers += [torch.nn.AvgPool2d(3, 2)] if pooled else []
         channels = filters
     features = torch.nn.Sequential(*layers)(torch.zeros(1, 3, pixels, pixels)).numel()
     layers += [torch.nn.Flatten(), torch.nn.Linear(features, units, bias=False), torch.nn.ReLU(), torch.nn.Dropout()]
-    layers += [torch.nn.Linear(units, units, bias=False), torch.nn.ReLU(), torch.nn.Dropout(), torch.nn.Linear(units, 1001, bias=False)]
+    layers += [
+        torch.nn.Linear(units, units, bias=False),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(),
+        torch.nn.Linear(units, 1001, bias=False),
+    ]
     return torch.nn.Sequential(*layers)
 
 
@@ -64,9 +77,15 @@ class DdpStep:
     def __init__(self, rank: int, net: Net, port: int) -> None:
         dist.init_process_group("gloo", store=dist.TCPStore("127.0.0.1", port, 2, rank == 0), rank=rank, world_size=2)
         model: torch.nn.Module = LeNet() if net.name == "lenet" else torch_alexnet(net.pixels, net.units)
-        self._model = torch.nn.parallel.DistributedDataParallel(model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True)
+        self._model = torch.nn.parallel.DistributedDataParallel(
+            model.to(memory_format=torch.channels_last), gradient_as_bucket_view=True
+        )
         self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.001, fused=True)
-        x = torch.from_numpy(digits(net.batch)[0]) if net.name == "lenet" else torch.rand(net.batch, 3, net.pixels, net.pixels)
+        x = (
+            torch.from_numpy(digits(net.batch)[0])
+            if net.name == "lenet"
+            else torch.rand(net.batch, 3, net.pixels, net.pixels)
+        )
         self._x, self._y = x.contiguous(memory_format=torch.channels_last), torch.zeros(net.batch, dtype=torch.int64)
 
     def __call__(self) -> None:
@@ -123,7 +142,10 @@ def show(net: Net, timings: dict[str, Timing]) -> None:
     for name, t in timings.items():
         print(f"  {name:<10} {1e3 * t.median:9.2f} ms   ({1e3 * t.low:.2f} to {1e3 * t.high:.2f})")
     one, apart, two, ddp = [timings[name].median for name in ("one", "two apart", "two", "DDP")]
-    print(f"  two workers do {one / two:.2f} of twice one, where two that are not connected do {one / apart:.2f}; {ddp / two:.2f} of DDP's speed")
+    print(
+        f"  two workers do {one / two:.2f} of twice one, where two that are not connected do {one / apart:.2f}; "
+        f"{ddp / two:.2f} of DDP's speed"
+    )
 
 
 def dispatch(rounds: int) -> None:
@@ -144,7 +166,10 @@ def dispatch(rounds: int) -> None:
         start = time.perf_counter()
         tiny(x).get()
         times.append(time.perf_counter() - start)
-    print(f"\ntiny job to two workers and back: {1e6 * statistics.median(times):.0f} us; the first call, with their start: {first:.2f} s")
+    print(
+        f"\ntiny job to two workers and back: {1e6 * statistics.median(times):.0f} us; the first call, with their "
+        f"start: {first:.2f} s"
+    )
 
 
 def lenet_plan() -> Callable[[], object]:
@@ -166,7 +191,10 @@ def planning(rounds: int) -> None:
         times.append(time.perf_counter() - start)
     apart.close()
     first, *later = times
-    print(f"\nLeNet planned for 1024 devices: {statistics.median(later):.2f} s; the first time, with what torch loads for it: {first:.2f} s")
+    print(
+        f"\nLeNet planned for 1024 devices: {statistics.median(later):.2f} s; the first time, with what torch loads "
+        f"for it: {first:.2f} s"
+    )
 
 
 def main() -> None:

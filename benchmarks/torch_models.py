@@ -17,7 +17,9 @@ class Bottleneck(nn.Module):
         self.conv3, self.bn3 = nn.Conv2d(width, 4 * width, 1, bias=False), nn.BatchNorm2d(4 * width)
         self.shortcut: nn.Module | None = None
         if stride != 1 or channels != 4 * width:
-            self.shortcut = nn.Sequential(nn.Conv2d(channels, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width))
+            self.shortcut = nn.Sequential(
+                nn.Conv2d(channels, 4 * width, 1, stride, bias=False), nn.BatchNorm2d(4 * width)
+            )
 
     def forward(self, x: Tensor) -> Tensor:
         y = F.relu(self.bn1(self.conv1(x)), inplace=True)
@@ -30,7 +32,9 @@ class Bottleneck(nn.Module):
 class ResNet50(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+        )
         blocks: list[nn.Module] = []
         channels = 64
         for width, count, stride in ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2)):
@@ -68,7 +72,9 @@ class AlexNet(nn.Module):
 MODELS: dict[str, type[nn.Module]] = {"resnet50": ResNet50, "alexnet": AlexNet}
 
 
-def training_step(name: str, batch: int, size: int, memory_format: torch.memory_format, compiled: bool = False) -> Callable[[], None]:
+def training_step(
+    name: str, batch: int, size: int, memory_format: torch.memory_format, compiled: bool = False
+) -> Callable[[], None]:
     """A step on one batch that stays where it is: forward, backward, SGD with momentum."""
     model = MODELS[name]().to(memory_format=memory_format).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001, momentum=0.9, fused=True)

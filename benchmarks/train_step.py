@@ -1,7 +1,8 @@
 """One training step of a job against plain PyTorch: the quick start's LeNet and a 784-512-512-10 MLP.
 
-The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in channels_last, and with ``--compile``
-torch.compile; the best of them counts. Each has a process of its own, with its memory; all take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--compile] [--small]``
+The rival is eager PyTorch as a good engineer writes it (fused SGD, gradients set to None), in NCHW and in
+channels_last, and with ``--compile`` torch.compile; the best of them counts. Each has a process of its own, with its
+memory; all take turns in one run. ``python benchmarks/train_step.py [--rounds N] [--compile] [--small]``
 """
 
 from __future__ import annotations
@@ -33,7 +34,13 @@ class LeNet(torch.nn.Module):
 
 
 def mlp() -> torch.nn.Module:
-    layers = [torch.nn.Linear(784, 512), torch.nn.ReLU(), torch.nn.Linear(512, 512), torch.nn.ReLU(), torch.nn.Linear(512, 10)]
+    layers = [
+        torch.nn.Linear(784, 512),
+        torch.nn.ReLU(),
+        torch.nn.Linear(512, 512),
+        torch.nn.ReLU(),
+        torch.nn.Linear(512, 10),
+    ]
     return torch.nn.Sequential(*layers)
 
 
@@ -46,7 +53,13 @@ def torch_mlp(batch: int) -> Callable[[], object]:
     return torch_step(mlp(), images.reshape(batch, 784), labels, torch.contiguous_format)
 
 
-def torch_step(model: torch.nn.Module, images: np.ndarray, labels: np.ndarray, memory_format: torch.memory_format, is_compiled: bool = False) -> Callable[[], object]:
+def torch_step(
+    model: torch.nn.Module,
+    images: np.ndarray,
+    labels: np.ndarray,
+    memory_format: torch.memory_format,
+    is_compiled: bool = False,
+) -> Callable[[], object]:
     """A plain training step from numpy arrays to a numpy loss, as the job's is."""
     model = model.to(memory_format=memory_format)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, fused=True)
@@ -82,14 +95,21 @@ def main() -> None:
     if args.compile:
         contenders["torch.compile channels_last"] = (torch_lenet, args.lenet, torch.channels_last, True)
     compare(f"LeNet, batch {args.lenet}", contenders, args.calls, args.rounds)
-    compare(f"MLP 784-512-512-10, batch {args.mlp}", {"job": (mlp_step, args.mlp), "PyTorch eager": (torch_mlp, args.mlp)}, 5 * args.calls, args.rounds)
+    compare(
+        f"MLP 784-512-512-10, batch {args.mlp}",
+        {"job": (mlp_step, args.mlp), "PyTorch eager": (torch_mlp, args.mlp)},
+        5 * args.calls,
+        args.rounds,
+    )
 
 
 def compare(title: str, makers: dict[str, tuple[Any, ...]], calls: int, rounds: int) -> None:
     """Each contender is given by a function that makes its step, and what that takes."""
     contenders = {who: Apart(torch.get_num_threads(), *maker) for who, maker in makers.items()}
     report(title, alternate(dict(contenders), calls, rounds), "job")
-    print(f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}")
+    print(
+        f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}"
+    )
 
 
 if __name__ == "__main__":

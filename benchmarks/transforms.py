@@ -1,6 +1,6 @@
 """What the usual transforms of training cost for one picture, beside the same by hand in PIL and numpy.
 
-    python benchmarks/transforms.py [--calls 200] [--rounds 9]
+python benchmarks/transforms.py [--calls 200] [--rounds 9]
 """
 
 from __future__ import annotations
@@ -52,9 +52,20 @@ def main() -> None:
     arguments = parse(parser, {"calls": 2, "rounds": 1})
     torch.set_num_threads(1)  # as in a loader's worker
     img = picture()
-    ours = transforms.Compose([transforms.RandomResizedCrop(SIZE), transforms.RandomHorizontalFlip(), transforms.ToTensor(), transforms.Normalize(MEAN, STD)])
+    ours = transforms.Compose(
+        [
+            transforms.RandomResizedCrop(SIZE),
+            transforms.RandomHorizontalFlip(),
+            transforms.ToTensor(),
+            transforms.Normalize(MEAN, STD),
+        ]
+    )
     print(machine())
-    timings = alternate({"flowvision.transforms": lambda: ours(img), "PIL and numpy": lambda: by_hand(img)}, arguments.calls, arguments.rounds)
+    timings = alternate(
+        {"flowvision.transforms": lambda: ours(img), "PIL and numpy": lambda: by_hand(img)},
+        arguments.calls,
+        arguments.rounds,
+    )
     report("a picture of 500 x 375 to 224 x 224", timings, "flowvision.transforms")
 
 

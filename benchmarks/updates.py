@@ -1,7 +1,8 @@
-"""Updates with clipping by the global norm, as clusters of the update and by torch's ops on lists; first without clipping where torch has no fused kernel.
+"""Updates with clipping by the global norm, as clusters of the update and by torch's ops on lists; first without
+clipping where torch has no fused kernel.
 
-The variables are those of two layers of a transformer of 768, updated as a graph does it: large ones each by itself, small ones together.
-``python benchmarks/updates.py [--rounds N] [--small]``
+The variables are those of two layers of a transformer of 768, updated as a graph does it: large ones each by itself,
+small ones together. ``python benchmarks/updates.py [--rounds N] [--small]``
 """
 
 from __future__ import annotations
@@ -20,19 +21,36 @@ from oneflow.ops.update_row import UpdateRow
 
 Columns = list[list[torch.Tensor]]
 _LR, _NORM = 1e-5, 0.5
-_ADAM = {"beta1": 0.9, "beta2": 0.999, "epsilon": 1e-8, "weight_decay": 0.01, "count": 3.0, "decoupled": True, "do_bias_correction": True}
+_ADAM = {
+    "beta1": 0.9,
+    "beta2": 0.999,
+    "epsilon": 1e-8,
+    "weight_decay": 0.01,
+    "count": 3.0,
+    "decoupled": True,
+    "do_bias_correction": True,
+}
 _RMSPROP = {"alpha": 0.99, "epsilon": 1e-8, "weight_decay": 0.0}
 
 UPDATES: dict[str, tuple[UpdateRow, dict[str, Any]]] = {
-    "SGD with momentum": (optim_update.SGD_MOMENTUM, {"count": 2.0, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False}),
+    "SGD with momentum": (
+        optim_update.SGD_MOMENTUM,
+        {"count": 2.0, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False},
+    ),
     "AdamW": (optim_update.ADAM, _ADAM),
-    "Adagrad": (optim_update.ADAGRAD, {"count": 3.0, "lr_decay": 0.0, "weight_decay": 0.0, "epsilon": 1e-10, "initial_accumulator_value": 0.0}),
+    "Adagrad": (
+        optim_update.ADAGRAD,
+        {"count": 3.0, "lr_decay": 0.0, "weight_decay": 0.0, "epsilon": 1e-10, "initial_accumulator_value": 0.0},
+    ),
     "SGDW of jobs": (update.MOMENTUM, {"beta": 0.9, "weight_decay": 0.01}),
     "RMSprop": (optim_update.RMSPROP, _RMSPROP),
     "RMSprop, centered, momentum": (optim_update.RMSPROP_CENTERED_MOMENTUM, {**_RMSPROP, "momentum": 0.9}),
     "Adadelta": (optim_update.ADADELTA, {"rho": 0.9, "epsilon": 1e-6, "weight_decay": 0.0, "maximize": False}),
     "LAMB": (optim_update.LAMB, {**_ADAM, "norms": update.local_norms}),
-    "LARS of jobs": (update.LARS, {"beta": 0.9, "epsilon": 1e-9, "coefficient": 1e-3, "weight_decay": 1e-4, "norms": update.local_norms}),
+    "LARS of jobs": (
+        update.LARS,
+        {"beta": 0.9, "epsilon": 1e-9, "coefficient": 1e-3, "weight_decay": 1e-4, "norms": update.local_norms},
+    ),
 }
 
 
@@ -40,7 +58,10 @@ def columns_of(row: UpdateRow, width: int) -> Columns:
     """Variables with gradients and states, the last of which is no less than the square of the others."""
     torch.manual_seed(0)
     sizes = [4 * width * width] * 2 + [width * width] * 4 + [3 * width] * 40
-    states = [[torch.rand(size) + 0.5 if state.shape is None else torch.rand(state.shape) for size in sizes] for state in row.states]
+    states = [
+        [torch.rand(size) + 0.5 if state.shape is None else torch.rand(state.shape) for size in sizes]
+        for state in row.states
+    ]
     return [[torch.rand(size) for size in sizes], [0.1 * torch.rand(size) for size in sizes], *states]
 
 
@@ -60,7 +81,14 @@ def by_clusters(row: UpdateRow, numbers: dict[str, Any], columns: Columns, clips
     assert row.recipe is not None
     grads, factor = columns[1], None
     if clips:
-        norms = call_norms(grads, grads, cluster=NormCluster(2.0, "float32"), unscale=None, l1=[0.0] * len(grads), l2=[0.0] * len(grads))
+        norms = call_norms(
+            grads,
+            grads,
+            cluster=NormCluster(2.0, "float32"),
+            unscale=None,
+            l1=[0.0] * len(grads),
+            l2=[0.0] * len(grads),
+        )
         factor = update.norm_factor(update.norm_of(norms, 2.0), max_norm=_NORM)
     cluster = UpdateCluster(row.compute, row.recipe, "float32")
     in_pieces(lambda *args: call_update(*args, cluster=cluster, factor=factor, **numbers), columns)
@@ -78,8 +106,13 @@ def main() -> None:
             if not clips and row.is_fused_at(numbers.get("weight_decay", 0.0)):
                 continue
             columns = columns_of(row, args.width)
-            ops, clusters = alternate({do.__name__: partial(do, row, numbers, columns, clips) for do in (by_ops, by_clusters)}, 1, args.rounds)
-            print(f"  {name:<28} {1e3 * ops.low:8.2f} ms by ops {1e3 * clusters.low:8.2f} ms by clusters   ratio: {ops.low / clusters.low:.2f}")
+            ops, clusters = alternate(
+                {do.__name__: partial(do, row, numbers, columns, clips) for do in (by_ops, by_clusters)}, 1, args.rounds
+            )
+            print(
+                f"  {name:<28} {1e3 * ops.low:8.2f} ms by ops {1e3 * clusters.low:8.2f} ms by clusters   ratio: "
+                f"{ops.low / clusters.low:.2f}"
+            )
 
 
 if __name__ == "__main__":

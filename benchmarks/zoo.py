@@ -1,9 +1,11 @@
-"""Networks of the zoo: a training step in an ``nn.Graph`` against the same module in eager PyTorch, inference against ONNX Runtime, and transforms.
+"""Networks of the zoo: a training step in an ``nn.Graph`` against the same module in eager PyTorch, inference against
+ONNX Runtime, and transforms.
 
-The rival of a step is eager PyTorch as a good engineer writes it: a fused optimizer, gradients set to None, both layouts, of which the better counts; the
-graph has channels_last. Each has a process of its own, all take turns. Inference has one picture; the module, a graph of it, and its export to ONNX.
-Transforms (RandomResizedCrop, flip, ToTensor, Normalize) are measured per picture against the same in PIL and numpy.
-``python benchmarks/zoo.py [--only NAME] [--what train|infer] [--rounds N] [--calls N] [--compile] [--small]``
+The rival of a step is eager PyTorch as a good engineer writes it: a fused optimizer, gradients set to None, both
+layouts, of which the better counts; the graph has channels_last. Each has a process of its own, all take turns.
+Inference has one picture; the module, a graph of it, and its export to ONNX. Transforms (RandomResizedCrop, flip,
+ToTensor, Normalize) are measured per picture against the same in PIL and numpy. ``python benchmarks/zoo.py [--only
+NAME] [--what train|infer] [--rounds N] [--calls N] [--compile] [--small]``
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ class TrainGraph(flow.nn.Graph):
         return loss
 
 
-def training(title: str, is_small: bool, in_graph: bool, channels_last: bool, is_compiled: bool = False) -> Callable[[], object]:
+def training(
+    title: str, is_small: bool, in_graph: bool, channels_last: bool, is_compiled: bool = False
+) -> Callable[[], object]:
     model, size, batch = made(title, is_small)
     x, y = torch.randn(batch, 3, size, size), torch.randint(1000, (batch,))
     if channels_last:
@@ -117,8 +121,14 @@ def compare_steps(title: str, args: argparse.Namespace) -> None:
     }
     if args.compile:
         contenders["torch.compile channels_last"] = Apart(threads, training, title, args.small, False, True, True)
-    report(f"{title}, training step, batch {(SMALL if args.small else NETWORKS)[title][3]}", alternate(dict(contenders), args.calls, args.rounds), "nn.Graph")
-    print(f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}")
+    report(
+        f"{title}, training step, batch {(SMALL if args.small else NETWORKS)[title][3]}",
+        alternate(dict(contenders), args.calls, args.rounds),
+        "nn.Graph",
+    )
+    print(
+        f"  memory: {', '.join(f'{who} {contender.close() / 2**20:.0f} MB' for who, contender in contenders.items())}"
+    )
 
 
 def compare_inference(title: str, args: argparse.Namespace) -> None:
@@ -157,9 +167,16 @@ def compare_transforms(args: argparse.Namespace) -> None:
     size, calls = (32, 2) if args.small else (224, 100)
     pixels = np.random.default_rng(0).integers(0, 256, (375, 500, 3), np.uint8)
     picture = Image.fromarray(pixels)
-    steps = [transforms.RandomResizedCrop(size), transforms.RandomHorizontalFlip(), transforms.ToTensor(), transforms.Normalize(MEAN, STD)]
+    steps = [
+        transforms.RandomResizedCrop(size),
+        transforms.RandomHorizontalFlip(),
+        transforms.ToTensor(),
+        transforms.Normalize(MEAN, STD),
+    ]
     ours = transforms.Compose(steps)
-    timings = alternate({"flowvision": lambda: ours(picture), "PIL and numpy": lambda: by_hand(picture, size)}, calls, args.rounds)
+    timings = alternate(
+        {"flowvision": lambda: ours(picture), "PIL and numpy": lambda: by_hand(picture, size)}, calls, args.rounds
+    )
     report("RandomResizedCrop, flip, ToTensor, Normalize, a picture of 500 x 375", timings, "flowvision")
 
 
@@ -168,7 +185,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--calls", type=int, default=2, help="steps of a round")
     parser.add_argument("--only", default="", help="networks whose title begins so; 'transforms' for these alone")
-    parser.add_argument("--compile", action="store_true", help="a training step also against torch.compile, which takes minutes to start")
+    parser.add_argument(
+        "--compile",
+        action="store_true",
+        help="a training step also against torch.compile, which takes minutes to start",
+    )
     parser.add_argument("--what", choices=["train", "infer"], help="only steps, or only inference; else both")
     args = parse(parser, {"rounds": 1, "calls": 1})
     print(machine())

@@ -1,7 +1,7 @@
 """Writes docs/reference.md: every public name with its signature and the first line of its docstring.
 
-    python docs/make_reference.py            writes the file
-    python docs/make_reference.py --check    exits with 1 if the file is not up to date
+python docs/make_reference.py            writes the file
+python docs/make_reference.py --check    exits with 1 if the file is not up to date
 """
 
 from __future__ import annotations
@@ -47,13 +47,19 @@ def public(module: ModuleType) -> list[str]:
     """The names a namespace offers; one without ``__all__`` offers its submodules only."""
     names = getattr(module, "__all__", None)
     if names is None:
-        names = [n for n, v in vars(module).items() if isinstance(v, ModuleType) and v.__name__.startswith(module.__name__ + ".")]
+        names = [
+            n
+            for n, v in vars(module).items()
+            if isinstance(v, ModuleType) and v.__name__.startswith(module.__name__ + ".")
+        ]
     return [name for name in names if not name.startswith("_")]
 
 
 def entries(module: ModuleType) -> list[tuple[str, Any]]:
     """The public names of a namespace that are not namespaces themselves."""
-    return [(name, getattr(module, name)) for name in public(module) if not isinstance(getattr(module, name), ModuleType)]
+    return [
+        (name, getattr(module, name)) for name in public(module) if not isinstance(getattr(module, name), ModuleType)
+    ]
 
 
 def torchs(name: str, value: Any) -> str:
@@ -64,11 +70,14 @@ def torchs(name: str, value: Any) -> str:
     if found is value:
         return f"torch{name.removeprefix('flow')}"
     module = getattr(value, "__module__", None) or ""
-    return f"{module}.{value.__qualname__}" if module.split(".")[0] == "torch" and hasattr(value, "__qualname__") else ""
+    return (
+        f"{module}.{value.__qualname__}" if module.split(".")[0] == "torch" and hasattr(value, "__qualname__") else ""
+    )
 
 
 def summary(value: Any, name: str = "") -> str:
-    """The first line of a value's own docstring; of a plain value its class's. What is torch's is told by its name there."""
+    """The first line of a value's own docstring; of a plain value its class's. What is torch's is told by its name
+    there."""
     if isinstance(value, torch.dtype):
         return f"The element type {str(value).removeprefix('torch.')}, torch's own."
     if name and (there := torchs(name, value)):
@@ -95,7 +104,9 @@ def reference() -> str:
     for name, module in namespaces():
         rows = [_row(f"{name}.{key}", key, value) for key, value in sorted(entries(module), key=_by_name)]
         if rows:
-            parts.append("\n".join([f"## {name}", "", f"{summary(module)}", "", "| name | what it is |", "|---|---|", *rows, ""]))
+            parts.append(
+                "\n".join([f"## {name}", "", f"{summary(module)}", "", "| name | what it is |", "|---|---|", *rows, ""])
+            )
     return "\n".join(parts)
 
 

@@ -1,7 +1,8 @@
-"""Writes the tables of docs/tensors.md anew: each stands below a line `<!-- table: name -->`, as lines that begin with a bar.
+"""Writes the tables of docs/tensors.md anew: each stands below a line `<!-- table: name -->`, as lines that begin with
+a bar.
 
-    python docs/make_tensors.py            writes the file
-    python docs/make_tensors.py --check    exits with 1 if the file is not up to date
+python docs/make_tensors.py            writes the file
+python docs/make_tensors.py --check    exits with 1 if the file is not up to date
 """
 
 from __future__ import annotations
@@ -42,12 +43,16 @@ def written() -> list[str]:
 
 
 def modules() -> list[str]:
-    rows = [_row(", ".join(f"`{c.namespace.removeprefix('oneflow.')}.{n}`" for n in c.names), c.oneflow, c.here) for c in CHOICES]
+    rows = [
+        _row(", ".join(f"`{c.namespace.removeprefix('oneflow.')}.{n}`" for n in c.names), c.oneflow, c.here)
+        for c in CHOICES
+    ]
     return ["| name | OneFlow | here |", "|---|---|---|", *rows]
 
 
 def _told(name: str, value: object) -> str:
-    """The first paragraph of what a method says of itself; those that say nothing are there to refuse a local tensor."""
+    """The first paragraph of what a method says of itself; those that say nothing are there to refuse a local
+    tensor."""
     if name in OLDER:
         return f"``{OLDER[name]}`` by its older name."
     paragraph = (inspect.getdoc(value) or "Of global tensors; a local tensor refuses it.").split("\n\n")[0]
@@ -66,7 +71,12 @@ def absent() -> list[str]:
     return ["| in | names | why, and what to use |", "|---|---|---|", *rows]
 
 
-TABLES: dict[str, Callable[[], list[str]]] = {"written": written, "modules": modules, "methods": methods, "absent": absent}
+TABLES: dict[str, Callable[[], list[str]]] = {
+    "written": written,
+    "modules": modules,
+    "methods": methods,
+    "absent": absent,
+}
 
 
 def made(text: str) -> str:

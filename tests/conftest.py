@@ -24,7 +24,8 @@ _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"
 
 
 def pytest_configure() -> None:
-    """A shell starts what it does not wait for deaf to Ctrl-C, and programs that tests start and interrupt would be deaf too."""
+    """A shell starts what it does not wait for deaf to Ctrl-C, and programs that tests start and interrupt would be
+    deaf too."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
@@ -43,9 +44,11 @@ def _variables() -> dict[str, str]:
 
 
 def _children() -> set[int]:
-    """Process ids of the children of this process, however they were started; zombies have been forgotten by their owner.
+    """Process ids of the children of this process, however they were started; zombies have been forgotten by their
+    owner.
 
-    The processes that workers and programs are forked from are kept for the next test: without them each would load torch again.
+    The processes that workers and programs are forked from are kept for the next test: without them each would load
+    torch again.
     """
     tasks = Path("/proc/self/task")
     if not tasks.exists():

@@ -1,4 +1,5 @@
-"""The programs and networks of examples/cnns, for tests: a folder of programs, not a package that could be imported by its name."""
+"""The programs and networks of examples/cnns, for tests: a folder of programs, not a package that could be imported by
+its name."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ Options: Any = _MODELS.Options
 
 
 def used(rng: np.random.Generator, name: str, value: np.ndarray) -> np.ndarray:
-    """A variable as it may be after some training: scales and statistics that no layer has at its beginning, so that all of them count."""
+    """A variable as it may be after some training: scales and statistics that no layer has at its beginning, so that
+    all of them count."""
     if name.endswith(("gamma", "moving_variance")):
         return rng.uniform(0.5, 1.5, value.shape).astype(value.dtype)
     if name.endswith(("beta", "moving_mean", "bias")):

@@ -53,7 +53,11 @@ def _masked() -> dict[str, Any]:
     mask = torch.ones(2, 9, dtype=torch.long)
     mask[1, 6:] = 0
     ids = _ids().where(mask == 1, 1)
-    return {"input_ids": ids, "attention_mask": mask, "token_type_ids": torch.arange(9).ge(4).long().expand(2, 9).contiguous()}
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "token_type_ids": torch.arange(9).ge(4).long().expand(2, 9).contiguous(),
+    }
 
 
 def _without_types() -> dict[str, Any]:

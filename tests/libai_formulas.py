@@ -1,4 +1,5 @@
-"""Transformers by their formulas, in plain torch, on the weights of libai's layers: what tests of layers and of models share."""
+"""Transformers by their formulas, in plain torch, on the weights of libai's layers: what tests of layers and of models
+share."""
 
 from __future__ import annotations
 
@@ -25,15 +26,25 @@ def values(module: torch.nn.Module) -> Weights:
     return {name: value.to_local().detach().clone() for name, value in module.state_dict().items()}
 
 
-def attention(w: Weights, x: torch.Tensor, heads: int, mask: torch.Tensor | None, memory: torch.Tensor | None = None) -> torch.Tensor:
+def attention(
+    w: Weights, x: torch.Tensor, heads: int, mask: torch.Tensor | None, memory: torch.Tensor | None = None
+) -> torch.Tensor:
     """Attention by its formula, on weights that stand head by head."""
     b, t, width = x.shape
     size = width // heads
     if memory is None:
-        q, k, v = (x @ w["query_key_value.weight"].T + w["query_key_value.bias"]).view(b, t, heads, 3, size).permute(3, 0, 2, 1, 4)
+        q, k, v = (
+            (x @ w["query_key_value.weight"].T + w["query_key_value.bias"])
+            .view(b, t, heads, 3, size)
+            .permute(3, 0, 2, 1, 4)
+        )
     else:
         q = (x @ w["query.weight"].T + w["query.bias"]).view(b, t, heads, size).transpose(1, 2)
-        k, v = (memory @ w["key_value.weight"].T + w["key_value.bias"]).view(b, memory.shape[1], heads, 2, size).permute(3, 0, 2, 1, 4)
+        k, v = (
+            (memory @ w["key_value.weight"].T + w["key_value.bias"])
+            .view(b, memory.shape[1], heads, 2, size)
+            .permute(3, 0, 2, 1, 4)
+        )
     scores = q @ k.transpose(-1, -2) / math.sqrt(size)
     if mask is not None:
         scores = scores * mask - 10000.0 * (1 - mask)
@@ -50,9 +61,16 @@ def below(w: Weights, name: str) -> Weights:
 
 
 def transformer_layer(
-    w: Weights, x: torch.Tensor, heads: int, mask: torch.Tensor | None, memory: torch.Tensor | None = None, seen: torch.Tensor | None = None, behind: bool = False
+    w: Weights,
+    x: torch.Tensor,
+    heads: int,
+    mask: torch.Tensor | None,
+    memory: torch.Tensor | None = None,
+    seen: torch.Tensor | None = None,
+    behind: bool = False,
 ) -> torch.Tensor:
-    """A layer; one of a decoder with ``memory``, of which it sees what ``seen`` says. ``behind``: residuals start behind the norms."""
+    """A layer; one of a decoder with ``memory``, of which it sees what ``seen`` says. ``behind``: residuals start
+    behind the norms."""
     normed = norm(x, w, "input_layernorm")
     h = (normed if behind else x) + attention(below(w, "self_attention"), normed, heads, mask)
     normed = norm(h, w, "post_attention_layernorm")

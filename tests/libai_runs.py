@@ -44,7 +44,8 @@ class Points(Dataset):
         if index == self.fails_at:
             raise ZeroDivisionError("this picture has no pixels")
         return Instance(
-            inputs=DistTensorData(flow.tensor(self.x[index])), labels=DistTensorData(flow.tensor(self.y[index], dtype=flow.int), placement_idx=-1)
+            inputs=DistTensorData(flow.tensor(self.x[index])),
+            labels=DistTensorData(flow.tensor(self.y[index], dtype=flow.int), placement_idx=-1),
         )
 
     def __len__(self) -> int:
@@ -56,7 +57,9 @@ class Net(nn.Module):
 
     def __init__(self, hidden: int = 32) -> None:
         super().__init__()
-        self.stack = nn.Sequential(nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 4))
+        self.stack = nn.Sequential(
+            nn.Linear(8, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), nn.Linear(hidden, 4)
+        )
         self.loss_func = nn.CrossEntropyLoss()
 
     def forward(self, inputs: Any, labels: Any) -> dict[str, Any]:
@@ -71,8 +74,12 @@ def config(folder: str | Path, *overrides: str) -> DictConfig:
     cfg.optim = get_config("common/optim.py").optim
     cfg.graph = get_config("common/models/graph.py").graph
     cfg.dataloader = OmegaConf.create()
-    cfg.dataloader.train = LazyCall(build_image_train_loader)(dataset=[LazyCall(Points)(count=TRAIN, which=1)], num_workers=0)
-    cfg.dataloader.test = [LazyCall(build_image_test_loader)(dataset=LazyCall(Points)(count=TEST, which=2), num_workers=0)]
+    cfg.dataloader.train = LazyCall(build_image_train_loader)(
+        dataset=[LazyCall(Points)(count=TRAIN, which=1)], num_workers=0
+    )
+    cfg.dataloader.test = [
+        LazyCall(build_image_test_loader)(dataset=LazyCall(Points)(count=TEST, which=2), num_workers=0)
+    ]
     cfg.train = dict(
         output_dir=str(folder), train_micro_batch_size=None, global_batch_size=BATCH, train_iter=ITERATIONS, warmup_ratio=0.3, seed=SEED,
         test_micro_batch_size=4, log_period=1, topk=(1,), evaluation=dict(enabled=True, eval_period=3), checkpointer=dict(period=0),
@@ -108,13 +115,18 @@ def rate(step: int) -> float:
 
 
 def reference(order: list[list[int]]) -> tuple[list[float], list[float], dict[str, np.ndarray]]:
-    """Losses, accuracies after iterations 3 and 6, and weights of the same run in plain torch. Weights and biases are clipped apart."""
+    """Losses, accuracies after iterations 3 and 6, and weights of the same run in plain torch. Weights and biases are
+    clipped apart."""
     torch.manual_seed(SEED)
-    stack = torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4))
+    stack = torch.nn.Sequential(
+        torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
+    )
     named = dict(stack.named_parameters())
     matrices = [value for name, value in named.items() if name.endswith("weight")]
     biases = [value for name, value in named.items() if name.endswith("bias")]
-    optimizer = torch.optim.AdamW([{"params": matrices, "weight_decay": 0.01}, {"params": biases, "weight_decay": 0.0}], lr=0.01)
+    optimizer = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.01}, {"params": biases, "weight_decay": 0.0}], lr=0.01
+    )
     (x, y), (test_x, test_y) = points(TRAIN, 1), points(TEST, 2)
     found, accuracies = [], []
     for step, batch in enumerate(order):
@@ -135,7 +147,8 @@ def reference(order: list[list[int]]) -> tuple[list[float], list[float], dict[st
 
 
 def sample_order() -> list[list[int]]:
-    """The samples of each global batch, as the sampler of one rank gives them: its own tests say that this is the law for any number of ranks."""
+    """The samples of each global batch, as the sampler of one rank gives them: its own tests say that this is the law
+    for any number of ranks."""
     from libai.data.samplers import CyclicSampler
 
     batches = iter(CyclicSampler(Points(TRAIN, 1), BATCH, shuffle=True, seed=SEED, rank_buckets=False))

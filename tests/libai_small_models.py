@@ -55,7 +55,9 @@ def _bert_batch(rows: int, draw: torch.Generator) -> Batch:
 
 
 def _roberta_batch(rows: int, draw: torch.Generator) -> Batch:
-    batch = {name: field for name, field in _bert_batch(rows, draw).items() if name not in ("ns_labels", "tokentype_ids")}
+    batch = {
+        name: field for name, field in _bert_batch(rows, draw).items() if name not in ("ns_labels", "tokentype_ids")
+    }
     batch["input_ids"] = torch.where(batch["attention_mask"] == 1, batch["input_ids"], 1)
     return batch
 
@@ -81,12 +83,18 @@ def _t5_batch(rows: int, draw: torch.Generator) -> Batch:
 
 def _classes(rows: int, draw: torch.Generator) -> Batch:
     batch = _bert_batch(rows, draw)
-    return {name: batch[name] for name in ("input_ids", "attention_mask", "tokentype_ids")} | {"labels": torch.randint(3, (rows,), generator=draw)}
+    return {name: batch[name] for name in ("input_ids", "attention_mask", "tokentype_ids")} | {
+        "labels": torch.randint(3, (rows,), generator=draw)
+    }
 
 
 def _causal(rows: int, draw: torch.Generator) -> Batch:
     batch = _roberta_batch(rows, draw)
-    return {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": batch["input_ids"].clone()}
+    return {
+        "input_ids": batch["input_ids"],
+        "attention_mask": batch["attention_mask"],
+        "labels": batch["input_ids"].clone(),
+    }
 
 
 _DROPOUT = 0.1
@@ -105,10 +113,24 @@ _LLAMA = dict(
 )  # fmt: skip
 
 SMALL: dict[str, Small] = {
-    "BERT": Small(models.BertForPreTraining, {**_BERT, "add_binary_head": True}, _bert_batch, ("ns_labels", "lm_labels", "loss_mask")),
-    "BERT classifier": Small(models.BertForClassification, {**_BERT, "num_labels": 3, "classifier_dropout": 0.1}, _classes, ("labels",)),
-    "RoBERTa": Small(models.RobertaForPreTraining, {**_BERT, "pad_token_id": 1, "num_tokentypes": 1}, _roberta_batch, ("lm_labels", "loss_mask")),
-    "RoBERTa causal": Small(models.RobertaForCausalLM, {**_BERT, "pad_token_id": 1, "num_tokentypes": 1}, _causal, ("labels",)),
+    "BERT": Small(
+        models.BertForPreTraining,
+        {**_BERT, "add_binary_head": True},
+        _bert_batch,
+        ("ns_labels", "lm_labels", "loss_mask"),
+    ),
+    "BERT classifier": Small(
+        models.BertForClassification, {**_BERT, "num_labels": 3, "classifier_dropout": 0.1}, _classes, ("labels",)
+    ),
+    "RoBERTa": Small(
+        models.RobertaForPreTraining,
+        {**_BERT, "pad_token_id": 1, "num_tokentypes": 1},
+        _roberta_batch,
+        ("lm_labels", "loss_mask"),
+    ),
+    "RoBERTa causal": Small(
+        models.RobertaForCausalLM, {**_BERT, "pad_token_id": 1, "num_tokentypes": 1}, _causal, ("labels",)
+    ),
     "GPT": Small(models.GPTForPreTraining, _GPT, _gpt_batch, ("labels",)),
     "T5": Small(models.T5ForPreTraining, {**_T5, "hidden_layers": 1}, _t5_batch, ("lm_labels", "loss_mask")),
     "Llama": Small(models.LlamaForCausalLM, _LLAMA, _gpt_batch, ("labels",)),

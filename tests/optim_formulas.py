@@ -1,6 +1,8 @@
-"""The optimizers of ``flow.optim`` written out in numpy float64: what ten steps of each must give, eager and in a graph.
+"""The optimizers of ``flow.optim`` written out in numpy float64: what ten steps of each must give, eager and in a
+graph.
 
-Each formula takes a weight, its gradient, its state (a dict that starts empty), the rate, the number of the step from 1 on, and options.
+Each formula takes a weight, its gradient, its state (a dict that starts empty), the rate, the number of the step from 1
+on, and options.
 """
 
 from __future__ import annotations
@@ -87,39 +89,58 @@ CASES: dict[str, OptimCase] = {
     "SGD": OptimCase("SGD", sgd),
     "SGD maximize": OptimCase("SGD", sgd, options={"maximize": True, "weight_decay": 0.1}),
     "SGD momentum": OptimCase("SGD", sgd, options={"momentum": 0.9, "weight_decay": 0.1}),
-    "SGD dampening": OptimCase("SGD", sgd, options={"momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1, "maximize": True}),
+    "SGD dampening": OptimCase(
+        "SGD", sgd, options={"momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1, "maximize": True}
+    ),
     "SGD nesterov": OptimCase("SGD", sgd, options={"momentum": 0.8, "nesterov": True}),
     "Adam": OptimCase("Adam", adam),
     "Adam numbers": OptimCase("Adam", adam, options={**_BETAS, "weight_decay": 0.1}),
     "Adam uncorrected": OptimCase("Adam", adam, lr=0.01, options={"do_bias_correction": False, "eps": 1e-4}),
     "Adam amsgrad": OptimCase("Adam", adam, options={**_BETAS, "amsgrad": True, "weight_decay": 0.1}),
     "AdamW": OptimCase("AdamW", adamw, options={"weight_decay": 0.1}),
-    "AdamW uncorrected": OptimCase("AdamW", adamw, lr=0.01, options={**_BETAS, "weight_decay": 0.1, "do_bias_correction": False}),
+    "AdamW uncorrected": OptimCase(
+        "AdamW", adamw, lr=0.01, options={**_BETAS, "weight_decay": 0.1, "do_bias_correction": False}
+    ),
     "AdamW amsgrad": OptimCase("AdamW", adamw, options={**_BETAS, "amsgrad": True, "weight_decay": 0.1}),
     "Adagrad": OptimCase("Adagrad", adagrad),
     "Adagrad numbers": OptimCase(
-        "Adagrad", adagrad, options={"lr_decay": 0.2, "weight_decay": 0.1, "initial_accumulator_value": 0.3, "eps": 0.01}
+        "Adagrad",
+        adagrad,
+        options={"lr_decay": 0.2, "weight_decay": 0.1, "initial_accumulator_value": 0.3, "eps": 0.01},
     ),
     "Adadelta": OptimCase("Adadelta", adadelta, lr=1.0),
-    "Adadelta numbers": OptimCase("Adadelta", adadelta, lr=0.5, options={"rho": 0.7, "eps": 1e-3, "weight_decay": 0.1, "maximize": True}),
+    "Adadelta numbers": OptimCase(
+        "Adadelta", adadelta, lr=0.5, options={"rho": 0.7, "eps": 1e-3, "weight_decay": 0.1, "maximize": True}
+    ),
     "RMSprop": OptimCase("RMSprop", rmsprop),
     "RMSprop numbers": OptimCase("RMSprop", rmsprop, options={"alpha": 0.6, "eps": 0.1, "weight_decay": 0.1}),
     "RMSprop momentum": OptimCase("RMSprop", rmsprop, options={"momentum": 0.8, "eps": 0.1, "weight_decay": 0.1}),
     "RMSprop centered": OptimCase("RMSprop", rmsprop, options={"centered": True, "alpha": 0.6, "eps": 0.1}),
-    "RMSprop centered momentum": OptimCase("RMSprop", rmsprop, options={"centered": True, "momentum": 0.8, "alpha": 0.6, "eps": 0.1}),
+    "RMSprop centered momentum": OptimCase(
+        "RMSprop", rmsprop, options={"centered": True, "momentum": 0.8, "alpha": 0.6, "eps": 0.1}
+    ),
     "LAMB": OptimCase("LAMB", lamb, options={"weight_decay": 0.1}),
     "LAMB coupled": OptimCase("LAMB", lamb, options={**_BETAS, "weight_decay": 0.1, "adam_w_mode": False}),
     "LAMB uncorrected": OptimCase("LAMB", lamb, lr=0.01, options={**_BETAS, "do_bias_correction": False}),
 }
 
 
-def trained(case: OptimCase, weights: Sequence[Array], gradients: Sequence[Sequence[Array]], rates: Sequence[float] | None = None, **more: Any):
+def trained(
+    case: OptimCase,
+    weights: Sequence[Array],
+    gradients: Sequence[Sequence[Array]],
+    rates: Sequence[float] | None = None,
+    **more: Any,
+):
     """The weights after one step with each of the gradients, at rates that may differ from step to step."""
     weights = [np.asarray(w, np.float64) for w in weights]
     states: list[dict[str, Any]] = [{} for _ in weights]
     for t, step in enumerate(gradients):
         lr = case.lr if rates is None else rates[t]
-        weights = [case.formula(w, np.asarray(g, np.float64), s, lr, t + 1, **{**case.options, **more}) for w, g, s in zip(weights, step, states)]
+        weights = [
+            case.formula(w, np.asarray(g, np.float64), s, lr, t + 1, **{**case.options, **more})
+            for w, g, s in zip(weights, step, states)
+        ]
     return weights
 
 

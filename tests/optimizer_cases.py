@@ -1,4 +1,5 @@
-"""Every optimizer of the table with numbers of its own, its formula in numpy float64, and one-device jobs to run it in."""
+"""Every optimizer of the table with numbers of its own, its formula in numpy float64, and one-device jobs to run it
+in."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ STEPS = 6
 RATE, DECAY_STEPS = 0.1, 10
 SHAPES: dict[str, tuple[int, ...]] = {"fc-weight": (3, 2), "fc-bias": (2,)}
 FIRST = {name: np.random.default_rng(1).normal(size=shape) for name, shape in SHAPES.items()}
-GRADIENTS = [{name: np.random.default_rng(10 + t).normal(size=shape) for name, shape in SHAPES.items()} for t in range(STEPS)]
+GRADIENTS = [
+    {name: np.random.default_rng(10 + t).normal(size=shape) for name, shape in SHAPES.items()} for t in range(STEPS)
+]
 DECAY = {"learning_rate_decay": {"cosine_conf": {"decay_batches": DECAY_STEPS}}}
 Arrays = dict[str, np.ndarray]
 
@@ -99,7 +102,8 @@ def lamb(w, g, s, lr, decay, t, beta1=0.9, beta2=0.999, epsilon=1e-6):
 
 @dataclass(frozen=True)
 class Case:
-    """An optimizer as ``make(scheduler, **more)`` gives it; ``conf`` is the same in dictionary form, None where there is none."""
+    """An optimizer as ``make(scheduler, **more)`` gives it; ``conf`` is the same in dictionary form, None where there
+    is none."""
 
     make: Callable[..., Any]
     formula: Callable[..., np.ndarray]
@@ -193,7 +197,9 @@ def expected(
     for t, gradient in enumerate(gradients or GRADIENTS):
         for name in weights:
             lr = (rates or {}).get(name, rate)(t)
-            weights[name] = formula(weights[name], gradient[name], states[name], lr, (decays or {}).get(name, 0.0), t, **numbers)
+            weights[name] = formula(
+                weights[name], gradient[name], states[name], lr, (decays or {}).get(name, 0.0), t, **numbers
+            )
     return weights | {f"{name}-{key}": value for name, state in states.items() for key, value in state.items()}
 
 
@@ -219,13 +225,17 @@ def variables(**regularizers: Any) -> dict[str, Any]:
     made = {}
     for name, shape in SHAPES.items():
         kind = name.split("-")[1]
-        made[name] = flow.get_variable(name, shape, initializer=Given(FIRST[name]), model_name=kind, regularizer=regularizers.get(kind))
+        made[name] = flow.get_variable(
+            name, shape, initializer=Given(FIRST[name]), model_name=kind, regularizer=regularizers.get(kind)
+        )
     return made
 
 
 def objective(made: dict[str, Any], weight_gradient: Any, bias_gradient: Any) -> Any:
     """A loss of one element whose gradient is what was fed."""
-    return flow.math.reduce_sum(made["fc-weight"] * weight_gradient) + flow.math.reduce_sum(made["fc-bias"] * bias_gradient)
+    return flow.math.reduce_sum(made["fc-weight"] * weight_gradient) + flow.math.reduce_sum(
+        made["fc-bias"] * bias_gradient
+    )
 
 
 def run(

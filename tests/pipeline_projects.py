@@ -31,7 +31,11 @@ tokenization = dict(tokenizer=LazyCall(BertTokenizer)(vocab_file=r"{folder}/voca
 
 def writer(folder: Path) -> Path:
     """GPT-2 whose tokens are letters."""
-    names = ["<|endoftext|>", *map(chr, range(ord("a"), ord("z") + 1)), *map(chr, range(ord("A"), ord("A") + hf.WORDS - 27))]
+    names = [
+        "<|endoftext|>",
+        *map(chr, range(ord("a"), ord("z") + 1)),
+        *map(chr, range(ord("A"), ord("A") + hf.WORDS - 27)),
+    ]
     (folder / "vocab.json").write_text(json.dumps({name: i for i, name in enumerate(names)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     (folder / "config.py").write_text(_WRITER.format(folder=folder, words=hf.WORDS))

@@ -1,7 +1,9 @@
-"""An interpreter that has torch loaded already, for tests that run programs: loading it is most of what a short program does.
+"""An interpreter that has torch loaded already, for tests that run programs: loading it is most of what a short program
+does.
 
-``WARM.command()`` stands for ``sys.executable``. It runs a program in a fork of one process, with its own environment, folder, standard
-streams and network namespace, and ends as the program ends. Programs that are killed, that are measured, or whose hashes should be random take ``sys.executable``.
+``WARM.command()`` stands for ``sys.executable``. It runs a program in a fork of one process, with its own environment,
+folder, standard streams and network namespace, and ends as the program ends. Programs that are killed, that are
+measured, or whose hashes should be random take ``sys.executable``.
 """
 
 from __future__ import annotations
@@ -60,7 +62,10 @@ class WarmPython:
     def _address(self) -> str:
         address = str(Path(self._folder.name) / "socket")
         self._process = subprocess.Popen(
-            [sys.executable, __file__, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": ""}
+            [sys.executable, __file__, address],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": ""},
         )
         self.pid = self._process.pid
         assert self._process.stdout is not None

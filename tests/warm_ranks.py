@@ -18,9 +18,15 @@ def started(size: int, *program: str, folder: str | Path | None = None, **more: 
         port = free.getsockname()[1]
     common = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     common |= {"OMP_NUM_THREADS": 1, "ONEFLOW_STEP_TIMEOUT": 60, "PYTHONPATH": os.pathsep.join(sys.path), **more}
-    variables = [{**os.environ, **{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}} for rank in range(size)]
+    variables = [
+        {**os.environ, **{k: str(v) for k, v in {**common, "RANK": rank, "LOCAL_RANK": rank}.items()}}
+        for rank in range(size)
+    ]
     command = [*WARM.command(), *program]
-    return [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, cwd=folder) for own in variables]
+    return [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=own, cwd=folder)
+        for own in variables
+    ]
 
 
 def said(processes: list[subprocess.Popen[str]], timeout: float = 480) -> list[str]:

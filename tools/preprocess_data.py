@@ -1,6 +1,7 @@
 """Turns texts, one JSON object on each line, into token files:
 
-    python tools/preprocess_data.py --input text.json --tokenizer-name GPT2Tokenizer --vocab-file vocab.json --merges-file merges.txt --append-eod --output-prefix data/my
+python tools/preprocess_data.py --input text.json --tokenizer-name GPT2Tokenizer --vocab-file vocab.json --merges-file
+merges.txt --append-eod --output-prefix data/my
 """
 
 from libai.preprocess import run

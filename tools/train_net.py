@@ -1,6 +1,6 @@
 """Trains, or evaluates, what a config describes:
 
-    python tools/train_net.py --config-file configs/config.py [--resume] [--eval-only] [--fast-dev-run] [key=value ...]
+python tools/train_net.py --config-file configs/config.py [--resume] [--eval-only] [--fast-dev-run] [key=value ...]
 """
 
 from libai.train import run

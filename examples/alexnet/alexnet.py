@@ -14,30 +14,26 @@ import argparse
 import oneflow as flow
 
 parser = argparse.ArgumentParser(description="flags for oneflow running")
+parser.add_argument("-i", "--iter_num", type=int, default=10, required=False)
+parser.add_argument("-g", "--gpu_num_per_node", type=int, default=1, required=False)
+parser.add_argument("-m", "--multinode", default=False, action="store_true", required=False)
+parser.add_argument("-n", "--node_list", type=str, default=None, required=False)
+parser.add_argument("-e", "--eval_dir", type=str, default="./dataset/example", required=False)
+parser.add_argument("-t", "--train_dir", type=str, default="./dataset/example", required=False)
+parser.add_argument("-load", "--model_load_dir", type=str, default="", required=False)
+parser.add_argument("-save", "--model_save_dir", type=str, default="./checkpoints", required=False)
+# Two flags of our own: as published (the defaults) the weights are drawn from 0 to 1 and the loss stays at its limit,
+# 46.05.
+parser.add_argument("--learning_rate", type=float, default=0.00001, required=False, help="the rate of plain SGD")
 parser.add_argument(
-  "-i", "--iter_num", type=int, default=10, required=False)
-parser.add_argument(
-  "-g", "--gpu_num_per_node", type=int, default=1, required=False)
-parser.add_argument(
-  "-m", "--multinode", default=False, action="store_true", required=False)
-parser.add_argument(
-  "-n","--node_list", type=str, default=None, required=False)
-parser.add_argument(
-  "-e", "--eval_dir", type=str, default="./dataset/example", required=False)
-parser.add_argument(
-  "-t", "--train_dir", type=str, default="./dataset/example", required=False)
-parser.add_argument(
-  "-load", "--model_load_dir", type=str, default="", required=False)
-parser.add_argument(
-  "-save", "--model_save_dir", type=str, default="./checkpoints", required=False)
-# Two flags of our own: as published (the defaults) the weights are drawn from 0 to 1 and the loss stays at its limit, 46.05.
-parser.add_argument(
-  "--learning_rate", type=float, default=0.00001, required=False,
-  help="the rate of plain SGD")
-parser.add_argument(
-  "--initializer", type=str, default="uniform", choices=["uniform", "he"], required=False,
-  help="uniform: 0 to 1 as published, which holds the loss at its limit; he: normal by fan-in, "
-       "64 times smaller in conv1 (its input are levels of 0 to 255) and 16 times smaller in fc3, which learns")
+    "--initializer",
+    type=str,
+    default="uniform",
+    choices=["uniform", "he"],
+    required=False,
+    help="uniform: 0 to 1 as published, which holds the loss at its limit; he: normal by fan-in, "
+    "64 times smaller in conv1 (its input are levels of 0 to 255) and 16 times smaller in fc3, which learns",
+)
 
 args = parser.parse_args()
 
@@ -56,16 +52,16 @@ def _data_load_layer(data_dir):
         shape=(227, 227, 3),
         dtype=flow.float,
         codec=flow.data.ImageCodec([flow.data.ImageResizePreprocessor(227, 227)]),
-        preprocessors=[flow.data.NormByChannelPreprocessor((123.68, 116.78, 103.94))],)
+        preprocessors=[flow.data.NormByChannelPreprocessor((123.68, 116.78, 103.94))],
+    )
 
     # 从数据集加载标签
-    label_blob_conf = flow.data.BlobConf(
-        "class/label", shape=(), dtype=flow.int32, codec=flow.data.RawCodec())
+    label_blob_conf = flow.data.BlobConf("class/label", shape=(), dtype=flow.int32, codec=flow.data.RawCodec())
 
     # 解码
     labels, images = flow.data.decode_ofrecord(
-        data_dir, (label_blob_conf, image_blob_conf),
-        batch_size=12, data_part_num=8, name="decode")
+        data_dir, (label_blob_conf, image_blob_conf), batch_size=12, data_part_num=8, name="decode"
+    )
 
     return labels, images
 
@@ -91,9 +87,7 @@ def _conv2d_layer(
         dtype=input.dtype,
         initializer=weight_initializer,
     )
-    output = flow.nn.conv2d(
-        input, weight, strides, padding, data_format, dilation_rate, name=name
-    )
+    output = flow.nn.conv2d(input, weight, strides, padding, data_format, dilation_rate, name=name)
     if use_bias:
         bias = flow.get_variable(
             name + "-bias",
@@ -112,13 +106,17 @@ def _conv2d_layer(
     return output
 
 
-
 def alexnet(images, labels):
     # 数据数据集格式转换， NHWC -> NCHW
     transposed = flow.transpose(images, name="transpose", perm=[0, 3, 1, 2])
 
     conv1 = _conv2d_layer(
-        "conv1", transposed, filters=64, kernel_size=11, strides=4, padding="VALID",
+        "conv1",
+        transposed,
+        filters=64,
+        kernel_size=11,
+        strides=4,
+        padding="VALID",
         weight_initializer=_weight_initializer(input_spread=64.0),  # pixels are levels from 0 to 255
     )
 
@@ -147,7 +145,8 @@ def alexnet(images, labels):
         kernel_initializer=_weight_initializer(),
         bias_initializer=False,
         trainable=True,
-        name="fc1",)
+        name="fc1",
+    )
 
     dropout1 = flow.nn.dropout(fc1, rate=0.5)
 
@@ -159,7 +158,8 @@ def alexnet(images, labels):
         kernel_initializer=_weight_initializer(),
         bias_initializer=False,
         trainable=True,
-        name="fc2",)
+        name="fc2",
+    )
 
     dropout2 = flow.nn.dropout(fc2, rate=0.5)
 
@@ -171,11 +171,11 @@ def alexnet(images, labels):
         kernel_initializer=_weight_initializer(input_spread=16.0),
         bias_initializer=False,
         trainable=True,
-        name="fc3",)
+        name="fc3",
+    )
 
     # 损失函数
-    loss = flow.nn.sparse_softmax_cross_entropy_with_logits(
-        labels, fc3, name="softmax_loss")
+    loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, fc3, name="softmax_loss")
 
     return loss
 

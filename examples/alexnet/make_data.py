@@ -3,7 +3,8 @@
     python make_data.py                      drawn shapes in ten classes, to ./dataset/example
     python make_data.py --folder pictures    your own pictures: one sub-folder per class, in the order of their names
 
-A record has the picture's file in ``encoded`` and its class in ``class/label``, counted from 1: class 0 is the background.
+A record has the picture's file in ``encoded`` and its class in ``class/label``, counted from 1: class 0 is the
+background.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ Box = tuple[float, float, float, float]
 
 
 def polygon(box: Box, corners: int, turn: float = 0.0, inner: float = 1.0) -> list[tuple[float, float]]:
-    """The corners of a regular polygon in a box; with ``inner`` below 1 every second one lies further in, as in a star."""
+    """The corners of a regular polygon in a box; with ``inner`` below 1 every second one lies further in, as in a
+    star."""
     cx, cy, radius = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2, (box[2] - box[0]) / 2
     angles = [turn + 2 * math.pi * k / corners for k in range(corners)]
     lengths = [radius * (inner if k % 2 else 1.0) for k in range(corners)]
@@ -111,7 +113,12 @@ def drawn_pictures(count: int, size: int, seed: int) -> list[tuple[bytes, int]]:
 def found_pictures(folder: Path, seed: int) -> list[tuple[Path, int]]:
     """The pictures of each sub-folder and its label, mixed."""
     classes = sorted(sub for sub in folder.iterdir() if sub.is_dir())
-    found = [(path, label) for label, sub in enumerate(classes, 1) for path in sorted(sub.rglob("*")) if path.suffix.lower() in PICTURES]
+    found = [
+        (path, label)
+        for label, sub in enumerate(classes, 1)
+        for path in sorted(sub.rglob("*"))
+        if path.suffix.lower() in PICTURES
+    ]
     if not found:
         raise SystemExit(f"{folder}: no pictures ({', '.join(PICTURES)}) in sub-folders; each sub-folder is a class")
     random.Random(seed).shuffle(found)

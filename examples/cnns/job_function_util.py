@@ -11,7 +11,8 @@ import oneflow as flow
 
 
 def configure_machines(args: Arguments) -> None:
-    """Tells the devices and, of several machines, who they are. Everything else in a program is the same for any number."""
+    """Tells the devices and, of several machines, who they are. Everything else in a program is the same for any
+    number."""
     flow.config.gpu_device_num(args.gpu_num_per_node)
     if args.num_nodes > 1:
         flow.env.ctrl_port(args.ctrl_port)

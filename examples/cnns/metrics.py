@@ -25,7 +25,8 @@ def say(text: str) -> None:
 
 
 class RunLog:
-    """Writes numbers to ``<log_dir>/summary.csv`` and ``<log_dir>/tensorboard``; a resumed run goes on in the same file.
+    """Writes numbers to ``<log_dir>/summary.csv`` and ``<log_dir>/tensorboard``; a resumed run goes on in the same
+    file.
 
     Of the rows that are there those from ``epoch`` and ``iteration`` on are dropped: their steps are made again.
     """
@@ -34,7 +35,11 @@ class RunLog:
         os.makedirs(log_dir, exist_ok=True)
         self._log_dir, self._note, self._epoch_size = log_dir, note, epoch_size
         path = os.path.join(log_dir, "summary.csv")
-        self.rows = [row for row in _read(path) if (int(row[0]), int(row[1])) <= (epoch, iteration)] if epoch or iteration else []
+        self.rows = (
+            [row for row in _read(path) if (int(row[0]), int(row[1])) <= (epoch, iteration)]
+            if epoch or iteration
+            else []
+        )
         self._file = open(path, "w", newline="", encoding="utf-8")
         self._csv = csv.writer(self._file)
         self._csv.writerows([COLUMNS, *self.rows])
@@ -108,7 +113,9 @@ class Metric:
         now = time.perf_counter()
         numbers = loss | {"top_1": self._top_1 / self._samples, f"top_{TOP_K}": self._top_k / self._samples}
         rate = self._samples / (now - self._since)
-        told = ", ".join(f"{name}: {value:.6f}" for name, value in zip(("loss", "top_1", "top_k")[-len(numbers) :], numbers.values()))
+        told = ", ".join(
+            f"{name}: {value:.6f}" for name, value in zip(("loss", "top_1", "top_k")[-len(numbers) :], numbers.values())
+        )
         say(f"{self._kind}: epoch {self._epoch}, iter {iteration}, {told}, samples/s: {rate:.3f}")
         if self._log is not None:
             self._log.add(self._kind, self._epoch, iteration, numbers | {"throughput": rate})

@@ -63,7 +63,9 @@ def class_names(args: Arguments) -> dict[int, str]:
         lines = [line.strip().split(":", 1) for line in file if line.strip()]
     if not all(len(line) == 2 and line[0].isdigit() for line in lines):
         sys.exit(f"{path} does not have lines '<label>:<name>'")
-    return {int(label): re.sub(r"^n\d{8} (?=.)", "", name.strip()) for label, name in lines}  # a synset goes before its words
+    return {
+        int(label): re.sub(r"^n\d{8} (?=.)", "", name.strip()) for label, name in lines
+    }  # a synset goes before its words
 
 
 def tell(path: str, probabilities: np.ndarray, names: dict[int, str], count: int) -> None:

@@ -52,7 +52,9 @@ def cross_entropy(labels: Any, logits: Any, args: Arguments) -> Any:
     if not args.label_smoothing:
         return flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits, name="loss")
     off = args.label_smoothing / args.num_classes
-    smooth = flow.one_hot(labels, args.num_classes, on_value=1 - args.label_smoothing + off, off_value=off, dtype=logits.dtype)
+    smooth = flow.one_hot(
+        labels, args.num_classes, on_value=1 - args.label_smoothing + off, off_value=off, dtype=logits.dtype
+    )
     return flow.nn.softmax_cross_entropy_with_logits(smooth, logits, name="loss")
 
 
@@ -92,10 +94,15 @@ def begin(args: Arguments) -> Snapshot:
         snapshot.restore(args.model_load_dir)
     first = steps_done("TrainNet") // args.epoch_size
     if first >= args.num_epochs:
-        sys.exit(f"{args.model_load_dir} has been trained for {first} epochs; give a larger --num_epochs than {args.num_epochs} to go on")
+        sys.exit(
+            f"{args.model_load_dir} has been trained for {first} epochs; give a larger --num_epochs than "
+            f"{args.num_epochs} to go on"
+        )
     for epoch in range(first, args.num_epochs):
         if is_saved(args, epoch) and os.path.exists(snapshot.path(f"epoch_{epoch}")):
-            sys.exit(f"{snapshot.path(f'epoch_{epoch}')} exists and would be saved again; give another --model_save_dir")
+            sys.exit(
+                f"{snapshot.path(f'epoch_{epoch}')} exists and would be saved again; give another --model_save_dir"
+            )
     if not args.model_load_dir:
         snapshot.initialise(args.save_init)
     snapshot.keep_labels(args.train_data_dir)

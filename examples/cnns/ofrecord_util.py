@@ -21,13 +21,22 @@ def load_synthetic(args: Arguments, batch_size: int) -> Batch:
 
 
 def load_for_training(args: Arguments) -> Batch:
-    """Records in a new order each epoch; of each picture a random part (8 to 100 % of it) in one size, half of them mirrored."""
-    records = _records(args.train_data_dir, args.train_batch_size, args.train_data_part_num, "train_reader", shuffle=True)
+    """Records in a new order each epoch; of each picture a random part (8 to 100 % of it) in one size, half of them
+    mirrored."""
+    records = _records(
+        args.train_data_dir, args.train_batch_size, args.train_data_part_num, "train_reader", shuffle=True
+    )
     pictures = flow.data.OFRecordImageDecoderRandomCrop(records, "encoded", color_space="RGB", name="train_crop")
     pixels, _, _ = flow.image.Resize(pictures, target_size=(args.image_size, args.image_size), name="train_resize")
     mirrored = flow.random.CoinFlip(batch_size=args.train_batch_size, name="train_flip")
     images = flow.image.CropMirrorNormalize(
-        pixels, mirrored, color_space="RGB", output_layout=args.input_layout, mean=args.rgb_mean, std=args.rgb_std, name="train_image"
+        pixels,
+        mirrored,
+        color_space="RGB",
+        output_layout=args.input_layout,
+        mean=args.rgb_mean,
+        std=args.rgb_std,
+        name="train_image",
     )
     return images, _labels(records)
 
@@ -47,7 +56,13 @@ def load_for_validation(args: Arguments) -> Batch:
 def _records(folder: str, batch_size: int, parts: int, name: str, shuffle: bool) -> Any:
     print(f"Loading data from {folder}")
     return flow.data.ofrecord_reader(
-        folder, batch_size, parts, part_name_suffix_length=5, random_shuffle=shuffle, shuffle_after_epoch=shuffle, name=name
+        folder,
+        batch_size,
+        parts,
+        part_name_suffix_length=5,
+        random_shuffle=shuffle,
+        shuffle_after_epoch=shuffle,
+        name=name,
     )
 
 

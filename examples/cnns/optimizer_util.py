@@ -12,7 +12,8 @@ BATCH_NORM = "_bn[-_]"  # what the variables of batch normalisations have in the
 
 
 def learning_rate(args: Arguments) -> Any:
-    """Rises from 0 for the epochs of warm-up, then falls as ``--lr_decay`` says, so that the last epoch is the end of it."""
+    """Rises from 0 for the epochs of warm-up, then falls as ``--lr_decay`` says, so that the last epoch is the end of
+    it."""
     base, steps = args.learning_rate, args.num_epochs * args.epoch_size
     warmup_steps = args.warmup_epochs * args.epoch_size
     warmup = flow.optimizer.warmup.linear(warmup_steps, 0.0) if warmup_steps else None
@@ -24,7 +25,9 @@ def learning_rate(args: Arguments) -> Any:
     if args.lr_decay == "polynomial":
         return flow.optimizer.PolynomialScheduler(base, steps, end_learning_rate=1e-5, warmup=warmup)
     if args.lr_decay == "exponential":
-        return flow.optimizer.ExponentialScheduler(base, args.lr_decay_epochs * args.epoch_size, args.lr_decay_rate, warmup=warmup)
+        return flow.optimizer.ExponentialScheduler(
+            base, args.lr_decay_epochs * args.epoch_size, args.lr_decay_rate, warmup=warmup
+        )
     return flow.optimizer.PiecewiseConstantScheduler([], [base], warmup=warmup)
 
 

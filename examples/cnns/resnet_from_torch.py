@@ -2,7 +2,8 @@
 
 python3 resnet_from_torch.py resnet50.pth pretrained/snapshot
 
-The file is a state dict, ``.pt``, ``.pth`` or ``.safetensors``, with the names that torch's ResNets have: ``layer1.0.conv1.weight``.
+The file is a state dict, ``.pt``, ``.pth`` or ``.safetensors``, with the names that torch's ResNets have:
+``layer1.0.conv1.weight``.
 """
 
 from __future__ import annotations
@@ -20,13 +21,19 @@ from oneflow.core.errors import CheckpointError
 
 BLOCK = re.compile(r"Resnet-res(\d)_(\d)_branch(1|2a|2b|2c)(_bn)?-(\w+)")
 # A convolution and the batch norm behind it.
-BRANCHES = {"1": ("downsample.0", "downsample.1"), "2a": ("conv1", "bn1"), "2b": ("conv2", "bn2"), "2c": ("conv3", "bn3")}
+BRANCHES = {
+    "1": ("downsample.0", "downsample.1"),
+    "2a": ("conv1", "bn1"),
+    "2b": ("conv2", "bn2"),
+    "2c": ("conv3", "bn3"),
+}
 ENDS = {"Resnet-conv1": "conv1", "Resnet-conv1_bn": "bn1", "Resnet-fc1001": "fc"}
 PARTS = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 
 
 def torch_key(variable: str) -> str:
-    """The name that torch's ResNet-50 has for a variable of ours: "layer2.0.bn1.weight" for "Resnet-res3_0_branch2a_bn-gamma"."""
+    """The name that torch's ResNet-50 has for a variable of ours: "layer2.0.bn1.weight" for
+    "Resnet-res3_0_branch2a_bn-gamma"."""
     block = BLOCK.fullmatch(variable)
     if block is None:
         layer, _, part = variable.rpartition("-")
@@ -44,7 +51,8 @@ def make_job(num_classes: int) -> Callable[..., Any]:
 
 
 def convert(state: Any, snapshot: str, num_classes: int = 1000) -> None:
-    """Writes the snapshot of a state dict or a file of one; what does not fit is an error, and then there is no snapshot."""
+    """Writes the snapshot of a state dict or a file of one; what does not fit is an error, and then there is no
+    snapshot."""
     job = make_job(num_classes)
     flow.checkpoint.from_torch(state, torch_key, job, cast=True)
     flow.train.CheckPoint().save(snapshot)

@@ -16,12 +16,13 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 
+from tokens import prepare  # noqa: E402
+
 from libai.config import LazyConfig, default_argument_parser  # noqa: E402
 from libai.engine import DefaultTrainer, default_setup  # noqa: E402
 from libai.engine.seeding import seed_run  # noqa: E402
 from libai.train import shorten  # noqa: E402
 from libai.utils import distributed as dist  # noqa: E402
-from tokens import prepare  # noqa: E402
 
 
 def main() -> None:

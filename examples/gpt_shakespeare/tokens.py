@@ -1,4 +1,5 @@
-"""A text into a vocabulary of byte pairs and token files: what ``tools/preprocess_data.py`` does for texts with a vocabulary of their own, in a few lines."""
+"""A text into a vocabulary of byte pairs and token files: what ``tools/preprocess_data.py`` does for texts with a
+vocabulary of their own, in a few lines."""
 
 from __future__ import annotations
 
@@ -6,9 +7,10 @@ import os
 import sys
 from pathlib import Path
 
+from tokenizers import ByteLevelBPETokenizer
+
 from libai.data.data_utils.indexed_dataset import data_file_path, index_file_path, make_builder
 from libai.tokenizer import GPT2Tokenizer
-from tokenizers import ByteLevelBPETokenizer
 
 END = "<|endoftext|>"
 DOCUMENT = 500  # characters, more or less: documents are what training and validation are cut by
@@ -16,13 +18,16 @@ OWN = Path(__file__).parent / "sonnets.txt"
 
 
 def prepare(file: str, folder: str, vocab_size: int) -> None:
-    """Writes ``vocab.json``, ``merges.txt``, ``text_document.bin`` and ``text_document.idx`` into the folder; without a file, of the sonnets."""
+    """Writes ``vocab.json``, ``merges.txt``, ``text_document.bin`` and ``text_document.idx`` into the folder; without a
+    file, of the sonnets."""
     if file and not os.path.isfile(file):
         sys.exit(f"text.file: there is no file {file!r}; leave it out, and the sonnets are read")
     text = Path(file or OWN).read_text(encoding="utf-8")
     os.makedirs(folder, exist_ok=True)
     learned = ByteLevelBPETokenizer()
-    learned.train_from_iterator(text.splitlines(keepends=True), vocab_size=vocab_size, special_tokens=[END], show_progress=False)
+    learned.train_from_iterator(
+        text.splitlines(keepends=True), vocab_size=vocab_size, special_tokens=[END], show_progress=False
+    )
     learned.save_model(folder)
     tokenizer = GPT2Tokenizer.from_pretrained(folder)
     prefix = os.path.join(folder, "text_document")

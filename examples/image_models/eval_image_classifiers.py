@@ -1,4 +1,5 @@
-"""Prints Accuracy and Recall_5 of a trained classifier: python eval_image_classifiers.py --checkpointDir=..., with the flags it was trained with."""
+"""Prints Accuracy and Recall_5 of a trained classifier: python eval_image_classifiers.py --checkpointDir=..., with the
+flags it was trained with."""
 
 import flags  # noqa: F401
 from datasets import dataset_factory  # noqa: F401

@@ -1,6 +1,8 @@
-"""Trains an image classifier from flags: python train_image_classifiers.py --model_name=resnet_v1_50 ..., --help lists them.
+"""Trains an image classifier from flags: python train_image_classifiers.py --model_name=resnet_v1_50 ..., --help lists
+them.
 
-The folders beside this file are where data sets, networks, preprocessing and flags of your own go; each says how in its first lines.
+The folders beside this file are where data sets, networks, preprocessing and flags of your own go; each says how in its
+first lines.
 """
 
 import flags  # noqa: F401  the flags of your own

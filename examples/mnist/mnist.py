@@ -1,7 +1,7 @@
 """Trains a small convolutional network on MNIST; about 99.4 % of the test set is right after five epochs.
 
-    python mnist.py --out run                     all defaults; the model goes to run/model, the curve to run/loss.png
-    python mnist.py --data folder --epochs 10     other idx files of the same format
+python mnist.py --out run                     all defaults; the model goes to run/model, the curve to run/loss.png
+python mnist.py --data folder --epochs 10     other idx files of the same format
 """
 
 import argparse
@@ -25,12 +25,16 @@ MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, scaled to 0..1
 def network(images, train):
     """Two convolutions with pooling and two dense layers; the logits of the ten digits."""
     weights = flow.variance_scaling_initializer(2.0, "fan_in", "random_normal", "NCHW")
-    x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=weights, name="conv1")
+    x = flow.layers.conv2d(
+        images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=weights, name="conv1"
+    )
     x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="VALID", data_format="NCHW", name="pool1")
     x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=weights, name="conv2")
     x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="VALID", data_format="NCHW", name="pool2")
     x = flow.reshape(x, [x.shape[0], -1])
-    x = flow.layers.dense(x, 512, activation=flow.nn.relu, kernel_initializer=flow.variance_scaling_initializer(2.0), name="dense1")
+    x = flow.layers.dense(
+        x, 512, activation=flow.nn.relu, kernel_initializer=flow.variance_scaling_initializer(2.0), name="dense1"
+    )
     if train:
         x = flow.nn.dropout(x, rate=0.5, name="dropout")
     return flow.layers.dense(x, 10, kernel_initializer=flow.variance_scaling_initializer(1.0), name="dense2")
@@ -65,7 +69,9 @@ def pixels(images: np.ndarray) -> np.ndarray:
 def shifted(images: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Each image moved by up to two pixels each way."""
     border = (LARGEST_SHIFT, LARGEST_SHIFT)
-    windows = np.lib.stride_tricks.sliding_window_view(np.pad(images, ((0, 0), border, border)), images.shape[1:], axis=(1, 2))
+    windows = np.lib.stride_tricks.sliding_window_view(
+        np.pad(images, ((0, 0), border, border)), images.shape[1:], axis=(1, 2)
+    )
     rows, columns = rng.integers(0, 2 * LARGEST_SHIFT + 1, (2, len(images)))
     return windows[np.arange(len(images)), rows, columns]
 
@@ -95,7 +101,11 @@ def plot(losses: list[float], path: Path) -> None:
     figure = Figure(figsize=(7, 4), layout="tight")  # made without pyplot it draws with Agg and needs no display
     axes = figure.subplots()
     axes.plot(losses, linewidth=0.4, alpha=0.5, label="step")
-    axes.plot(np.arange(window - 1, len(losses)), np.convolve(losses, np.ones(window) / window, "valid"), label=f"mean of {window}")
+    axes.plot(
+        np.arange(window - 1, len(losses)),
+        np.convolve(losses, np.ones(window) / window, "valid"),
+        label=f"mean of {window}",
+    )
     axes.set(xlabel="step", ylabel="loss", yscale="log")
     axes.legend()
     figure.savefig(path, dpi=120)
@@ -118,7 +128,9 @@ def train(mnist: Mnist, args: argparse.Namespace) -> list[float]:
                 bar.update()
             if len(losses) > begin:
                 right = accuracy(eval_job, mnist.test_images, mnist.test_labels)
-                bar.write(f"epoch {epoch + 1}: loss {np.mean(losses[begin:]):.4f}, test accuracy {right:.2%}", file=sys.stdout)
+                bar.write(
+                    f"epoch {epoch + 1}: loss {np.mean(losses[begin:]):.4f}, test accuracy {right:.2%}", file=sys.stdout
+                )
     return losses
 
 
@@ -129,7 +141,9 @@ def parse(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--lr", type=float, default=2e-3, help="the largest learning rate")
     parser.add_argument("--seed", type=int, default=0, help="of the order and the shifts of the images")
     parser.add_argument("--max_steps", type=int, default=0, help="stop after so many steps; 0: all of them")
-    parser.add_argument("--data", default=None, help="folder with the four idx files; without it they are looked for and downloaded")
+    parser.add_argument(
+        "--data", default=None, help="folder with the four idx files; without it they are looked for and downloaded"
+    )
     parser.add_argument("--out", type=Path, default=Path("mnist_out"), help="folder for the model and the curve")
     args = parser.parse_args(argv)
     if args.epochs < 1 or args.batch_size < 1 or args.max_steps < 0:

@@ -1,4 +1,5 @@
-"""BERT as programs of 2020 trained it: masked words and the order of two sentences, then a classifier that begins with those weights.
+"""BERT as programs of 2020 trained it: masked words and the order of two sentences, then a classifier that begins with
+those weights.
 
 The data is made: a sentence is one word again and again, so what is masked can be told from what stands beside it.
 
@@ -9,6 +10,7 @@ import argparse
 import math
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 
@@ -20,12 +22,22 @@ def normal():
 
 
 def dense(x, units, name, activation=None):
-    return flow.layers.dense(x, units, activation=activation, kernel_initializer=normal(), bias_initializer=flow.zeros_initializer(), name=name)
+    return flow.layers.dense(
+        x,
+        units,
+        activation=activation,
+        kernel_initializer=normal(),
+        bias_initializer=flow.zeros_initializer(),
+        name=name,
+    )
 
 
 def attention(x, name):
     with flow.scope.namespace(name):
-        parts = [flow.reshape(dense(x, HIDDEN, part), [BATCH, LENGTH, HEADS, HIDDEN // HEADS]) for part in ("query", "key", "value")]
+        parts = [
+            flow.reshape(dense(x, HIDDEN, part), [BATCH, LENGTH, HEADS, HIDDEN // HEADS])
+            for part in ("query", "key", "value")
+        ]
         query, key, value = [flow.transpose(part, perm=[0, 2, 1, 3]) for part in parts]
         scores = flow.math.multiply(flow.matmul(query, key, transpose_b=True), 1.0 / math.sqrt(HIDDEN / HEADS))
         mixed = flow.matmul(flow.nn.softmax(scores), value)
@@ -38,18 +50,26 @@ def encoder(words, sentence):
         x = flow.gather(params=table, indices=words, axis=0)
         places = flow.get_variable("position_embeddings", shape=[1, LENGTH, HIDDEN], initializer=normal())
         kinds = flow.get_variable("token_type_embeddings", shape=[2, HIDDEN], initializer=normal())
-        x = flow.layers.layer_norm(x + places + flow.gather(kinds, sentence), begin_norm_axis=-1, begin_params_axis=-1, name="LayerNorm")
+        x = flow.layers.layer_norm(
+            x + places + flow.gather(kinds, sentence), begin_norm_axis=-1, begin_params_axis=-1, name="LayerNorm"
+        )
         x = flow.reshape(x, [-1, HIDDEN])
     for i in range(LAYERS):
         with flow.scope.namespace("bert-encoder-layer_%d" % i):
-            x = flow.layers.layer_norm(x + attention(x, "attention"), begin_norm_axis=-1, begin_params_axis=-1, name="attention_norm")
+            x = flow.layers.layer_norm(
+                x + attention(x, "attention"), begin_norm_axis=-1, begin_params_axis=-1, name="attention_norm"
+            )
             inner = dense(x, 4 * HIDDEN, "intermediate", flow.math.gelu)
-            x = flow.layers.layer_norm(x + dense(inner, HIDDEN, "output"), begin_norm_axis=-1, begin_params_axis=-1, name="output_norm")
+            x = flow.layers.layer_norm(
+                x + dense(inner, HIDDEN, "output"), begin_norm_axis=-1, begin_params_axis=-1, name="output_norm"
+            )
     return flow.reshape(x, [BATCH, LENGTH, HIDDEN])
 
 
 def first(x):
-    return dense(flow.reshape(flow.slice(x, [None, 0, 0], [None, 1, -1]), [-1, HIDDEN]), HIDDEN, "pooler", flow.math.tanh)
+    return dense(
+        flow.reshape(flow.slice(x, [None, 0, 0], [None, 1, -1]), [-1, HIDDEN]), HIDDEN, "pooler", flow.math.tanh
+    )
 
 
 def optimizer(rate, kind):
@@ -59,7 +79,11 @@ def optimizer(rate, kind):
         return flow.optimizer.LAMB(schedule)
     clip = flow.optimizer.grad_clipping.by_global_norm(5.0)
     return flow.optimizer.AdamW(
-        schedule, epsilon=1e-6, weight_decay=0.01, weight_decay_excludes=["bias", "LayerNorm", "norm"], grad_clipping=clip
+        schedule,
+        epsilon=1e-6,
+        weight_decay=0.01,
+        weight_decay_excludes=["bias", "LayerNorm", "norm"],
+        grad_clipping=clip,
     )
 
 
@@ -82,7 +106,9 @@ def define():
         table = flow.get_variable("bert-embeddings-word_embeddings")
         scores = flow.matmul(dense(masked, HIDDEN, "cls-predictions", flow.math.gelu), table, transpose_b=True)
         word_loss = flow.nn.sparse_softmax_cross_entropy_with_logits(logits=scores, labels=flow.reshape(answers, [-1]))
-        order_loss = flow.nn.sparse_softmax_cross_entropy_with_logits(logits=dense(first(x), 2, "cls-order"), labels=flow.reshape(follows, [-1]))
+        order_loss = flow.nn.sparse_softmax_cross_entropy_with_logits(
+            logits=dense(first(x), 2, "cls-order"), labels=flow.reshape(follows, [-1])
+        )
         loss = flow.math.reduce_mean(word_loss) + flow.math.reduce_mean(order_loss)
         optimizer(3e-3, "adamw").minimize(loss)
         return loss
@@ -102,7 +128,8 @@ def define():
 
 
 def batch(random):
-    """Two sentences, each of one word again and again, some of them masked by 0; the word of the second is that of the first plus 3, or not."""
+    """Two sentences, each of one word again and again, some of them masked by 0; the word of the second is that of the
+    first plus 3, or not."""
     half = LENGTH // 2
     follows = random.integers(0, 2, BATCH)
     one = random.integers(1, VOCABULARY, BATCH)
@@ -112,7 +139,10 @@ def batch(random):
     answers = np.take_along_axis(words, places, 1)
     np.put_along_axis(words, places, 0, 1)
     sentence = np.tile(np.repeat([0, 1], half), (BATCH, 1))
-    return [np.ascontiguousarray(value, np.int32) for value in (words, sentence, places, answers, follows[:, None], one > VOCABULARY // 2)]
+    return [
+        np.ascontiguousarray(value, np.int32)
+        for value in (words, sentence, places, answers, follows[:, None], one > VOCABULARY // 2)
+    ]
 
 
 def train(devices, steps=90):

@@ -1,19 +1,26 @@
-"""A detector in the way of YOLO programs of 2020: the mirrored view, and on every device pictures with as many boxes as they have.
+"""A detector in the way of YOLO programs of 2020: the mirrored view, and on every device pictures with as many boxes as
+they have.
 
-    python examples/older_programs/boxes.py --devices 2
+python examples/older_programs/boxes.py --devices 2
 """
 
 import argparse
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 
-PICTURES, MOST, FEATURES = 8, 6, 12  # pictures in all, boxes of one device's pictures at most per picture, numbers that describe a place
+PICTURES, MOST, FEATURES = (
+    8,
+    6,
+    12,
+)  # pictures in all, boxes of one device's pictures at most per picture, numbers that describe a place
 
 
 def train(devices, steps=60):
-    """The mean losses. A box is found from the features at its place; each device has its own pictures and so its own number of boxes."""
+    """The mean losses. A box is found from the features at its place; each device has its own pictures and so its own
+    number of boxes."""
     flow.clear_default_session()
     flow.config.cpu_device_num(devices)
     config = flow.function_config()
@@ -21,8 +28,12 @@ def train(devices, steps=60):
     most = PICTURES // devices * MOST
 
     @flow.global_function(type="train", function_config=config)
-    def detector(features: tp.ListNumpy.Placeholder((most, FEATURES)), boxes: tp.ListNumpy.Placeholder((most, 4))) -> tp.ListNumpy:
-        x = flow.layers.dense(features, 24, flow.math.tanh, kernel_initializer=flow.xavier_uniform_initializer(), name="places")
+    def detector(
+        features: tp.ListNumpy.Placeholder((most, FEATURES)), boxes: tp.ListNumpy.Placeholder((most, 4))
+    ) -> tp.ListNumpy:
+        x = flow.layers.dense(
+            features, 24, flow.math.tanh, kernel_initializer=flow.xavier_uniform_initializer(), name="places"
+        )
         found = flow.layers.dense(x, 4, kernel_initializer=flow.xavier_uniform_initializer(), name="boxes")
         loss = flow.math.reduce_sum(flow.smooth_l1_loss(found, boxes), axis=[1])
         # The gradients of the devices are added up, each the mean of its own boxes.
@@ -33,7 +44,9 @@ def train(devices, steps=60):
     random, losses = np.random.default_rng(0), []
     rule = random.normal(size=(FEATURES, 4)) / 3
     for _ in range(steps):
-        count = int(random.integers(1, MOST)) * PICTURES // devices  # the same on each device, so that one device trains the same
+        count = (
+            int(random.integers(1, MOST)) * PICTURES // devices
+        )  # the same on each device, so that one device trains the same
         features = random.normal(size=(devices * count, FEATURES))
         boxes = np.tanh(features @ rule)
         fed = [[piece.astype(np.float32) for piece in np.split(values, devices)] for values in (features, boxes)]

@@ -1,11 +1,13 @@
-"""DCGAN as it was written in 2020: two train jobs, one for the generator and one for the discriminator, that share all their variables.
+"""DCGAN as it was written in 2020: two train jobs, one for the generator and one for the discriminator, that share all
+their variables.
 
-    python examples/older_programs/dcgan.py --devices 2
+python examples/older_programs/dcgan.py --devices 2
 """
 
 import argparse
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 
@@ -19,7 +21,9 @@ def normal():
 def deconv(x, channels, name, trainable):
     batch, before, height, width = x.shape
     weight = flow.get_variable(name + "-weight", (before, channels, 4, 4), initializer=normal(), trainable=trainable)
-    return flow.nn.conv2d_transpose(x, weight, strides=2, output_shape=(batch, channels, 2 * height, 2 * width), padding="SAME", data_format="NCHW")
+    return flow.nn.conv2d_transpose(
+        x, weight, strides=2, output_shape=(batch, channels, 2 * height, 2 * width), padding="SAME", data_format="NCHW"
+    )
 
 
 def generator(z, trainable):
@@ -32,7 +36,9 @@ def generator(z, trainable):
 
 def conv(x, channels, name, trainable):
     """Without a name for the op: in one job it comes twice, for drawn and for real pictures, with the same variable."""
-    weight = flow.get_variable(name + "-weight", (channels, x.shape[1], 4, 4), initializer=normal(), trainable=trainable)
+    weight = flow.get_variable(
+        name + "-weight", (channels, x.shape[1], 4, 4), initializer=normal(), trainable=trainable
+    )
     return flow.nn.conv2d(x, weight, strides=2, padding="SAME", data_format="NCHW")
 
 
@@ -74,7 +80,9 @@ def train(devices, steps=60):
         return loss
 
     @flow.global_function(type="train")
-    def train_discriminator(z: tp.Numpy.Placeholder((BATCH, NOISE)), images: tp.Numpy.Placeholder((BATCH, 1, SIZE, SIZE))) -> tp.Numpy:
+    def train_discriminator(
+        z: tp.Numpy.Placeholder((BATCH, NOISE)), images: tp.Numpy.Placeholder((BATCH, 1, SIZE, SIZE))
+    ) -> tp.Numpy:
         fake = loss_of(discriminator(generator(z, False), True), False)
         loss = fake + loss_of(discriminator(images, True), True)
         optimizer().minimize(loss)

@@ -1,11 +1,13 @@
-"""The head of a face recognition program of 2020: classes split over devices, a margin for the right one, a softmax over all.
+"""The head of a face recognition program of 2020: classes split over devices, a margin for the right one, a softmax
+over all.
 
-    python examples/older_programs/faces.py --devices 2
+python examples/older_programs/faces.py --devices 2
 """
 
 import argparse
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 
@@ -19,7 +21,12 @@ def embedding(faces):
 
 def head(features, labels, margin):
     """Cosines of every face with every person, of the right one with the margin; each device has some of the people."""
-    weight = flow.get_variable("fc7-weight", (PEOPLE, FEATURES), initializer=flow.random_normal_initializer(stddev=0.1), distribute=flow.distribute.split(0))
+    weight = flow.get_variable(
+        "fc7-weight",
+        (PEOPLE, FEATURES),
+        initializer=flow.random_normal_initializer(stddev=0.1),
+        distribute=flow.distribute.split(0),
+    )
     features = flow.math.l2_normalize(input=features, axis=1, epsilon=1e-10)
     weight = flow.math.l2_normalize(input=weight, axis=1, epsilon=1e-10)
     features = flow.parallel_cast(features, distribute=flow.distribute.broadcast())
@@ -36,7 +43,9 @@ def train(devices, steps=60, kind="arc"):
     flow.config.cpu_device_num(devices)
 
     @flow.global_function(type="train")
-    def insightface(faces: tp.Numpy.Placeholder((BATCH, PIXELS)), labels: tp.Numpy.Placeholder((BATCH,), dtype=flow.int32)) -> tp.Numpy:
+    def insightface(
+        faces: tp.Numpy.Placeholder((BATCH, PIXELS)), labels: tp.Numpy.Placeholder((BATCH,), dtype=flow.int32)
+    ) -> tp.Numpy:
         logits = head(embedding(faces), labels, MARGINS[kind])
         loss = flow.nn.distributed_sparse_softmax_cross_entropy_with_logits(labels, logits)
         rates = flow.optimizer.PiecewiseScalingScheduler(0.1, [40], 0.1)

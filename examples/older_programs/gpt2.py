@@ -1,12 +1,14 @@
-"""GPT-2 as programs of 2020 and 2021 split it over devices: each layer's attention heads and the inner units of its MLP.
+"""GPT-2 as programs of 2020 and 2021 split it over devices: each layer's attention heads and the inner units of its
+MLP.
 
-    python examples/older_programs/gpt2.py --devices 2
+python examples/older_programs/gpt2.py --devices 2
 """
 
 import argparse
 import math
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 
@@ -15,7 +17,9 @@ VOCABULARY, LENGTH, HIDDEN, HEADS, LAYERS, BATCH = 24, 12, 32, 4, 2, 8
 
 def weight(name, shape, axis):
     """A matrix of which every device has a part along ``axis``."""
-    return flow.get_variable(name, shape, initializer=flow.random_normal_initializer(stddev=0.1), distribute=flow.distribute.split(axis))
+    return flow.get_variable(
+        name, shape, initializer=flow.random_normal_initializer(stddev=0.1), distribute=flow.distribute.split(axis)
+    )
 
 
 def bias(name, size, is_split):
@@ -29,12 +33,16 @@ def norm(x, name):
 
 def into_parts(x, units, name):
     """Each device makes its own units, out of the whole of x."""
-    return flow.nn.bias_add(flow.matmul(x, weight(name + "-weight", (HIDDEN, units), 1)), bias(name + "-bias", units, True), "NTC")
+    return flow.nn.bias_add(
+        flow.matmul(x, weight(name + "-weight", (HIDDEN, units), 1)), bias(name + "-bias", units, True), "NTC"
+    )
 
 
 def out_of_parts(x, units, name):
     """Each device adds what its own units give; the sum is the result."""
-    return flow.nn.bias_add(flow.matmul(x, weight(name + "-weight", (units, HIDDEN), 0)), bias(name + "-bias", HIDDEN, False), "NTC")
+    return flow.nn.bias_add(
+        flow.matmul(x, weight(name + "-weight", (units, HIDDEN), 0)), bias(name + "-bias", HIDDEN, False), "NTC"
+    )
 
 
 def heads(x):
@@ -50,14 +58,21 @@ def attention(x):
 
 
 def model(tokens):
-    table = flow.get_variable("wte", (VOCABULARY, HIDDEN), initializer=flow.random_normal_initializer(stddev=0.1), distribute=flow.distribute.split(0))
+    table = flow.get_variable(
+        "wte",
+        (VOCABULARY, HIDDEN),
+        initializer=flow.random_normal_initializer(stddev=0.1),
+        distribute=flow.distribute.split(0),
+    )
     places = flow.get_variable("wpe", (LENGTH, HIDDEN), initializer=flow.random_normal_initializer(stddev=0.1))
     x = flow.gather(table, tokens) + places
     for i in range(LAYERS):
         with flow.scope.namespace("h%d" % i):
             with flow.experimental.scope.config(checkpointing=True):
                 x = x + attention(norm(x, "layernorm_1"))
-            x = x + out_of_parts(flow.math.gelu(into_parts(norm(x, "layernorm_2"), 4 * HIDDEN, "fc")), 4 * HIDDEN, "mlp")
+            x = x + out_of_parts(
+                flow.math.gelu(into_parts(norm(x, "layernorm_2"), 4 * HIDDEN, "fc")), 4 * HIDDEN, "mlp"
+            )
     return flow.matmul(flow.reshape(norm(x, "layernorm_f"), (-1, HIDDEN)), table, transpose_b=True)
 
 
@@ -72,7 +87,9 @@ def train(devices, steps=60):
         labels = flow.reshape(flow.slice(tokens, [None, 1], [None, LENGTH]), (-1,))
         loss = flow.math.reduce_mean(flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
         schedule = flow.optimizer.CosineScheduler(5e-3, 500, alpha=0.1, warmup=flow.optimizer.warmup.linear(5, 0.1))
-        flow.optimizer.AdamW(schedule, do_bias_correction=True, weight_decay=0.01, weight_decay_excludes=["bias", "layernorm"]).minimize(loss)
+        flow.optimizer.AdamW(
+            schedule, do_bias_correction=True, weight_decay=0.01, weight_decay_excludes=["bias", "layernorm"]
+        ).minimize(loss)
         return loss
 
     random, losses = np.random.default_rng(0), []

@@ -1,4 +1,5 @@
-"""A residual net as it was written at the beginning of 2020: ``@flow.function`` with a config that has the optimizer, and ``.get()``.
+"""A residual net as it was written at the beginning of 2020: ``@flow.function`` with a config that has the optimizer,
+and ``.get()``.
 
 The form of 2019, with the settings inside of the body, is in examples/alexnet.
 
@@ -8,6 +9,7 @@ The form of 2019, with the settings inside of the body, is in examples/alexnet.
 import argparse
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.core.operator.op_conf_pb2 as op_conf_util
 
@@ -15,7 +17,12 @@ BATCH, SIZE, CLASSES = 16, 8, 4
 
 
 def conv(x, name, filters, size, strides=1):
-    weight = flow.get_variable(name + "-weight", shape=(filters, x.static_shape[1], size, size), dtype=x.dtype, initializer=flow.random_normal_initializer(stddev=0.2))
+    weight = flow.get_variable(
+        name + "-weight",
+        shape=(filters, x.static_shape[1], size, size),
+        dtype=x.dtype,
+        initializer=flow.random_normal_initializer(stddev=0.2),
+    )
     return flow.nn.conv2d(x, weight, strides, "SAME", "NCHW", 1, name=name)
 
 
@@ -36,7 +43,14 @@ def resnet(images):
     x = block(block(x, "res1", 8, 1), "res2", 16, 2)
     x = flow.nn.avg_pool2d(x, ksize=SIZE // 2, strides=1, padding="VALID", data_format="NCHW")
     x = flow.reshape(x, [x.static_shape[0], -1])
-    return flow.layers.dense(x, CLASSES, activation=op_conf_util.kNone, use_bias=True, kernel_initializer=flow.random_uniform_initializer(-0.1, 0.1), name="fc")
+    return flow.layers.dense(
+        x,
+        CLASSES,
+        activation=op_conf_util.kNone,
+        use_bias=True,
+        kernel_initializer=flow.random_uniform_initializer(-0.1, 0.1),
+        name="fc",
+    )
 
 
 def train(devices, steps=40):
@@ -50,7 +64,9 @@ def train(devices, steps=40):
     config.train.model_update_conf(dict(momentum_conf={"beta": 0.9}))
 
     @flow.function(config)
-    def resnet_train_job(images=flow.FixedTensorDef((BATCH, 1, SIZE, SIZE)), labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32)):
+    def resnet_train_job(
+        images=flow.FixedTensorDef((BATCH, 1, SIZE, SIZE)), labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32)
+    ):
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, resnet(images), name="softmax_loss")
         flow.losses.add_loss(loss)
         return loss

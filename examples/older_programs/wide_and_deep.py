@@ -1,6 +1,7 @@
-"""Wide & Deep as it was trained in 2020: OFRecord files, a table split over devices by its features, and updates of the rows that a batch used.
+"""Wide & Deep as it was trained in 2020: OFRecord files, a table split over devices by its features, and updates of the
+rows that a batch used.
 
-    python examples/older_programs/wide_and_deep.py --devices 2
+python examples/older_programs/wide_and_deep.py --devices 2
 """
 
 import argparse
@@ -9,6 +10,7 @@ import struct
 import tempfile
 
 import numpy as np
+
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.record import record_pb2
@@ -35,26 +37,40 @@ def write_records(folder, parts=2, rows=256):
 
 
 def clicks(folder):
-    records = flow.data.ofrecord_reader(folder, batch_size=BATCH, data_part_num=2, random_shuffle=True, shuffle_after_epoch=True, seed=7)
+    records = flow.data.ofrecord_reader(
+        folder, batch_size=BATCH, data_part_num=2, random_shuffle=True, shuffle_after_epoch=True, seed=7
+    )
 
     def blob(name, shape, dtype):
         return flow.data.ofrecord_raw_decoder(records, name, shape=shape, dtype=dtype)
 
-    return blob("labels", (1,), flow.int32), blob("dense_fields", (DENSE,), flow.float), blob("deep_sparse_fields", (FIELDS,), flow.int32)
+    return (
+        blob("labels", (1,), flow.int32),
+        blob("dense_fields", (DENSE,), flow.float),
+        blob("deep_sparse_fields", (FIELDS,), flow.int32),
+    )
 
 
 def model(dense, words):
     wide_table = flow.get_variable(
-        "wide_embedding", (WORDS, 1), initializer=flow.random_uniform_initializer(-0.05, 0.05), distribute=flow.distribute.split(0)
+        "wide_embedding",
+        (WORDS, 1),
+        initializer=flow.random_uniform_initializer(-0.05, 0.05),
+        distribute=flow.distribute.split(0),
     )
     wide = flow.math.reduce_sum(flow.gather(wide_table, words), axis=[1])
     deep_table = flow.get_variable(
-        "deep_embedding", (WORDS, EMBEDDING), initializer=flow.random_uniform_initializer(-0.05, 0.05), distribute=flow.distribute.split(1)
+        "deep_embedding",
+        (WORDS, EMBEDDING),
+        initializer=flow.random_uniform_initializer(-0.05, 0.05),
+        distribute=flow.distribute.split(1),
     )
     deep = flow.reshape(flow.gather(deep_table, words), (-1, FIELDS * EMBEDDING))
     x = flow.concat([deep, dense], axis=1)
     for i in range(2):
-        x = flow.layers.dense(x, 32, flow.math.relu, kernel_initializer=flow.glorot_uniform_initializer(), name="fc%d" % (i + 1))
+        x = flow.layers.dense(
+            x, 32, flow.math.relu, kernel_initializer=flow.glorot_uniform_initializer(), name="fc%d" % (i + 1)
+        )
     return wide + flow.layers.dense(x, 1, kernel_initializer=flow.glorot_uniform_initializer(), name="deep_scores")
 
 

@@ -1,5 +1,5 @@
-"""Trains a small GPT on made-up text in a graph with everything that large models need: gradient accumulation, bfloat16, a dynamic loss scale and
-activation checkpointing.
+"""Trains a small GPT on made-up text in a graph with everything that large models need: gradient accumulation,
+bfloat16, a dynamic loss scale and activation checkpointing.
 
     python accumulate_amp.py --out run               all defaults; the state goes to run/model
     python accumulate_amp.py --out run --resume      goes on from run/model, as if it had never stopped
@@ -25,7 +25,10 @@ class Attention(nn.Module):
 
     def forward(self, x):
         batch, length, width = x.shape
-        q, k, v = (part.reshape(batch, length, self.heads, -1).transpose(1, 2) for part in self.query_key_value(x).chunk(3, dim=-1))
+        q, k, v = (
+            part.reshape(batch, length, self.heads, -1).transpose(1, 2)
+            for part in self.query_key_value(x).chunk(3, dim=-1)
+        )
         scores = flow.matmul(q, k.transpose(-2, -1)) * (width // self.heads) ** -0.5
         hidden = flow.tril(flow.ones(length, length, device=x.device)) == 0
         weights = flow.softmax(scores.masked_fill(hidden, float("-inf")), dim=-1)
@@ -65,7 +68,9 @@ class TrainGraph(nn.Graph):
         self.add_optimizer(optimizer, lr_sch=lr_scheduler)
         self.config.set_gradient_accumulation_steps(micro_batches)
         self.config.enable_amp(True, dtype=flow.bfloat16)
-        self.set_grad_scaler(flow.amp.GradScaler(init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=20))
+        self.set_grad_scaler(
+            flow.amp.GradScaler(init_scale=2.0**16, growth_factor=2.0, backoff_factor=0.5, growth_interval=20)
+        )
         for block in self.model.blocks:
             block.to(GraphModule).activation_checkpointing = True
 
@@ -98,7 +103,9 @@ def main():
     model = GPT().to(device)
     groups = [{"params": list(model.parameters()), "clip_grad_max_norm": 1.0, "clip_grad_norm_type": 2.0}]
     optimizer = flow.optim.AdamW(groups, lr=3e-3, weight_decay=0.01)
-    schedule = flow.optim.lr_scheduler.WarmUpLR(flow.optim.lr_scheduler.CosineDecayLR(optimizer, decay_steps=200, alpha=0.1), warmup_iters=10)
+    schedule = flow.optim.lr_scheduler.WarmUpLR(
+        flow.optim.lr_scheduler.CosineDecayLR(optimizer, decay_steps=200, alpha=0.1), warmup_iters=10
+    )
     graph = TrainGraph(model, optimizer, schedule, args.micro_batches)
     first = 0
     if args.resume:

@@ -1,8 +1,8 @@
 """Trains a plain PyTorch module on as many ranks as there are: not a word about SBP, the layouts are found by cost.
 
-    python auto_parallel.py                                                                   alone
-    python -m oneflow.distributed.launch --nproc_per_node 4 auto_parallel.py                  four ranks, the same losses
-    python -m oneflow.distributed.launch --nproc_per_node 4 auto_parallel.py --limit 0.6      ... none of which may hold more than 0.6 MiB
+python auto_parallel.py                                                                   alone
+python -m oneflow.distributed.launch --nproc_per_node 4 auto_parallel.py                  four ranks, the same losses
+python -m oneflow.distributed.launch --nproc_per_node 4 auto_parallel.py --limit 0.6      ... none of which may hold more than 0.6 MiB
 """
 
 import argparse

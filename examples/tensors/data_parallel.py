@@ -1,5 +1,5 @@
-"""Trains a small network with a graph of global tensors: every rank has the whole network and its part of each batch, and all of them together train
-as one process does.
+"""Trains a small network with a graph of global tensors: every rank has the whole network and its part of each batch,
+and all of them together train as one process does.
 
     python data_parallel.py                                                                   alone
     python -m oneflow.distributed.launch --nproc_per_node 2 data_parallel.py                  two ranks, the same losses

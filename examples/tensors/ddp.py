@@ -1,5 +1,6 @@
-"""Data parallel with local tensors: every rank has a copy of the network and reads its share of the data; after each backward pass the gradients are the means over
-the ranks. For networks without batch norm the losses are those of one process on the whole batch.
+"""Data parallel with local tensors: every rank has a copy of the network and reads its share of the data; after each
+backward pass the gradients are the means over the ranks. For networks without batch norm the losses are those of one
+process on the whole batch.
 
     python ddp.py                                                                      alone
     python -m oneflow.distributed.launch --nproc_per_node 2 ddp.py                     two ranks, the same losses
@@ -26,7 +27,9 @@ def main():
     images = flow.tensor(mnist.train_images, dtype=flow.float32) / 255
     labels = flow.tensor(mnist.train_labels, dtype=flow.int64)
     data = TensorDataset(images, labels)
-    sampler = DistributedSampler(data, num_replicas=size, rank=rank, seed=0)  # every rank others of the same shuffled samples
+    sampler = DistributedSampler(
+        data, num_replicas=size, rank=rank, seed=0
+    )  # every rank others of the same shuffled samples
     loader = DataLoader(data, batch_size=BATCH // size, sampler=sampler, drop_last=True)
 
     flow.manual_seed(rank)  # whatever the ranks begin with, they train with rank 0's

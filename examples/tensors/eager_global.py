@@ -1,5 +1,5 @@
-"""Eager global tensors: a training loop as PyTorch programs have it, op by op, on tensors that lie over ranks. Change the SBP of the weights, and the same loop
-trains data parallel or tensor parallel; its numbers are those of one process.
+"""Eager global tensors: a training loop as PyTorch programs have it, op by op, on tensors that lie over ranks. Change
+the SBP of the weights, and the same loop trains data parallel or tensor parallel; its numbers are those of one process.
 
     python eager_global.py                                                                      alone
     python -m oneflow.distributed.launch --nproc_per_node 2 eager_global.py                     batches are split
@@ -35,7 +35,9 @@ def main():
     labels = flow.tensor(mnist.train_labels, dtype=flow.int64)
     for step in range(args.steps):
         chosen = flow.randint(0, len(images), (64,), generator=flow.Generator().manual_seed(step))
-        x, y = (whole[chosen].to_global(everyone, B) for whole in (images, labels))  # every rank has the batch, as rank 0 drew it
+        x, y = (
+            whole[chosen].to_global(everyone, B) for whole in (images, labels)
+        )  # every rank has the batch, as rank 0 drew it
         if args.weights == "whole":
             x, y = x.to_global(sbp=S(0)), y.to_global(sbp=S(0))
         loss = F.cross_entropy(model(x), y)

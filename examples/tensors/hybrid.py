@@ -1,5 +1,5 @@
-"""Data parallel times tensor parallel, and times a pipeline: ranks lie on a grid of (data, tensor), each stage on a grid of its own. One SBP says what happens along
-each axis of the grid.
+"""Data parallel times tensor parallel, and times a pipeline: ranks lie on a grid of (data, tensor), each stage on a
+grid of its own. One SBP says what happens along each axis of the grid.
 
     python hybrid.py                                                                   alone
     python -m oneflow.distributed.launch --nproc_per_node 4 hybrid.py                  2 x 2: data x tensor; the same losses
@@ -53,7 +53,9 @@ def main():
     parser.add_argument("--stages", type=int, default=1, choices=[1, 2])
     args = parser.parse_args()
 
-    ranks = np.arange(flow.env.get_world_size()).reshape(args.stages, -1, min(2, flow.env.get_world_size() // args.stages))
+    ranks = np.arange(flow.env.get_world_size()).reshape(
+        args.stages, -1, min(2, flow.env.get_world_size() // args.stages)
+    )
     grids = [flow.placement("cpu", ranks[number % args.stages]) for number in range(2)]
     flow.manual_seed(0)
     model = nn.Sequential(Pair(784, 256, 64, grids[0]), Pair(64, 128, 10, grids[1]))
@@ -64,7 +66,10 @@ def main():
     labels = flow.tensor(mnist.train_labels, dtype=flow.int64)
     for step in range(args.steps):
         chosen = flow.randint(0, len(images), (64,), generator=flow.Generator().manual_seed(step))
-        x, y = (whole[chosen].to_global(grid, [B, B]).to_global(sbp=[S(0), B]) for whole, grid in ((images, grids[0]), (labels, grids[1])))
+        x, y = (
+            whole[chosen].to_global(grid, [B, B]).to_global(sbp=[S(0), B])
+            for whole, grid in ((images, grids[0]), (labels, grids[1]))
+        )
         loss = train(x, y)
         if (step + 1) % 20 == 0:
             loss = loss.numpy().mean()  # of every micro-batch one; all ranks ask, one prints

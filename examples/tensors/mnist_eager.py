@@ -1,5 +1,5 @@
-"""Trains a small convolutional network on MNIST, tensor by tensor: no job, no graph. About 97 % of the test images are right on the subset that comes
-with the package.
+"""Trains a small convolutional network on MNIST, tensor by tensor: no job, no graph. About 97 % of the test images are
+right on the subset that comes with the package.
 
     python mnist_eager.py --out run               all defaults; the weights go to run/model
     python mnist_eager.py --out run --resume      goes on from run/model, as if it had never stopped
@@ -24,7 +24,9 @@ class Net(nn.Module):
             nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         )  # fmt: skip
-        self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10))
+        self.classifier = nn.Sequential(
+            nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10)
+        )
 
     def forward(self, x):
         return self.classifier(self.features(x))
@@ -85,10 +87,15 @@ def main():
         first = saved["epoch"]
 
     for epoch in range(first, first + args.epochs):
-        flow.manual_seed(epoch)  # order and dropout of an epoch are the same whether or not the program was stopped before it
+        flow.manual_seed(
+            epoch
+        )  # order and dropout of an epoch are the same whether or not the program was stopped before it
         loss = train(model, train_loader, loss_fn, optimizer, device)
         print(f"epoch {epoch + 1}  loss {loss:.4f}  accuracy {100 * accuracy(model, test_loader, device):.2f} %")
-    flow.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": first + args.epochs}, args.out / "model")
+    flow.save(
+        {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "epoch": first + args.epochs},
+        args.out / "model",
+    )
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
-"""Trains a small convolutional network on MNIST with two graphs that share one module: one trains, one evaluates. About 97 % of the test images are
-right on the subset that comes with the package.
+"""Trains a small convolutional network on MNIST with two graphs that share one module: one trains, one evaluates. About
+97 % of the test images are right on the subset that comes with the package.
 
     python mnist_graph.py --out run               all defaults; the state goes to run/model
     python mnist_graph.py --out run --resume      goes on from run/model, as if it had never stopped
@@ -23,7 +23,9 @@ class Net(nn.Module):
             nn.Conv2d(1, 16, 5, padding=2), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
             nn.Conv2d(16, 32, 5, padding=2), nn.BatchNorm2d(32), nn.ReLU(), nn.MaxPool2d(2),
         )  # fmt: skip
-        self.classifier = nn.Sequential(nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10))
+        self.classifier = nn.Sequential(
+            nn.Flatten(), nn.Linear(32 * 7 * 7, 128), nn.ReLU(), nn.Dropout(0.3), nn.Linear(128, 10)
+        )
 
     def forward(self, x):
         return self.classifier(self.features(x))
@@ -98,7 +100,10 @@ def main():
         loss = train(*batch(images, labels, step, args.batch_size))
         if (step + 1) % 50 == 0 or step + 1 == first + args.steps:
             print(f"step {step + 1}  loss {loss.item():.6f}")
-    test_images, test_labels = pixels(mnist.test_images).to(device), flow.tensor(mnist.test_labels, dtype=flow.int64).to(device)
+    test_images, test_labels = (
+        pixels(mnist.test_images).to(device),
+        flow.tensor(mnist.test_labels, dtype=flow.int64).to(device),
+    )
     print(f"accuracy {100 * accuracy(model, evaluate, test_images, test_labels):.2f} %")
     flow.save({"graph": train.state_dict(), "step": first + args.steps}, args.out / "model")
 

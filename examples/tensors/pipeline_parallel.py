@@ -1,5 +1,6 @@
-"""Pipeline parallel: the network is cut into stages, each on a rank of its own, and each batch into micro-batches, which follow one another through the stages
-(1F1B: as soon as a stage can, it runs one backward pass for each forward pass).
+"""Pipeline parallel: the network is cut into stages, each on a rank of its own, and each batch into micro-batches,
+which follow one another through the stages (1F1B: as soon as a stage can, it runs one backward pass for each forward
+pass).
 
     python pipeline_parallel.py                                                        alone: all stages on one rank
     python -m oneflow.distributed.launch --nproc_per_node 2 pipeline_parallel.py       two stages, the same losses
@@ -51,7 +52,9 @@ def main():
     labels = flow.tensor(mnist.train_labels, dtype=flow.int64)
     for step in range(args.steps):
         chosen = flow.randint(0, len(images), (64,), generator=flow.Generator().manual_seed(step))
-        loss = train(images[chosen].to_global(places[0], B), labels[chosen].to_global(places[-1], B))  # labels go where the loss is
+        loss = train(
+            images[chosen].to_global(places[0], B), labels[chosen].to_global(places[-1], B)
+        )  # labels go where the loss is
         if (step + 1) % 20 == 0:
             loss = loss.numpy().mean()  # of every micro-batch one; all ranks ask, one prints
             if flow.env.get_rank() == 0:

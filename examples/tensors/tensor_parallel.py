@@ -1,5 +1,6 @@
-"""Tensor parallel: every rank holds a slice of each weight and sees the whole batch. The first layer shares out its outputs, the second its inputs, so what the
-ranks exchange is one sum of a batch of scores, forward, and one of gradients, back.
+"""Tensor parallel: every rank holds a slice of each weight and sees the whole batch. The first layer shares out its
+outputs, the second its inputs, so what the ranks exchange is one sum of a batch of scores, forward, and one of
+gradients, back.
 
     python tensor_parallel.py                                                          alone
     python -m oneflow.distributed.launch --nproc_per_node 2 tensor_parallel.py         the same losses; each rank has half of the weights
@@ -36,7 +37,9 @@ def main():
     model = nn.Sequential(nn.Flatten(), nn.Linear(784, 256), nn.ReLU(), nn.Linear(256, 10))
     model.to_global(everyone, B)  # rank 0's values, whole on every rank; then each keeps its slice:
     first, last = model[1], model[3]
-    first.weight = nn.Parameter(first.weight.data.to_global(sbp=S(0)))  # rows are outputs of the layer, and so are biases
+    first.weight = nn.Parameter(
+        first.weight.data.to_global(sbp=S(0))
+    )  # rows are outputs of the layer, and so are biases
     first.bias = nn.Parameter(first.bias.data.to_global(sbp=S(0)))
     last.weight = nn.Parameter(last.weight.data.to_global(sbp=S(1)))  # columns are inputs
     train = TrainGraph(model, flow.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
@@ -52,7 +55,10 @@ def main():
             if flow.env.get_rank() == 0:
                 print(f"step {step + 1}  loss {loss:.5f}")
     if flow.env.get_rank() == 0:
-        print(f"rank 0 holds {sum(p.to_local().numel() for p in model.parameters())} of {sum(p.numel() for p in model.parameters())} parameters")
+        print(
+            f"rank 0 holds {sum(p.to_local().numel() for p in model.parameters())} of "
+            f"{sum(p.numel() for p in model.parameters())} parameters"
+        )
 
 
 if __name__ == "__main__":

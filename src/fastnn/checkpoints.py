@@ -1,4 +1,5 @@
-"""Checkpoints of a run: ``<checkpointDir>/model.ckpt-<step>``, folders that resume it bit for bit; on request slim's files beside them."""
+"""Checkpoints of a run: ``<checkpointDir>/model.ckpt-<step>``, folders that resume it bit for bit; on request slim's
+files beside them."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ class StepCheckpointer(PeriodicCheckpointer):
 
 
 class RunState:
-    """Where a run stands besides its variables: the position in the data, and the step; and the flags without which its variables do not fit."""
+    """Where a run stands besides its variables: the position in the data, and the step; and the flags without which its
+    variables do not fit."""
 
     def __init__(self, iterator: Any, flags: Flags) -> None:
         self._iterator = iterator
@@ -70,12 +72,14 @@ class RunState:
         return {"data": self._iterator.state(), "step": self.step, "flags": self._flags}
 
     def require_same_run(self, path: str) -> None:
-        """A checkpoint of another network, of other classes or of another optimizer is told before anything of it is loaded."""
+        """A checkpoint of another network, of other classes or of another optimizer is told before anything of it is
+        loaded."""
         saved = flow.load(Path(path) / "run").get("flags", {})
         for name, value in self._flags.items():
             if saved.get(name, value) != value:
                 raise FlagError(
-                    f"{path} is of a run with --{name}={saved[name]}, this one has --{name}={value}; name another --checkpointDir, or start anew with "
+                    f"{path} is of a run with --{name}={saved[name]}, this one has --{name}={value}; name another "
+                    f"--checkpointDir, or start anew with "
                     f"--resume=False (--task_type=finetune begins with the variables that fit)"
                 )
 

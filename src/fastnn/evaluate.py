@@ -1,4 +1,5 @@
-"""``python -m fastnn.evaluate --flag=value ...``: Accuracy and Recall_5 of a checkpoint; and the trained network as an ONNX file."""
+"""``python -m fastnn.evaluate --flag=value ...``: Accuracy and Recall_5 of a checkpoint; and the trained network as an
+ONNX file."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ _log = logging.getLogger("fastnn")
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """The program: prints the two numbers. The checkpoint is the newest of ``--checkpointDir``, or ``--model_dir`` and ``--ckpt_file_name``."""
+    """The program: prints the two numbers. The checkpoint is the newest of ``--checkpointDir``, or ``--model_dir`` and
+    ``--ckpt_file_name``."""
     words = list(sys.argv[1:] if argv is None else argv)
     if "--help" in words or "-h" in words:
         print(FLAGS.help("python -m fastnn.evaluate"))
@@ -53,7 +55,9 @@ def evaluate(flags: Flags = FLAGS) -> dict[str, float]:
     average = Path(path) / "average"
     if flags.moving_average_decay is not None and average.is_dir():
         network_fn.module.load_state_dict(flow.load(average), strict=False)
-    preprocessing = preprocessing_factory.get_preprocessing(flags.preprocessing_name or flags.model_name, is_training=False)
+    preprocessing = preprocessing_factory.get_preprocessing(
+        flags.preprocessing_name or flags.model_name, is_training=False
+    )
     iterator = dataset_factory.get_dataset_iterator(
         flags.dataset_name, network_fn.default_image_size, preprocessing, is_training=False, flags=flags
     )
@@ -68,11 +72,16 @@ def checkpoint_path(flags: Flags) -> str:
     if flags.model_dir and flags.ckpt_file_name:
         return str(Path(flags.model_dir) / flags.ckpt_file_name)
     if not flags.checkpointDir:
-        raise FlagError("--checkpointDir names the folder of the run's checkpoints, or --model_dir and --ckpt_file_name one checkpoint; none is set")
+        raise FlagError(
+            "--checkpointDir names the folder of the run's checkpoints, or --model_dir and --ckpt_file_name one "
+            "checkpoint; none is set"
+        )
     try:
         return str(Path(flags.checkpointDir) / (Path(flags.checkpointDir) / LAST).read_text(encoding="utf-8").strip())
     except OSError:
-        raise FlagError(f"--checkpointDir={flags.checkpointDir} has no checkpoint: there is no file {LAST!r} in it") from None
+        raise FlagError(
+            f"--checkpointDir={flags.checkpointDir} has no checkpoint: there is no file {LAST!r} in it"
+        ) from None
 
 
 def _counted(network_fn: NetworkFn, iterator: DatasetIterator, flags: Flags) -> dict[str, float]:
@@ -95,7 +104,8 @@ def _counted(network_fn: NetworkFn, iterator: DatasetIterator, flags: Flags) -> 
 
 
 def export_onnx(network_fn: NetworkFn, path: str, share: Share, average: MovingAverage | None) -> None:
-    """Writes the network in evaluation mode: input ``images`` (NHWC, any batch), output ``logits``. All workers call it; the first one writes."""
+    """Writes the network in evaluation mode: input ``images`` (NHWC, any batch), output ``logits``. All workers call
+    it; the first one writes."""
     if share.workers > 1:
         network_fn.module.to_local()  # type: ignore[operator]
     if share.worker:

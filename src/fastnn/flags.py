@@ -22,7 +22,17 @@ from oneflow.core.errors import nearest
 _WORDS = {"true": True, "t": True, "1": True, "yes": True, "false": False, "f": False, "0": False, "no": False}
 _OWN_GROUP = "Flags of this program"
 _AT_LEAST = {
-    **dict.fromkeys(("batch_size", "num_classes", "num_epochs", "num_parallel_batches", "prefetch_buffer_size", "num_preprocessing_threads"), 1),
+    **dict.fromkeys(
+        (
+            "batch_size",
+            "num_classes",
+            "num_epochs",
+            "num_parallel_batches",
+            "prefetch_buffer_size",
+            "num_preprocessing_threads",
+        ),
+        1,
+    ),
     **dict.fromkeys(("stop_at_step", "train_image_size", "tensor_fusion_max_bytes"), 1),
     **dict.fromkeys(("learning_rate", "weight_decay", "warmup_steps", "shuffle_buffer_size", "task_index"), 0),
 }
@@ -57,7 +67,10 @@ class Flag:
         if type(value) is not self.kind:
             raise FlagError(f"--{self.name} takes {_SAID[self.kind]}, got {value!r}")
         if self.choices and value not in self.choices:
-            raise FlagError(f"--{self.name} is one of {', '.join(map(repr, self.choices))}; got {value!r}.{nearest(str(value), self.choices)}")
+            raise FlagError(
+                f"--{self.name} is one of {', '.join(map(repr, self.choices))}; got "
+                f"{value!r}.{nearest(str(value), self.choices)}"
+            )
         self._require_least(value)
         return value
 
@@ -112,8 +125,11 @@ class Flags:
         self._values.clear()
 
     def parse(self, argv: Sequence[str] | None = None) -> None:
-        """Sets the flags of a command line, by default that of this process. Flags that mean nothing here are told of once, on stderr."""
-        words = [word for word in (sys.argv[1:] if argv is None else argv) if not word.isspace()]  # a blank behind the backslash of a line, as in the manual
+        """Sets the flags of a command line, by default that of this process. Flags that mean nothing here are told of
+        once, on stderr."""
+        words = [
+            word for word in (sys.argv[1:] if argv is None else argv) if not word.isspace()
+        ]  # a blank behind the backslash of a line, as in the manual
         found: dict[str, Any] = {}
         while words:
             name, value = self._take(words)
@@ -188,9 +204,20 @@ _NO_SESSION = "torch has no session"
 TABLE: list[Flag] = [
     *_flags(
         "Dataset",
-        ("dataset_name", str, "mock", "the data set: mock, cifar10, mnist, flowers, or one of your own (datasets_map, or datasets/<name>.py)"),
+        (
+            "dataset_name",
+            str,
+            "mock",
+            "the data set: mock, cifar10, mnist, flowers, or one of your own (datasets_map, or datasets/<name>.py)",
+        ),
         ("dataset_dir", str, None, "the folder of the data set's files"),
-        ("num_sample_per_epoch", int, 1000000, "the number of samples of the data set", "no schedule reads it, as in FastNN"),
+        (
+            "num_sample_per_epoch",
+            int,
+            1000000,
+            "the number of samples of the data set",
+            "no schedule reads it, as in FastNN",
+        ),
         ("num_classes", int, 100, "the width of the classifier"),
         ("train_files", str, None, "file names in dataset_dir with commas between them; by default the data set's own"),
         ("eval_files", str, None, "file names to evaluate on, likewise; by default the data set's test files"),
@@ -204,12 +231,24 @@ TABLE: list[Flag] = [
         ("shuffle_buffer_size", int, 1024, "how many records are mixed; 0 or 1 for none"),
         ("num_parallel_batches", int, 8, "batches that are made at the same time, ahead of the step"),
         ("prefetch_buffer_size", int, 32, "batches that may be ready ahead of the step, as far as 256 MiB hold them"),
-        ("num_preprocessing_threads", int, 16, "threads that decode and preprocess; at most as many as there are cores are started"),
+        (
+            "num_preprocessing_threads",
+            int,
+            16,
+            "threads that decode and preprocess; at most as many as there are cores are started",
+        ),
         ("datasets_use_caching", bool, False, "keep the records, still compressed, in memory after the first pass"),
     ),
     *_flags(
         "Model",
-        ("task_type", str, "pretrain", "pretrain, or finetune, which restores a checkpoint first", None, ("pretrain", "finetune")),
+        (
+            "task_type",
+            str,
+            "pretrain",
+            "pretrain, or finetune, which restores a checkpoint first",
+            None,
+            ("pretrain", "finetune"),
+        ),
         ("model_name", str, "inception_resnet_v2", "the network"),
         ("train_image_size", int, None, "the side of the pictures; by default the network's own"),
         ("num_epochs", int, 100, "passes over the data; mock data has no end"),
@@ -218,26 +257,66 @@ TABLE: list[Flag] = [
         ("batch_size", int, 32, "samples per worker and step"),
         ("model_dir", str, "", "the folder of the checkpoint to start from"),
         ("ckpt_file_name", str, None, "the name of that checkpoint: a slim .ckpt, or a checkpoint of this program"),
-        ("checkpoint_exclude_scopes", str, None, "variables that are not restored: beginnings of names with commas between them"),
+        (
+            "checkpoint_exclude_scopes",
+            str,
+            None,
+            "variables that are not restored: beginnings of names with commas between them",
+        ),
         ("trainable_scopes", str, None, "variables that are trained, likewise; by default all"),
-        ("restore_moving_statistics", bool, True, "finetune restores the moving means and variances of batch norms too; FastNN did not"),
+        (
+            "restore_moving_statistics",
+            bool,
+            True,
+            "finetune restores the moving means and variances of batch norms too; FastNN did not",
+        ),
         ("label_smoothing", float, 0.0, "targets are one-hot * (1 - s) + s / classes"),
-        ("moving_average_decay", float, None, "keep an exponential moving average of all variables, which evaluation uses"),
+        (
+            "moving_average_decay",
+            float,
+            None,
+            "keep an exponential moving average of all variables, which evaluation uses",
+        ),
     ),
     *_flags(
         "Learning rate",
         ("warmup_steps", int, 0, "steps in which the rate rises"),
         ("warmup_scheme", str, "t2t", "t2t: exponentially, from a hundredth; any other word: no warm-up"),
-        ("decay_scheme", str, "", "luong234, luong5, luong10: when the rate is lowered; empty for never", None, ("", "luong234", "luong5", "luong10")),
-        ("learning_rate_decay_factor", float, 0.94, "what each lowering multiplies the rate by, of the luong schemes too: FastNN's code does that, though its text says they halve it"),
+        (
+            "decay_scheme",
+            str,
+            "",
+            "luong234, luong5, luong10: when the rate is lowered; empty for never",
+            None,
+            ("", "luong234", "luong5", "luong10"),
+        ),
+        (
+            "learning_rate_decay_factor",
+            float,
+            0.94,
+            "what each lowering multiplies the rate by, of the luong schemes too: FastNN's code does that, though its "
+            "text says they halve it",
+        ),
         ("luong_halving", bool, False, "the luong schemes halve the rate, as FastNN's text says"),
-        ("learning_rate_decay_type", str, "exponential", "fixed (which also leaves warm-up out), exponential or polynomial", None, ("fixed", "exponential", "polynomial")),
+        (
+            "learning_rate_decay_type",
+            str,
+            "exponential",
+            "fixed (which also leaves warm-up out), exponential or polynomial",
+            None,
+            ("fixed", "exponential", "polynomial"),
+        ),
         ("learning_rate", float, 0.01, "the first rate"),
         ("end_learning_rate", float, 0.0001, "the last rate of the polynomial decay"),
     ),
     *_flags(
         "Optimizer",
-        ("optimizer", str, "rmsprop", "adadelta, adagrad, adam, adamweightdecay, ftrl, momentum, sgd or rmsprop, as TensorFlow 1 computes them"),
+        (
+            "optimizer",
+            str,
+            "rmsprop",
+            "adadelta, adagrad, adam, adamweightdecay, ftrl, momentum, sgd or rmsprop, as TensorFlow 1 computes them",
+        ),
         ("adadelta_rho", float, 0.95, "decay of adadelta"),
         ("adagrad_initial_accumulator_value", float, 0.1, "first value of adagrad's sums"),
         ("adam_beta1", float, 0.9, "decay of adam's first moments"),
@@ -261,28 +340,63 @@ TABLE: list[Flag] = [
         ("print_model_statistics", bool, False, "print every trainable variable with its shape and size"),
         ("log_trainable_vars_statistics", bool, False, "the same as print_model_statistics"),
         ("log_optimizer_vars_statistics", bool, False, "print the optimizer's variables likewise"),
-        ("hooks", str, "StopAtStepHook,ProfilerHook,LoggingTensorHook,CheckpointSaverHook", "hooks with commas between them"),
+        (
+            "hooks",
+            str,
+            "StopAtStepHook,ProfilerHook,LoggingTensorHook,CheckpointSaverHook",
+            "hooks with commas between them",
+        ),
         ("summaryDir", str, None, "where summaries for TensorBoard go; by default summaries/ beside the checkpoints"),
         ("output_dir", str, ".", "where files go that have no folder of their own"),
         ("checkpointDir", str, None, "the folder of checkpoints; none are saved without it"),
         ("save_checkpoints_steps", int, 1000, "steps between two checkpoints"),
-        ("checkpoint_format", str, "fastnn", "fastnn: resumes bit for bit; tf: slim's files beside it, which TensorFlow reads", None, ("fastnn", "tf")),
+        (
+            "checkpoint_format",
+            str,
+            "fastnn",
+            "fastnn: resumes bit for bit; tf: slim's files beside it, which TensorFlow reads",
+            None,
+            ("fastnn", "tf"),
+        ),
         ("resume", bool, True, "go on from the newest checkpoint of checkpointDir"),
         ("export_onnx", str, None, "write the trained network to this ONNX file"),
     ),
     *_flags(
         "Performance",
-        ("use_fp16", bool, True, "mixed precision: float16 on a GPU, with float32 weights; see --cpu_bfloat16 for the CPU"),
-        ("cpu_bfloat16", bool, False, "with use_fp16, compute in bfloat16 on the CPU; otherwise the CPU computes in float32"),
+        (
+            "use_fp16",
+            bool,
+            True,
+            "mixed precision: float16 on a GPU, with float32 weights; see --cpu_bfloat16 for the CPU",
+        ),
+        (
+            "cpu_bfloat16",
+            bool,
+            False,
+            "with use_fp16, compute in bfloat16 on the CPU; otherwise the CPU computes in float32",
+        ),
         ("loss_scale", float, 1.0, "the loss is multiplied by it for the backward pass, gradients divided again"),
         ("enable_paisoar", bool, True, "data parallel over the workers that there are"),
-        ("protocol", str, "grpc", "how workers speak; grpc and grpc+verbs are taken, and are gloo or NCCL", None, ("grpc", "grpc+verbs", "grpc+gdr", "grpc+mpi")),
+        (
+            "protocol",
+            str,
+            "grpc",
+            "how workers speak; grpc and grpc+verbs are taken, and are gloo or NCCL",
+            None,
+            ("grpc", "grpc+verbs", "grpc+gdr", "grpc+mpi"),
+        ),
         ("seed", int, 0, "of first values, dropout and the order of records"),
         ("device", str, None, "cpu or cuda; by default cuda where there is one"),
         ("inter_op_parallelism_threads", int, 256, "threads of a session", _NO_SESSION),
         ("intra_op_parallelism_threads", int, 96, "threads of an op", "set OMP_NUM_THREADS"),
         ("colocate_gradients_with_ops", bool, True, "where gradients are computed", "FastNN did not read it either"),
-        ("tensor_fusion_policy", str, "default", "how gradients are put together", "buckets are filled in the order of the backward pass"),
+        (
+            "tensor_fusion_policy",
+            str,
+            "default",
+            "how gradients are put together",
+            "buckets are filled in the order of the backward pass",
+        ),
         ("communication_policy", str, "nccl_fullring", "how workers are connected", "gloo and NCCL decide it"),
         ("tensor_fusion_max_bytes", int, 8388608, "bytes of gradients that are summed at once"),
     ),
@@ -296,7 +410,13 @@ TABLE: list[Flag] = [
         ("ps_hosts", str, None, "parameter servers", "there are none: gradients are summed over the workers"),
         ("ps_count", int, None, "parameter servers", "there are none: gradients are summed over the workers"),
         ("tables", str, None, "tables of the PAI platform", "data comes from files"),
-        ("buckets", str, None, "buckets of the PAI platform", "data comes from files; --dataset_dir takes fsspec addresses"),
+        (
+            "buckets",
+            str,
+            None,
+            "buckets of the PAI platform",
+            "data comes from files; --dataset_dir takes fsspec addresses",
+        ),
         ("outputs", str, None, "tables of the PAI platform", "results go to files"),
     ),
 ]

@@ -15,9 +15,12 @@ from oneflow import nn
 
 
 class TrainGraph(nn.Graph):
-    """One step: loss, backward pass, update. It takes NHWC pictures and labels, and gives the loss and the accuracy of the batch."""
+    """One step: loss, backward pass, update. It takes NHWC pictures and labels, and gives the loss and the accuracy of
+    the batch."""
 
-    def __init__(self, network_fn: NetworkFn, optimizer: torch.optim.Optimizer, schedule: Any, flags: Flags, device: str) -> None:
+    def __init__(
+        self, network_fn: NetworkFn, optimizer: torch.optim.Optimizer, schedule: Any, flags: Flags, device: str
+    ) -> None:
         super().__init__()
         self.network = network_fn.module
         self._network_fn = network_fn
@@ -51,7 +54,8 @@ class EvalGraph(nn.Graph):
 
 
 def set_precision(graph: nn.Graph, flags: Flags, device: str) -> None:
-    """Mixed precision where the flags ask for it: float16 on a GPU (never run where the tests run: no GPU there), bfloat16 on a CPU."""
+    """Mixed precision where the flags ask for it: float16 on a GPU (never run where the tests run: no GPU there),
+    bfloat16 on a CPU."""
     if not flags.use_fp16:
         return
     if device != "cpu":

@@ -14,8 +14,11 @@ AUXILIARY = "AuxLogits"
 AUXILIARY_WEIGHT = 0.4
 
 
-def classification_loss(network_fn: NetworkFn, images: Tensor, labels: Tensor, label_smoothing: float = 0.0) -> tuple[Tensor, Tensor]:
-    """The loss that is trained on, and the accuracy of the batch; logits count in float32. Labels may come with a last dim of 1."""
+def classification_loss(
+    network_fn: NetworkFn, images: Tensor, labels: Tensor, label_smoothing: float = 0.0
+) -> tuple[Tensor, Tensor]:
+    """The loss that is trained on, and the accuracy of the batch; logits count in float32. Labels may come with a last
+    dim of 1."""
     logits, end_points = network_fn(images)
     labels = labels.reshape(-1)
     loss = cross_entropy(logits, labels, label_smoothing)

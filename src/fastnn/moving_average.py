@@ -13,7 +13,8 @@ from fastnn.errors import FlagError
 
 
 class MovingAverage:
-    """``shadow = d * shadow + (1 - d) * variable`` after each step, with ``d = min(decay, (1 + step) / (10 + step))``."""
+    """``shadow = d * shadow + (1 - d) * variable`` after each step, with ``d = min(decay, (1 + step) / (10 +
+    step))``."""
 
     def __init__(self, module: nn.Module, decay: float) -> None:
         if not 0.0 < decay < 1.0:

@@ -21,7 +21,9 @@ from oneflow.ops.update_row import UpdateRow
 
 Named = Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 _GROUP = "Optimizer"
-_DEFAULTS = {flag.name: flag.default for flag in TABLE if flag.group == _GROUP and flag.name != "optimizer"} | {"max_gradient_norm": None}
+_DEFAULTS = {flag.name: flag.default for flag in TABLE if flag.group == _GROUP and flag.name != "optimizer"} | {
+    "max_gradient_norm": None
+}
 _OTHERS = {flag.name for flag in TABLE} - set(_DEFAULTS)
 _WITHOUT_DECAY = re.compile("LayerNorm|layer_norm|bias")
 _WEIGHT_DECAY = 0.01
@@ -62,20 +64,23 @@ class Ftrl(_RowOptimizer):
 
 
 class AdamWeightDecay(_RowOptimizer):
-    """Adam without correction, with a decay of its own. Parameters that come with names leave out the decay where the name has ``LayerNorm``,
-    ``layer_norm`` or ``bias`` in it."""
+    """Adam without correction, with a decay of its own. Parameters that come with names leave out the decay where the
+    name has ``LayerNorm``, ``layer_norm`` or ``bias`` in it."""
 
     rows = (updates.ADAM_WEIGHT_DECAY,)
 
-    def __init__(self, params: list[Tensor], undecayed: list[Tensor], lr: float, clipping: Mapping[str, float], **numbers: float) -> None:
+    def __init__(
+        self, params: list[Tensor], undecayed: list[Tensor], lr: float, clipping: Mapping[str, float], **numbers: float
+    ) -> None:
         super().__init__(params, lr, clipping, **numbers)
         for p in undecayed:
             self.state[p]["decay"] = torch.zeros(1, device=p.device)
 
 
 def create(name: str, params: Named, learning_rate: float, **flags: Any) -> torch.optim.Optimizer:
-    """The optimizer ``name`` over parameters, or pairs of a name and a parameter. ``flags`` are those of FastNN, such as ``opt_epsilon``; those
-    that are not given have their defaults. With ``max_gradient_norm`` the gradients are clipped by their common norm (``clip_grad()``; a graph does it by itself)."""
+    """The optimizer ``name`` over parameters, or pairs of a name and a parameter. ``flags`` are those of FastNN, such
+    as ``opt_epsilon``; those that are not given have their defaults. With ``max_gradient_norm`` the gradients are
+    clipped by their common norm (``clip_grad()``; a graph does it by itself)."""
     if name not in _MAKERS:
         raise FlagError(f"--optimizer is one of {', '.join(_MAKERS)}; got {name!r}.{nearest(name, _MAKERS)}")
     found = _checked(flags)

@@ -35,17 +35,23 @@ class ReplicatedLoss:
         """Calls the closure once."""
         loss = self.loss_fn()
         if not isinstance(loss, Tensor) or loss.numel() != 1:
-            raise FlagError(f"loss_fn gives one scalar loss, got {loss!r:.200}; keep other tensors in variables around it")
+            raise FlagError(
+                f"loss_fn gives one scalar loss, got {loss!r:.200}; keep other tensors in variables around it"
+            )
         self.replicas = [loss.detach()]
         return loss
 
 
 class ReplicatedVarsOptimizer:
-    """An optimizer whose gradients are the mean over all workers, clipped by ``clip_norm`` after that. Every worker has all variables."""
+    """An optimizer whose gradients are the mean over all workers, clipped by ``clip_norm`` after that. Every worker has
+    all variables."""
 
     def __init__(self, optimizer: torch.optim.Optimizer, clip_norm: float | None = None) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise FlagError(f"ReplicatedVarsOptimizer takes an optimizer of torch, such as fastnn.optimizers.create gives; got {type(optimizer).__name__}")
+            raise FlagError(
+                f"ReplicatedVarsOptimizer takes an optimizer of torch, such as fastnn.optimizers.create gives; got "
+                f"{type(optimizer).__name__}"
+            )
         self._optimizer = optimizer
         self._clip_norm = clip_norm
         self._is_alike = False

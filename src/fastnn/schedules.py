@@ -27,7 +27,8 @@ _SCHEMES = {"luong234": ((2, 3), 4), "luong5": ((1, 2), 5), "luong10": ((1, 2), 
 
 
 def learning_rate(step: int, **flags: Any) -> float:
-    """The rate of the update that follows ``step`` updates. ``flags`` are those of FastNN; those that are not given have their defaults."""
+    """The rate of the update that follows ``step`` updates. ``flags`` are those of FastNN; those that are not given
+    have their defaults."""
     f = _checked(flags)
     base, kind = f["learning_rate"], f["learning_rate_decay_type"]
     if kind == "fixed":

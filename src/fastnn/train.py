@@ -46,8 +46,11 @@ class Run:
     average: MovingAverage | None
 
 
-def main(argv: Sequence[str] | None = None, assignment: misc_utils.Assignment = misc_utils.get_assigment_map_from_checkpoint) -> None:
-    """The program. ``assignment`` takes the place of ``get_assigment_map_from_checkpoint``. A wrong flag, file or value ends it with one line."""
+def main(
+    argv: Sequence[str] | None = None, assignment: misc_utils.Assignment = misc_utils.get_assigment_map_from_checkpoint
+) -> None:
+    """The program. ``assignment`` takes the place of ``get_assigment_map_from_checkpoint``. A wrong flag, file or value
+    ends it with one line."""
     words = list(sys.argv[1:] if argv is None else argv)
     if "--help" in words or "-h" in words:
         print(FLAGS.help("python -m fastnn.train"))
@@ -62,7 +65,9 @@ def main(argv: Sequence[str] | None = None, assignment: misc_utils.Assignment = 
         sys.exit(f"fastnn: {error}")
 
 
-def train(flags: Flags = FLAGS, assignment: misc_utils.Assignment = misc_utils.get_assigment_map_from_checkpoint) -> None:
+def train(
+    flags: Flags = FLAGS, assignment: misc_utils.Assignment = misc_utils.get_assigment_map_from_checkpoint
+) -> None:
     """One run as the flags say, from the data to the last checkpoint."""
     run = prepared(flags, assignment)
     try:
@@ -78,14 +83,18 @@ def prepared(flags: Flags, assignment: misc_utils.Assignment) -> Run:
     flow.manual_seed(flags.seed)
     if share.worker == 0:
         _say_precision(flags, device)
-    network_fn = model_factory.get_model_fn(flags.model_name, flags.num_classes, flags.weight_decay, True, flags.train_image_size)
+    network_fn = model_factory.get_model_fn(
+        flags.model_name, flags.num_classes, flags.weight_decay, True, flags.train_image_size
+    )
     iterator = dataset_factory.get_dataset_iterator(
         flags.dataset_name, network_fn.default_image_size, _preprocessing(flags), share=share, flags=flags
     )
     if flags.task_type == "finetune" and flags.model_dir:
         _restore(network_fn, flags, assignment)
     _place(network_fn, share, device)
-    average = MovingAverage(network_fn.module, flags.moving_average_decay) if flags.moving_average_decay is not None else None
+    average = (
+        MovingAverage(network_fn.module, flags.moving_average_decay) if flags.moving_average_decay is not None else None
+    )
     return Run(flags, share, device, network_fn, iterator, average)
 
 
@@ -97,9 +106,17 @@ def _preprocessing(flags: Flags) -> Any:
 
 def _restore(network_fn: NetworkFn, flags: Flags, assignment: misc_utils.Assignment) -> None:
     if not flags.ckpt_file_name:
-        raise FlagError(f"--task_type=finetune --model_dir={flags.model_dir} needs --ckpt_file_name, the checkpoint in that folder")
+        raise FlagError(
+            f"--task_type=finetune --model_dir={flags.model_dir} needs --ckpt_file_name, the checkpoint in that folder"
+        )
     exclude = (flags.checkpoint_exclude_scopes or "").split(",")
-    misc_utils.restore(network_fn, str(Path(flags.model_dir) / flags.ckpt_file_name), exclude, flags.restore_moving_statistics, assignment)
+    misc_utils.restore(
+        network_fn,
+        str(Path(flags.model_dir) / flags.ckpt_file_name),
+        exclude,
+        flags.restore_moving_statistics,
+        assignment,
+    )
 
 
 def _train(run: Run) -> None:
@@ -113,9 +130,15 @@ def _train(run: Run) -> None:
     state = RunState(run.iterator, flags)
     checkpointer = _checkpointer(run, graph, state)
     _tell(run, variables, optimizer)
-    trainer = ClassifierTrainer(graph, run.iterator, schedule, run.share, run.device, flags.num_classes, state, run.average)
+    trainer = ClassifierTrainer(
+        graph, run.iterator, schedule, run.share, run.device, flags.num_classes, state, run.average
+    )
     if trainer.run(_hooks(run, checkpointer)) == 0 and run.share.worker == 0:
-        _log.info("nothing to train: step %d was the last; a larger --stop_at_step or --num_epochs goes on, --resume=False starts anew", state.step)
+        _log.info(
+            "nothing to train: step %d was the last; a larger --stop_at_step or --num_epochs goes on, --resume=False "
+            "starts anew",
+            state.step,
+        )
     if flags.export_onnx:
         evaluate.export_onnx(run.network_fn, flags.export_onnx, run.share, run.average)
 
@@ -133,7 +156,9 @@ def _checkpointer(run: Run, graph: TrainGraph, state: RunState) -> StepCheckpoin
         inner.load(inner.get_checkpoint_file())
         if run.share.worker == 0:
             _log.info("going on after step %d from %s", state.step, inner.get_checkpoint_file())
-    found = StepCheckpointer(inner, flags.save_checkpoints_steps, run.network_fn if flags.checkpoint_format == "tf" else None)
+    found = StepCheckpointer(
+        inner, flags.save_checkpoints_steps, run.network_fn if flags.checkpoint_format == "tf" else None
+    )
     found.adopt(state.step + 1)
     return found
 
@@ -167,7 +192,10 @@ def _tell(run: Run, variables: dict[str, Any], optimizer: torch.optim.Optimizer)
         misc_utils.print_variables("trainable variables", variables)
     if flags.log_optimizer_vars_statistics:
         rows = optimizer.update_of(optimizer.param_groups[0])[0].states  # type: ignore[attr-defined]
-        misc_utils.print_variables("variables of the optimizer", {f"{name}/{state.suffix}": p for name, p in variables.items() for state in rows})
+        misc_utils.print_variables(
+            "variables of the optimizer",
+            {f"{name}/{state.suffix}": p for name, p in variables.items() for state in rows},
+        )
     if flags.log_device_placement:
         for name, p in variables.items():
             _log.info("%s: %s", name, p.placement if p.is_global else p.device)
@@ -184,7 +212,9 @@ def _device(flags: Flags) -> str:
 
 def _say_precision(flags: Flags, device: str) -> None:
     if flags.use_fp16 and device == "cpu" and not flags.cpu_bfloat16:
-        _log.info("use_fp16: a CPU computes in float32; --cpu_bfloat16 computes in bfloat16, --use_fp16=False says nothing")
+        _log.info(
+            "use_fp16: a CPU computes in float32; --cpu_bfloat16 computes in bfloat16, --use_fp16=False says nothing"
+        )
 
 
 def _place(network_fn: NetworkFn, share: Share, device: str) -> None:

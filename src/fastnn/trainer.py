@@ -61,7 +61,9 @@ class ClassifierTrainer(TrainerBase):
         """One batch."""
         images, labels = next(self._iterator)
         require_labels(labels, self._classes)
-        self._outputs = self._graph(placed(images, self._share, self._device), placed(labels, self._share, self._device))
+        self._outputs = self._graph(
+            placed(images, self._share, self._device), placed(labels, self._share, self._device)
+        )
         self._state.step = self.iter + 1
         if self._average is not None:
             self._average.update(self._state.step)

@@ -1,6 +1,7 @@
 """Data sets, transforms and networks for pictures, on :mod:`oneflow`.
 
-The namespaces are loaded when they are first asked for, so that a program which reads pictures does not wait for a model zoo.
+The namespaces are loaded when they are first asked for, so that a program which reads pictures does not wait for a
+model zoo.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""LiBai on this package's oneflow: lazy configs, data, a trainer, hooks, evaluators and checkpoints around a model of one's own.
+"""LiBai on this package's oneflow: lazy configs, data, a trainer, hooks, evaluators and checkpoints around a model of
+one's own.
 
 The namespaces below are loaded when they are first asked for, as is everything in them that needs torch's compiler.
 """
@@ -9,7 +10,22 @@ from oneflow.core.absent import absent as _absent
 from oneflow.core.late import late as _late
 from oneflow.version import __version__
 
-_NAMESPACES = ("board", "config", "data", "engine", "evaluation", "inference", "layers", "models", "onnx_export", "optim", "plan", "scheduler", "tokenizer", "utils")
+_NAMESPACES = (
+    "board",
+    "config",
+    "data",
+    "engine",
+    "evaluation",
+    "inference",
+    "layers",
+    "models",
+    "onnx_export",
+    "optim",
+    "plan",
+    "scheduler",
+    "tokenizer",
+    "utils",
+)
 
 __all__ = ["__version__"]  # the namespaces are there too; a star import need not load them
 

@@ -1,7 +1,8 @@
-"""``python -m libai.preprocess --input text.json ...``: texts into token files. ``tools/preprocess_data.py`` is the same program.
+"""``python -m libai.preprocess --input text.json ...``: texts into token files. ``tools/preprocess_data.py`` is the
+same program.
 
-Each line of the input is a JSON object. A key of it makes the files ``<prefix>_<key>_document.bin`` and ``.idx``, or ``_sentence`` with ``--split-sentences``: a
-document for each line, a sequence for each sentence.
+Each line of the input is a JSON object. A key of it makes the files ``<prefix>_<key>_document.bin`` and ``.idx``, or
+``_sentence`` with ``--split-sentences``: a document for each line, a sequence for each sentence.
 """
 
 from __future__ import annotations
@@ -37,7 +38,13 @@ def argument_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="preprocess_data.py", description="Texts into token files.")
     add = parser.add_argument_group("input").add_argument
     add("--input", nargs="+", required=True, metavar="FILE", help="files with one JSON object on each line")
-    add("--json-keys", nargs="+", default=["text"], metavar="KEY", help="the texts of an object that are used, each for files of its own")
+    add(
+        "--json-keys",
+        nargs="+",
+        default=["text"],
+        metavar="KEY",
+        help="the texts of an object that are used, each for files of its own",
+    )
     add("--split-sentences", action="store_true", help="a sequence for each sentence, as BERT, RoBERTa and T5 need it")
     add("--keep-newlines", action="store_true", help="leave line ends in sentences")
     add = parser.add_argument_group("tokenizer").add_argument
@@ -45,7 +52,11 @@ def argument_parser() -> argparse.ArgumentParser:
     add("--vocab-file", required=True)
     add("--merges-file", help="of GPT2Tokenizer and RobertaTokenizer")
     add("--do-lower-case", action="store_true", help="of BertTokenizer")
-    add("--do-chinese-wwm", action="store_true", help="of BertTokenizer: mark Chinese words, so that they are masked whole")
+    add(
+        "--do-chinese-wwm",
+        action="store_true",
+        help="of BertTokenizer: mark Chinese words, so that they are masked whole",
+    )
     add("--extra-ids", type=int, help="how many sentinels there are, for T5")
     add("--append-eod", action="store_true", help="end every document with a token for that")
     add = parser.add_argument_group("output").add_argument
@@ -80,13 +91,19 @@ class Encoder:
             value = content.get(key) if isinstance(content, dict) else None
             if not isinstance(value, str):
                 known = sorted(content) if isinstance(content, dict) else type(content).__name__
-                raise DataError(f"{file}, line {number}: there is no text {key!r}, only {known}; --json-keys names the texts")
+                raise DataError(
+                    f"{file}, line {number}: there is no text {key!r}, only {known}; --json-keys names the texts"
+                )
             found[key] = self._sentences(value)
         return found
 
     def _sentences(self, text: str) -> list[list[int]]:
         parts = split_sentences(text, self.keep_newlines) if self.is_split else [text]
-        sentences = [numbers for part in parts if (numbers := self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(part)))]
+        sentences = [
+            numbers
+            for part in parts
+            if (numbers := self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(part)))
+        ]
         if sentences and self.append_eod:
             sentences[-1].append(self.tokenizer.eod_token_id)
         return sentences
@@ -104,7 +121,10 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
     level = "sentence" if args.split_sentences else "document"
     prefixes = {key: f"{args.output_prefix}_{key}_{level}" for key in args.json_keys}
     os.makedirs(os.path.dirname(os.path.abspath(args.output_prefix)), exist_ok=True)
-    builders = {key: indexed.make_builder(indexed.data_file_path(prefix), args.dataset_impl, len(encoder.tokenizer)) for key, prefix in prefixes.items()}
+    builders = {
+        key: indexed.make_builder(indexed.data_file_path(prefix), args.dataset_impl, len(encoder.tokenizer))
+        for key, prefix in prefixes.items()
+    }
     counts = dict.fromkeys(args.json_keys, (0, 0, 0))
     for document in _encoded(encoder, args):
         for key, sentences in document.items():
@@ -117,7 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> list[str]:
         if not counts[key][0]:
             raise DataError(f"no document has tokens of {key!r}: no file was written")
         builders[key].finalize(indexed.index_file_path(prefix))
-        print(f"{prefix}: {counts[key][0]} documents, {counts[key][1]} sequences, {counts[key][2]} tokens, {builders[key].dtype}")
+        print(
+            f"{prefix}: {counts[key][0]} documents, {counts[key][1]} sequences, {counts[key][2]} tokens, "
+            f"{builders[key].dtype}"
+        )
     return list(prefixes.values())
 
 
@@ -170,9 +193,13 @@ def _chunks(lines: Iterator[Line]) -> Iterator[list[Line]]:
         yield chunk
 
 
-def _by_workers(encoder: Encoder, chunks: Iterator[list[Line]], workers: int) -> Iterator[list[dict[str, list[list[int]]]]]:
+def _by_workers(
+    encoder: Encoder, chunks: Iterator[list[Line]], workers: int
+) -> Iterator[list[dict[str, list[list[int]]]]]:
     """Chunks by several processes; no more of the input is read ahead than they need."""
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("fork"), initializer=_begin, initargs=(encoder,)) as pool:
+    with ProcessPoolExecutor(
+        workers, multiprocessing.get_context("fork"), initializer=_begin, initargs=(encoder,)
+    ) as pool:
         waiting: deque[Future[Any]] = deque()
         try:
             for chunk in chunks:
@@ -182,7 +209,9 @@ def _by_workers(encoder: Encoder, chunks: Iterator[list[Line]], workers: int) ->
             while waiting:
                 yield waiting.popleft().result()
         except BrokenProcessPool:
-            raise DataError("a worker has ended: it was killed, perhaps for want of memory; use fewer --workers") from None
+            raise DataError(
+                "a worker has ended: it was killed, perhaps for want of memory; use fewer --workers"
+            ) from None
         finally:
             pool.shutdown(cancel_futures=True)
 
@@ -227,7 +256,10 @@ class _Report:
             return
         seconds = max(time.perf_counter() - self._start, 1e-9)
         rate = self.read / seconds / 2**20
-        print(f"Processed {self._documents} documents ({self._documents / seconds:.0f} docs/s, {rate:.2f} MB/s).", file=sys.stderr)
+        print(
+            f"Processed {self._documents} documents ({self._documents / seconds:.0f} docs/s, {rate:.2f} MB/s).",
+            file=sys.stderr,
+        )
 
 
 def run() -> None:

@@ -1,4 +1,5 @@
-"""``python -m libai.train --config-file configs/config.py``: trains, or evaluates, what a config describes. ``tools/train_net.py`` is the same program."""
+"""``python -m libai.train --config-file configs/config.py``: trains, or evaluates, what a config describes.
+``tools/train_net.py`` is the same program."""
 
 from __future__ import annotations
 
@@ -35,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> Any:
 
 
 def add_project_to_path(config_file: str) -> None:
-    """Lets a config import the modules of its project: those beside the folder that it is in, and those of the working directory."""
+    """Lets a config import the modules of its project: those beside the folder that it is in, and those of the working
+    directory."""
     grandparent = os.path.dirname(os.path.dirname(os.path.abspath(config_file)))
     for folder in (grandparent, os.getcwd()):
         if folder not in sys.path:
@@ -53,7 +55,8 @@ def shorten(cfg: Any) -> None:
 
 
 def evaluate(cfg: Any, resume: bool) -> dict[str, Any]:
-    """--eval-only: the results of ``train.load_weight``, or with ``resume`` of the last checkpoint, on the loaders of ``dataloader.test``."""
+    """--eval-only: the results of ``train.load_weight``, or with ``resume`` of the last checkpoint, on the loaders of
+    ``dataloader.test``."""
     cfg = completed(cfg)
     tokenizer = DefaultTrainer.tokenizer_for_model(cfg)
     model = DefaultTrainer.build_model(cfg)

@@ -20,7 +20,9 @@ def main(argv: list[str] | None = None) -> int:
         epilog="python -m oneflow plan script.py: what the jobs of a program would cost; plan --help says more",
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument("--doctor", action="store_true", help="print versions, devices, threads, backends and data files")
+    parser.add_argument(
+        "--doctor", action="store_true", help="print versions, devices, threads, backends and data files"
+    )
     args = parser.parse_args(argv)
     if not args.doctor:
         parser.print_help()

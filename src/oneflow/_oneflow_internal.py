@@ -1,4 +1,5 @@
-"""The name that programs of 2021 import types of the compiled core from, for annotations; in early 2021 it was ``oneflow_api``."""
+"""The name that programs of 2021 import types of the compiled core from, for annotations; in early 2021 it was
+``oneflow_api``."""
 
 import oneflow.distribute as distribute
 from oneflow.ir.blob import Blob

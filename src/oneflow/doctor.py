@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-from oneflow.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
 from oneflow.core.errors import ArgumentError, DataError
+from oneflow.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
 from oneflow.data import image, mnist_files
 from oneflow.ops import native
 from oneflow.runtime.addresses import local_addresses
@@ -22,7 +22,17 @@ from oneflow.version import __version__
 
 __all__ = ["report"]
 
-PACKAGES = ("numpy", "pillow", "simplejpeg", "google-crc32c", "fsspec", "tensorboard", "matplotlib", "onnx", "onnxruntime")
+PACKAGES = (
+    "numpy",
+    "pillow",
+    "simplejpeg",
+    "google-crc32c",
+    "fsspec",
+    "tensorboard",
+    "matplotlib",
+    "onnx",
+    "onnxruntime",
+)
 
 
 def report() -> str:
@@ -64,7 +74,10 @@ def _build() -> list[str]:
 def _devices() -> list[str]:
     gpus = [f"gpu {i}: {torch.cuda.get_device_name(i)}" for i in range(torch.cuda.device_count())]
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return [f"cpu: {os.cpu_count()} cores, {usable} for this process", *(gpus or ["gpu: none; gpu placements run on the cpu"])]
+    return [
+        f"cpu: {os.cpu_count()} cores, {usable} for this process",
+        *(gpus or ["gpu: none; gpu placements run on the cpu"]),
+    ]
 
 
 def _threads() -> list[str]:
@@ -109,7 +122,9 @@ def _as_job() -> str:
 def _as_peer() -> str:
     """What the first use of anything else makes of it."""
     found = launched()
-    return "a world of one" if found is None else f"all ranks are peers; this process is rank {found.rank} of {found.size}"
+    return (
+        "a world of one" if found is None else f"all ranks are peers; this process is rank {found.rank} of {found.size}"
+    )
 
 
 def _told(fact: Callable[[], str]) -> str:
@@ -132,18 +147,27 @@ def _version(package: str) -> str:
 
 
 def _pictures() -> list[str]:
-    built = "built" if image.native.library is not None else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
+    built = (
+        "built"
+        if image.native.library is not None
+        else "not built; it needs a C compiler and libjpeg-turbo's headers at install"
+    )
     return [f"backend: {_told(image.backend)}", f"C extension: {built}"]
 
 
 def _steps() -> list[str]:
     built, missing = "built", "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
-    found = compiler() or f"{wanted_compiler()!r} is not on the PATH: there are no kernels of clusters, and fusion 'wait' and 'later' are 'native'"
+    found = (
+        compiler()
+        or f"{wanted_compiler()!r} is not on the PATH: there are no kernels of clusters, and fusion 'wait' and 'later' are 'native'"
+    )
     return [
         f"C extension of fused batch norm: {built if native.library is not None else missing}",
-        f"C extension of Winograd convolutions: {built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
+        f"C extension of Winograd convolutions: "
+        f"{built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
         f"C++ compiler: {found}",
-        f"C extension of convolutions in prediction: {built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
+        f"C extension of convolutions in prediction: "
+        f"{built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
         f"C extension of updates: {built if native.update is not None else missing}",
         f"C extension of the heap for tensors: {built if native.heap is not None else 'not built; it needs a C compiler at install, and steps take more memory'}",
         f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",

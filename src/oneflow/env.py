@@ -1,4 +1,5 @@
-"""``flow.env``: who this process is among those of its launcher, and the settings of machines that job functions know."""
+"""``flow.env``: who this process is among those of its launcher, and the settings of machines that job functions
+know."""
 
 from __future__ import annotations
 
@@ -11,7 +12,16 @@ from oneflow.global_tensor.placement import placement
 from oneflow.job.config import env as _of_jobs
 from oneflow.world import current_world
 
-__all__ = ["all_device_placement", "destory_rdma", "get_local_rank", "get_node_size", "get_rank", "get_world_size", "init_rdma", "rdma_is_initialized"]
+__all__ = [
+    "all_device_placement",
+    "destory_rdma",
+    "get_local_rank",
+    "get_node_size",
+    "get_rank",
+    "get_world_size",
+    "init_rdma",
+    "rdma_is_initialized",
+]
 
 
 def get_rank() -> int:
@@ -41,7 +51,10 @@ def all_device_placement(type: str) -> placement:
 
 def init_rdma() -> None:
     """Refused: there is nothing to switch on. NCCL uses InfiniBand by itself where there is some."""
-    raise UnsupportedError("flow.env.init_rdma(): leave the call out; between GPUs NCCL uses RDMA by itself where the network has it, gloo never does")
+    raise UnsupportedError(
+        "flow.env.init_rdma(): leave the call out; between GPUs NCCL uses RDMA by itself where the network has it, "
+        "gloo never does"
+    )
 
 
 def rdma_is_initialized() -> bool:
@@ -50,7 +63,8 @@ def rdma_is_initialized() -> bool:
 
 
 def destory_rdma() -> None:
-    """Does nothing: there is nothing that ``init_rdma`` could have started. (The name is spelled as it was published.)"""
+    """Does nothing: there is nothing that ``init_rdma`` could have started. (The name is spelled as it was
+    published.)"""
 
 
 class _Env(ModuleType):

@@ -1,7 +1,7 @@
 """``flow.mock_torch``: within it, ``import torch`` of a program gives oneflow.
 
-Import statements are redirected, ``sys.modules`` stays as it is: torch itself and this package, which stands on torch, keep the real one,
-and so does a module that was imported before.
+Import statements are redirected, ``sys.modules`` stays as it is: torch itself and this package, which stands on torch,
+keep the real one, and so does a module that was imported before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,11 @@ _REAL = builtins.__import__
 
 
 def _redirected(
-    name: str, globals: Mapping[str, Any] | None = None, locals: Mapping[str, Any] | None = None, fromlist: Any = (), level: int = 0
+    name: str,
+    globals: Mapping[str, Any] | None = None,
+    locals: Mapping[str, Any] | None = None,
+    fromlist: Any = (),
+    level: int = 0,
 ) -> ModuleType:
     asker = str((globals or {}).get("__name__", "")).split(".")[0]
     if level == 0 and name.split(".")[0] == "torch" and asker not in _KEEP:
@@ -28,7 +32,8 @@ def _redirected(
 
 
 class _Switch:
-    """Sets how imports go: at once, and back at the end of a ``with`` block; around each call of a decorated function."""
+    """Sets how imports go: at once, and back at the end of a ``with`` block; around each call of a decorated
+    function."""
 
     importer: Callable[..., ModuleType]
 
@@ -54,7 +59,8 @@ class _Switch:
 
 
 class enable(_Switch):
-    """From here on ``import torch`` gives oneflow: until ``disable()``, or within a ``with`` block or a decorated function."""
+    """From here on ``import torch`` gives oneflow: until ``disable()``, or within a ``with`` block or a decorated
+    function."""
 
     importer = staticmethod(_redirected)
 

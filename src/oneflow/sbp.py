@@ -1,4 +1,5 @@
-"""``flow.sbp``: how a global tensor lies along an axis of its placement. Split in slices of a dim, broadcast whole, or a partial sum."""
+"""``flow.sbp``: how a global tensor lies along an axis of its placement. Split in slices of a dim, broadcast whole, or
+a partial sum."""
 
 from oneflow.global_tensor.sbp import broadcast, partial_sum, sbp, split
 

@@ -71,7 +71,9 @@ def test_pictures_of_ones_own(tmp_path):
 def test_as_published_the_loss_stays_at_its_limit(place):
     found = losses(run("alexnet.py", "-i", "2", cwd=place))
     assert [(i, kind) for i, kind, _ in found] == [(0, "train"), (1, "train")]
-    assert [loss for _, _, loss in found] == pytest.approx([46.0517] * 2, abs=1e-3)  # -log(1e-20), where no gradient comes through
+    assert [loss for _, _, loss in found] == pytest.approx(
+        [46.0517] * 2, abs=1e-3
+    )  # -log(1e-20), where no gradient comes through
 
 
 def test_with_our_flags_it_learns(place):
@@ -88,7 +90,9 @@ def test_with_our_flags_it_learns(place):
 def test_a_missing_data_set_is_one_clear_error(tmp_path):
     done = run("alexnet.py", "-t", "nowhere", cwd=tmp_path)
     assert done.returncode == 1
-    assert re.search(r"DataError: .*alexnet\.py:\d+: decode_ofrecord: nowhere/part-0: the file cannot be opened", done.stderr)
+    assert re.search(
+        r"DataError: .*alexnet\.py:\d+: decode_ofrecord: nowhere/part-0: the file cannot be opened", done.stderr
+    )
 
 
 def test_two_devices_print_the_losses_of_one(place):

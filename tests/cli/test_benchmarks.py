@@ -1,6 +1,7 @@
 """Benchmark programs run, with tiny sizes, and their tables have all their rows. Times are not looked at.
 
-The five that start most processes, ``train_step.py``, ``graph_step.py``, ``libai_models.py``, ``scaling.py`` and ``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
+The five that start most processes, ``train_step.py``, ``graph_step.py``, ``libai_models.py``, ``scaling.py`` and
+``cnns.py``, are left to ``make bench SIZE=small``, which CI runs after the tests.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def test_a_benchmark_prints_all_its_rows(program: str) -> None:
 
 def worktrees() -> set[str]:
     """The folders of the repository's worktrees; skips where the tests do not run in a clone."""
-    listed = subprocess.run(["git", "-C", str(ROOT), "worktree", "list", "--porcelain"], capture_output=True, text=True, check=False)
+    listed = subprocess.run(
+        ["git", "-C", str(ROOT), "worktree", "list", "--porcelain"], capture_output=True, text=True, check=False
+    )
     if listed.returncode:
         pytest.skip("the tests do not run in a git clone")
     return {line for line in listed.stdout.splitlines() if line.startswith("worktree ")}
@@ -78,7 +81,9 @@ def test_a_commit_is_measured_against_the_working_tree_and_leaves_nothing() -> N
     before = worktrees()
     head, *rows = lines("against.py", "HEAD", "--only", *AGAINST)
     assert re.fullmatch(r"  old: HEAD +old +new +old/new +\(of 1 rounds\)", head)
-    assert_rows(rows, [rf"  {re.escape(title)} +{TIME} +{TIME} +{RATIO} +\({RATIO} to {RATIO}\)" for title in AGAINST.values()])
+    assert_rows(
+        rows, [rf"  {re.escape(title)} +{TIME} +{TIME} +{RATIO} +\({RATIO} to {RATIO}\)" for title in AGAINST.values()]
+    )
     assert worktrees() <= before
 
 

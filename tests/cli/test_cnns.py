@@ -26,9 +26,12 @@ PACKAGE_ROOT = Path(oneflow.__file__).parents[1]
 TRAIN_LINE = re.compile(
     r"train: epoch (\d+), iter (\d+), loss: (\d+\.\d{6}), top_1: ([01]\.\d{6}), top_k: ([01]\.\d{6}), samples/s: \d+\.\d{3}"
 )
-VAL_LINE = re.compile(r"validation: epoch (\d+), iter (\d+), top_1: ([01]\.\d{6}), top_k: ([01]\.\d{6}), samples/s: \d+\.\d{3}")
+VAL_LINE = re.compile(
+    r"validation: epoch (\d+), iter (\d+), top_1: ([01]\.\d{6}), top_k: ([01]\.\d{6}), samples/s: \d+\.\d{3}"
+)
 
-# AlexNet is the quickest to compile of the networks, and its dropout tells whether a resumed run draws what the first would have.
+# AlexNet is the quickest to compile of the networks, and its dropout tells whether a resumed run draws what the first
+# would have.
 NETWORK = ["--model=alexnet", "--image_size=67", "--resize_shorter=72", "--num_classes=5"]
 VALIDATION = [
     "--val_data_dir=data/imagenet/ofrecord/validation",
@@ -44,7 +47,8 @@ TRAINING = [
 
 
 def environment() -> dict[str, str]:
-    """With one thread for ops so small: more of them only wait for each other, at length where a machine has other work."""
+    """With one thread for ops so small: more of them only wait for each other, at length where a machine has other
+    work."""
     return os.environ | {"PYTHONPATH": str(PACKAGE_ROOT), "PYTHON": sys.executable, "OMP_NUM_THREADS": "1"}
 
 
@@ -164,7 +168,16 @@ def test_a_run_that_is_over_or_would_save_twice_ends_at_once(trained, place):
 
 
 def test_evaluation_repeats_the_last_validation(trained, place):
-    lines = told(run("of_cnn_evaluate.py", *NETWORK, *VALIDATION, "--num_epochs=2", "--model_load_dir=whole/snapshot_epoch_3", cwd=place))
+    lines = told(
+        run(
+            "of_cnn_evaluate.py",
+            *NETWORK,
+            *VALIDATION,
+            "--num_epochs=2",
+            "--model_load_dir=whole/snapshot_epoch_3",
+            cwd=place,
+        )
+    )
     assert lines[0] == "Restoring model from whole/snapshot_epoch_3."
     last = [m for line in trained if (m := VAL_LINE.fullmatch(line))][-1]
     passes = [m for line in lines if (m := VAL_LINE.fullmatch(line))]
@@ -185,7 +198,13 @@ def test_inference_goes_through_a_folder_and_tells_the_likeliest_five(trained, p
         Image.new("L", (40, 30), 90).save(folder / name, "PNG")
     (folder / "notes.txt").write_text("no picture")
     (place / "names.txt").write_text("1:n01443537 goldfish, Carassius auratus\n")
-    flags = [*NETWORK, "--model_load_dir=whole/snapshot_epoch_3", "--image_path=some", "--top_k=5", "--label_file=names.txt"]
+    flags = [
+        *NETWORK,
+        "--model_load_dir=whole/snapshot_epoch_3",
+        "--image_path=some",
+        "--top_k=5",
+        "--label_file=names.txt",
+    ]
     lines = told(run("of_cnn_inference.py", *flags, cwd=place))
     assert [lines[0], lines[6]] == ["some/a.png", "some/b.JPG"] and len(lines) == 12
     probabilities = [float(line.split()[0]) for line in lines[1:6]]
@@ -204,7 +223,11 @@ def test_a_snapshot_becomes_an_onnx_model_that_computes_the_same(trained, place)
 
 def test_a_snapshot_of_another_network_is_one_clear_message(trained, place):
     done = run(
-        "of_cnn_inference.py", "--model=mobilenetv2", "--image_path=data/fish.jpg", "--model_load_dir=whole/snapshot_epoch_3", cwd=place
+        "of_cnn_inference.py",
+        "--model=mobilenetv2",
+        "--image_path=data/fish.jpg",
+        "--model_load_dir=whole/snapshot_epoch_3",
+        cwd=place,
     )
     assert done.returncode == 1 and "Traceback" not in done.stderr
     assert done.stderr.splitlines()[-1].startswith(
@@ -214,7 +237,9 @@ def test_a_snapshot_of_another_network_is_one_clear_message(trained, place):
 
 def test_a_killed_run_leaves_whole_snapshots_only(place):
     command = [sys.executable, "of_cnn_train_val.py", *TRAINING, "--model_save_dir=killed", "--log_dir=killed_log"]
-    with subprocess.Popen(command, cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=place, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         saves = 0
         for line in process.stdout:
@@ -242,7 +267,14 @@ def test_synthetic_training_falls_to_the_floor_of_label_smoothing(tmp_path):
 
 
 def test_mixed_precision_trains_with_a_dynamic_loss_scale(place):
-    flags = [*NETWORK, "--num_examples=4", "--batch_size_per_device=2", "--num_epochs=1", "--model_save_dir=half", "--save_init=False"]
+    flags = [
+        *NETWORK,
+        "--num_examples=4",
+        "--batch_size_per_device=2",
+        "--num_epochs=1",
+        "--model_save_dir=half",
+        "--save_init=False",
+    ]
     done = run("sh", "train_fp16.sh", *flags, cwd=place)
     losses = [float(m[3]) for line in told(done) if (m := TRAIN_LINE.fullmatch(line))]
     assert len(losses) == 2 and np.isfinite(losses).all()
@@ -271,7 +303,17 @@ def test_the_archives_of_ilsvrc2012_become_folders_by_synset(tmp_path):
         "validation/ILSVRC2012_val_00000001.JPEG",
     ]
     (tmp_path / "labels.txt").write_text("n01443537\n")
-    done = run("sh", str(CNNS / "tools" / "make_ofrecord.sh"), "out", "records", "--parts", "1", "--labels", "labels.txt", cwd=tmp_path)
+    done = run(
+        "sh",
+        str(CNNS / "tools" / "make_ofrecord.sh"),
+        "out",
+        "records",
+        "--parts",
+        "1",
+        "--labels",
+        "labels.txt",
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     with Parts([tmp_path / "records" / "validation" / "part-00000"]) as parts:
         assert parts[0].features["class/label"].values.tolist() == [1]

@@ -1,4 +1,5 @@
-"""The flags of the programs of examples/cnns: defaults, what follows from them, what is refused, and what they change."""
+"""The flags of the programs of examples/cnns: defaults, what follows from them, what is refused, and what they
+change."""
 
 from __future__ import annotations
 
@@ -15,7 +16,9 @@ from tqdm import tqdm
 
 import oneflow as flow
 
-config, metrics, machines, optimizers, programs = load("config", "metrics", "job_function_util", "optimizer_util", "of_cnn_train_val")
+config, metrics, machines, optimizers, programs = load(
+    "config", "metrics", "job_function_util", "optimizer_util", "of_cnn_train_val"
+)
 
 
 def parse(*flags: str, program: str = "train") -> Any:
@@ -46,16 +49,37 @@ def test_defaults_are_those_of_the_published_programs():
 
 
 def test_flags_are_taken_as_published_scripts_write_them():
-    args = parse("--num_epoch=10", "--num_nodes=2", "--node_ips=192.168.1.1, 192.168.1.2", "--label-smoothing=0", "--rgb_mean=1,2,3")
-    assert (args.num_epochs, args.node_ips, args.label_smoothing, args.rgb_mean) == (10, ["192.168.1.1", "192.168.1.2"], 0, (1, 2, 3))
+    args = parse(
+        "--num_epoch=10",
+        "--num_nodes=2",
+        "--node_ips=192.168.1.1, 192.168.1.2",
+        "--label-smoothing=0",
+        "--rgb_mean=1,2,3",
+    )
+    assert (args.num_epochs, args.node_ips, args.label_smoothing, args.rgb_mean) == (
+        10,
+        ["192.168.1.1", "192.168.1.2"],
+        0,
+        (1, 2, 3),
+    )
     assert parse("--use_fp16").use_fp16 and parse("--use_fp16=YES").use_fp16 and not parse("--use_fp16=0").use_fp16
     assert (parse("--momentum=0.5").mom, parse("--mom=0.6").mom) == (0.5, 0.6)
-    assert [parse(f"--optimizer={name}").model_update for name in ("sgd", "adam", "rmsprop")] == ["momentum", "adam", "rmsprop"]
+    assert [parse(f"--optimizer={name}").model_update for name in ("sgd", "adam", "rmsprop")] == [
+        "momentum",
+        "adam",
+        "rmsprop",
+    ]
     assert parse("--image_size=64").image_shape == (3, 64, 64) and parse("--image-shape=3,96,96").image_size == 96
 
 
 def test_batches_and_epochs_follow_from_the_devices():
-    args = parse("--num_nodes=2", "--gpu_num_per_node=4", "--batch_size_per_device=16", "--num_examples=1000", "--num_val_examples=500")
+    args = parse(
+        "--num_nodes=2",
+        "--gpu_num_per_node=4",
+        "--batch_size_per_device=16",
+        "--num_examples=1000",
+        "--num_val_examples=500",
+    )
     assert (args.train_batch_size, args.val_batch_size, args.epoch_size, args.num_val_steps) == (128, 64, 8, 7)
 
 
@@ -73,7 +97,10 @@ def test_batches_and_epochs_follow_from_the_devices():
         (["--ctrl_port=0"], "--ctrl_port=0 is not a port"),
         (["--image_size=16"], "--image_size=16: resnet50 takes pictures of 32 and more"),
         (["--image_size=300"], "--resize_shorter=256 is less than --image_size=300"),
-        (["--image_size=64", "--image-shape=3,32,32"], "--image-shape=3,32,32 is not 3,size,size with the size 64 of --image_size"),
+        (
+            ["--image_size=64", "--image-shape=3,32,32"],
+            "--image-shape=3,32,32 is not 3,size,size with the size 64 of --image_size",
+        ),
         (["--num_val_examples=7"], "--num_val_examples=7 is less than a batch of 8"),
         (["--top_k=6"], "--top_k=6 is more than 5"),
         (["--label_smoothing=1"], "--label_smoothing=1.0 is not from 0 to below 1"),
@@ -82,7 +109,10 @@ def test_batches_and_epochs_follow_from_the_devices():
         (["--rgb-std=1,2,0"], "--rgb_std is above 0"),
         (["--use_fp16", "--dtype=float64"], "--use_fp16 goes with --dtype=float32, not with float64"),
         (["--gpu_image_decoder=True"], "--gpu_image_decoder=True is not supported"),
-        (["--train_data_dir=nowhere"], "--train_data_dir=nowhere has no file part-00000; --train_data_part_num=256 of them are needed"),
+        (
+            ["--train_data_dir=nowhere"],
+            "--train_data_dir=nowhere has no file part-00000; --train_data_part_num=256 of them are needed",
+        ),
         (["--val_data_dir=nowhere"], "--val_data_dir=nowhere has no file part-00000"),
         (["--model_load_dir=nowhere"], "--model_load_dir=nowhere is not a folder"),
         (["--label_file=nowhere"], "--label_file=nowhere is not a file"),
@@ -129,7 +159,9 @@ def test_machines_are_told_to_the_framework(monkeypatch):
 
     monkeypatch.setattr(machines, "flow", Recorder())
     machines.configure_machines(
-        parse("--num_nodes=2", "--node_ips=10.0.0.1, 10.0.0.2,10.0.0.3", "--gpu_num_per_node=4", "--nccl_fusion_max_ops=8")
+        parse(
+            "--num_nodes=2", "--node_ips=10.0.0.1, 10.0.0.2,10.0.0.3", "--gpu_num_per_node=4", "--nccl_fusion_max_ops=8"
+        )
     )
     assert calls == [
         ("config.gpu_device_num", 4),
@@ -152,23 +184,41 @@ def test_machines_are_told_to_the_framework(monkeypatch):
 )
 def test_the_learning_rate_rises_and_then_falls(decay, rates):
     """100 epochs of 10 steps, the first of them warm-up."""
-    flags = ("--num_examples=100", "--batch_size_per_device=10", "--num_epochs=100", "--warmup_epochs=1", "--learning_rate=1")
+    flags = (
+        "--num_examples=100",
+        "--batch_size_per_device=10",
+        "--num_epochs=100",
+        "--warmup_epochs=1",
+        "--learning_rate=1",
+    )
     schedule = optimizers.learning_rate(parse(*flags, f"--lr_decay={decay}"))
     assert {t: schedule.lr(t) for t in rates} == pytest.approx(rates, abs=1e-6)
 
 
 def test_the_flags_choose_the_optimizer():
     made = {
-        name: optimizers.make_optimizer(parse(f"--model_update={name}", "--use_fp16")) for name in ("sgd", "momentum", "adam", "rmsprop")
+        name: optimizers.make_optimizer(parse(f"--model_update={name}", "--use_fp16"))
+        for name in ("sgd", "momentum", "adam", "rmsprop")
     }
     assert [type(made[name]).__name__ for name in made] == ["SGDW", "SGDW", "AdamW", "RMSProp"]
-    assert (made["sgd"].momentum, made["momentum"].momentum, made["rmsprop"].decay_rate, made["rmsprop"].epsilon) == (0.0, 0.875, 0.9, 1.0)
+    assert (made["sgd"].momentum, made["momentum"].momentum, made["rmsprop"].decay_rate, made["rmsprop"].epsilon) == (
+        0.0,
+        0.875,
+        0.9,
+        1.0,
+    )
     for name in ("sgd", "momentum", "adam"):
         decay = made[name].weight_decay
         assert decay.of("Resnet-conv1-weight") == 1 / 32768
-        for variable in ("Resnet-conv1_bn-gamma", "Resnet-conv1_bn_relu-beta", "Resnet-res2_0_branch2c_bn_add_relu-gamma"):
+        for variable in (
+            "Resnet-conv1_bn-gamma",
+            "Resnet-conv1_bn_relu-beta",
+            "Resnet-res2_0_branch2c_bn_add_relu-gamma",
+        ):
             assert decay.of(variable) == 0
-    assert all(optimizer.loss_scale.is_dynamic and optimizer.loss_scale.increment_period == 2000 for optimizer in made.values())
+    assert all(
+        optimizer.loss_scale.is_dynamic and optimizer.loss_scale.increment_period == 2000 for optimizer in made.values()
+    )
     plain = optimizers.make_optimizer(parse("--gradient_clipping=2"))
     assert plain.loss_scale is None and plain.grad_clipping.clip_norm == 2
 
@@ -185,7 +235,9 @@ def test_the_flags_choose_the_optimizer():
     ],
 )
 def test_layouts_and_channels_reach_the_first_convolution(flags, shape, capsys):
-    train_net, inference_net = programs.make_jobs(parse("--model=alexnet", "--image_size=67", "--batch_size_per_device=2", *flags))
+    train_net, inference_net = programs.make_jobs(
+        parse("--model=alexnet", "--image_size=67", "--batch_size_per_device=2", *flags)
+    )
     for job in (train_net.job, inference_net.job):
         job.trace()
         assert job.graph.decls["conv1-weight"].spec.shape == shape
@@ -193,7 +245,9 @@ def test_layouts_and_channels_reach_the_first_convolution(flags, shape, capsys):
 
 
 def test_the_dtype_is_that_of_all_variables():
-    train_net, _ = programs.make_jobs(parse("--model=alexnet", "--image_size=67", "--batch_size_per_device=2", "--dtype=float64"))
+    train_net, _ = programs.make_jobs(
+        parse("--model=alexnet", "--image_size=67", "--batch_size_per_device=2", "--dtype=float64")
+    )
     train_net.job.trace()
     assert {decl.spec.dtype.torch for decl in train_net.job.graph.decls.values()} == {flow.float64}
 
@@ -227,8 +281,12 @@ def test_a_line_tells_the_window_since_the_one_before(capsys):
         "train: epoch 2, iter 4, loss: 2.000000, top_1: 1.000000, top_k: 1.000000",
     ]
     metrics.Metric("validation", 0, 1).add(0, results(False))
-    assert capsys.readouterr().out.startswith("validation: epoch 0, iter 1, top_1: 0.000000, top_k: 1.000000, samples/s: ")
-    assert metrics.hits(np.eye(3, dtype=np.float32), np.array([0, 1, 0]), 5) == 3, "of three classes all are among the first five"
+    assert capsys.readouterr().out.startswith(
+        "validation: epoch 0, iter 1, top_1: 0.000000, top_k: 1.000000, samples/s: "
+    )
+    assert metrics.hits(np.eye(3, dtype=np.float32), np.array([0, 1, 0]), 5) == 3, (
+        "of three classes all are among the first five"
+    )
 
 
 @pytest.mark.parametrize("on_terminal", [True, False])
@@ -238,10 +296,20 @@ def test_a_bar_shows_rate_and_time_left_on_a_terminal_only(on_terminal, monkeypa
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setattr(tqdm, "monitor_interval", 0)
     monkeypatch.setattr(programs, "steps_done", lambda job: 3)
-    args = parse("--num_examples=4", "--batch_size_per_device=2", "--num_epochs=3", "--save_last=False", "--save_epoch_interval=9")
+    args = parse(
+        "--num_examples=4",
+        "--batch_size_per_device=2",
+        "--num_epochs=3",
+        "--save_last=False",
+        "--save_epoch_interval=9",
+    )
     step = SimpleNamespace(async_get=lambda callback: callback(results(True, 1.0)))
     programs.train(args, (lambda: step, lambda: step), SimpleNamespace(), None)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(", loss")[0] for line in lines] == ["train: epoch 1, iter 2", "train: epoch 2, iter 1", "train: epoch 2, iter 2"]
+    assert [line.split(", loss")[0] for line in lines] == [
+        "train: epoch 1, iter 2",
+        "train: epoch 2, iter 1",
+        "train: epoch 2, iter 2",
+    ]
     assert ("6/6" in screen.getvalue() and "iter" in screen.getvalue() and "<" in screen.getvalue()) == on_terminal
     assert on_terminal or screen.getvalue() == ""

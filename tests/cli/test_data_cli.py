@@ -47,7 +47,23 @@ def test_make_an_ofrecord_data_set(folder, tmp_path, capsys):
 
 def test_make_a_tfrecord_data_set(folder, tmp_path):
     out = tmp_path / "out"
-    assert run("make", folder, out, "--format", "tfrecord", "--gzip", "--parts", 2, "--suffix-length", 5, "--prefix", "train-") == 0
+    assert (
+        run(
+            "make",
+            folder,
+            out,
+            "--format",
+            "tfrecord",
+            "--gzip",
+            "--parts",
+            2,
+            "--suffix-length",
+            5,
+            "--prefix",
+            "train-",
+        )
+        == 0
+    )
     assert sorted(os.listdir(out)) == ["labels.txt", "train-00000", "train-00001"]
     gzip.decompress((out / "train-00000").read_bytes())
     with Parts(expand(out, "train-")) as parts:
@@ -69,7 +85,10 @@ def test_threads_do_not_change_the_files_and_the_seed_does(folder, tmp_path):
     assert contents["a"] == contents["b"]
     assert contents["c"] == contents["d"]
     assert contents["c"] != contents["a"] and contents["c"] != contents["e"]
-    bodies = {name: sorted(bytes(r.body) for n in range(4) for r in read_records(tmp_path / name / f"part-{n}")) for name in "ace"}
+    bodies = {
+        name: sorted(bytes(r.body) for n in range(4) for r in read_records(tmp_path / name / f"part-{n}"))
+        for name in "ace"
+    }
     assert bodies["a"] == bodies["c"] == bodies["e"]
 
 
@@ -107,7 +126,9 @@ def test_make_does_not_overwrite_unless_told(folder, tmp_path, capsys):
     assert "give --overwrite" in capsys.readouterr().err
     assert (out / "part-0").read_bytes() == old
     assert run("make", folder, out, "--overwrite") == 0
-    assert sorted(os.listdir(out)) == ["labels.txt", "notes", "part-0"], "parts of the old set do not stay among the new"
+    assert sorted(os.listdir(out)) == ["labels.txt", "notes", "part-0"], (
+        "parts of the old set do not stay among the new"
+    )
     assert len(records(out)) == 12
 
 

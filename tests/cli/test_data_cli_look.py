@@ -86,13 +86,24 @@ def test_what_convert_refuses(tmp_path, capsys):
     write_records(tmp_path / "a", [mixed(1), {"d": FeatureValue("double_list", [0.1])}])
     offset = next(read_records(tmp_path / "a")).end
     for reason, arguments in [
-        (f"a: record 1 at byte {offset}: feature 'd' has the value", [tmp_path / "a", tmp_path / "b", "--to", "tfrecord"]),
-        ("record 0 at byte 0: feature 'l' has the value", [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "l"]),
+        (
+            f"a: record 1 at byte {offset}: feature 'd' has the value",
+            [tmp_path / "a", tmp_path / "b", "--to", "tfrecord"],
+        ),
+        (
+            "record 0 at byte 0: feature 'l' has the value",
+            [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "l"],
+        ),
         ("nowhere: the file cannot be opened", [tmp_path / "nowhere", tmp_path / "b", "--to", "ofrecord"]),
         ("--rename takes OLD=NEW", [tmp_path / "a", tmp_path / "b", "--to", "tfrecord", "--rename", "x"]),
-        ("--rename: no record has a feature 'x'; the features are b, d, f, i, l", [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--rename", "x=y"]),
-        ("--int32: no record has a feature 'i'; the features are b, d, f, j, l",
-         [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "i", "--rename", "i=j"]),
+        (
+            "--rename: no record has a feature 'x'; the features are b, d, f, i, l",
+            [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--rename", "x=y"],
+        ),
+        (
+            "--int32: no record has a feature 'i'; the features are b, d, f, j, l",
+            [tmp_path / "a", tmp_path / "b", "--to", "ofrecord", "--int32", "i", "--rename", "i=j"],
+        ),
         ("--int32 is for", [tmp_path / "a", tmp_path / "b", "--to", "tfrecord", "--int32", "x"]),
     ]:
         assert run("convert", *arguments) == 1
@@ -155,7 +166,15 @@ def test_verify_names_file_record_and_byte_of_every_problem(tmp_path, capsys, fo
     def record(data):
         return {**grey, "encoded": FeatureValue("bytes_list", data)}
 
-    bodies = [grey, record([good[: len(good) // 2]]), record([b"no picture"]), record([b""]), record([]), b"\x0a\x7f", grey]
+    bodies = [
+        grey,
+        record([good[: len(good) // 2]]),
+        record([b"no picture"]),
+        record([b""]),
+        record([]),
+        b"\x0a\x7f",
+        grey,
+    ]
     write_records(tmp_path / "part-0", bodies, format)
     offsets = [r.offset for r in read_records(tmp_path / "part-0", format=format)]
     assert run("verify", tmp_path, "--format", format, "--require", "class/label") == 1

@@ -27,7 +27,10 @@ def imagenet(tmp_path):
 
 
 def classes(features):
-    return [(int(r["class/label"].values[0]), r["class/synset"].values[0].decode(), r["class/text"].values[0].decode()) for r in features]
+    return [
+        (int(r["class/label"].values[0]), r["class/synset"].values[0].decode(), r["class/text"].values[0].decode())
+        for r in features
+    ]
 
 
 def test_imagenet(imagenet, tmp_path):
@@ -47,8 +50,19 @@ def test_imagenet(imagenet, tmp_path):
 def test_imagenet_with_an_order_of_synsets_and_named_labels(imagenet, tmp_path):
     (tmp_path / "synsets").write_text("n03 tench, Tinca tinca\nn01\nn02 goldfish\n")
     names = [f"ILSVRC2012_val_0000000{n}.JPEG" for n in (4, 3, 2, 1)]
-    (tmp_path / "labels").write_text("".join(f"{name} {synset}\n" for name, synset in zip(names, ["n01", "n02", "n01", "n03"])))
-    options = ["--synsets", tmp_path / "synsets", "--labels", tmp_path / "labels", "--parts", 1, "--split", "validation"]
+    (tmp_path / "labels").write_text(
+        "".join(f"{name} {synset}\n" for name, synset in zip(names, ["n01", "n02", "n01", "n03"]))
+    )
+    options = [
+        "--synsets",
+        tmp_path / "synsets",
+        "--labels",
+        tmp_path / "labels",
+        "--parts",
+        1,
+        "--split",
+        "validation",
+    ]
     assert run("imagenet", imagenet, tmp_path / "out", *options) == 0
     found = classes(records(tmp_path / "out" / "validation"))
     assert found == [(0, "n03", "tench, Tinca tinca"), (1, "n01", ""), (2, "n02", "goldfish"), (1, "n01", "")]
@@ -92,7 +106,10 @@ def test_mnist(tmp_path):
         for split, (images, labels) in zip(("train", "test"), sets.values()):
             found = records(out / split, format)
             assert [int(r[f"{prefix}class/label"].values[0]) for r in found] == labels.tolist()
-            assert all((decode(r[f"{prefix}encoded"].values[0], "GRAY")[..., 0] == image).all() for r, image in zip(found, images))
+            assert all(
+                (decode(r[f"{prefix}encoded"].values[0], "GRAY")[..., 0] == image).all()
+                for r, image in zip(found, images)
+            )
 
 
 def test_cifar10(tmp_path, capsys):

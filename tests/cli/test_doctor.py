@@ -21,7 +21,9 @@ def no_data(monkeypatch, tmp_path):
 
 
 def test_as_a_command():
-    run = subprocess.run([sys.executable, "-m", "oneflow", "--doctor"], capture_output=True, text=True, timeout=120, env=_environment())
+    run = subprocess.run(
+        [sys.executable, "-m", "oneflow", "--doctor"], capture_output=True, text=True, timeout=120, env=_environment()
+    )
     assert run.returncode == 0, run.stderr
     assert run.stderr == ""
     assert f"version: {oneflow.__version__}" in run.stdout
@@ -72,11 +74,17 @@ def test_tells_that_there_is_no_compiler_and_what_a_wrong_tier_is(no_data, monke
     monkeypatch.setenv("ONEFLOW_FUSION", "on")
     assert main(["--doctor"]) == 0
     out = capsys.readouterr().out
-    assert "  C++ compiler: 'no-such-compiler' is not on the PATH: there are no kernels of clusters, and fusion 'wait' and 'later' are 'native'\n" in out
+    assert (
+        "  C++ compiler: 'no-such-compiler' is not on the PATH: there are no kernels of clusters, and fusion 'wait' "
+        "and 'later' are 'native'\n" in out
+    )
     assert "  ONEFLOW_FUSION: native\n" in out
     monkeypatch.setenv("ONEFLOW_FUSION", "soon")
     assert main(["--doctor"]) == 0
-    assert "  ONEFLOW_FUSION: broken: ONEFLOW_FUSION is one of 'off', 'native', 'wait', 'later', got 'soon'" in capsys.readouterr().out
+    assert (
+        "  ONEFLOW_FUSION: broken: ONEFLOW_FUSION is one of 'off', 'native', 'wait', 'later', got 'soon'"
+        in capsys.readouterr().out
+    )
 
 
 def test_tells_which_picture_backend_is_used(no_data, monkeypatch, capsys):
@@ -98,8 +106,14 @@ def test_tells_what_the_environment_says_of_several_machines(no_data, monkeypatc
     out = capsys.readouterr().out
     assert "  ONEFLOW_SECRET: set\n  ONEFLOW_MACHINE_ID: 1\n" in out and "a long random text" not in out
     assert "a step may take: broken: environment variable ONEFLOW_STEP_TIMEOUT is 'soon'" in out
-    assert "  launcher: rank 3 of 4, 4 on each machine\n  in a program of jobs: rank 0 drives; this process serves it\n" in out
-    assert "  in a program of global tensors, graphs, comm or env: all ranks are peers; this process is rank 3 of 4\n" in out
+    assert (
+        "  launcher: rank 3 of 4, 4 on each machine\n  in a program of jobs: rank 0 drives; this process serves it\n"
+        in out
+    )
+    assert (
+        "  in a program of global tensors, graphs, comm or env: all ranks are peers; this process is rank 3 of 4\n"
+        in out
+    )
 
 
 def test_says_that_a_data_file_is_broken(no_data, monkeypatch, tmp_path, capsys):

@@ -24,8 +24,19 @@ def _quick_compiler(folder: Path) -> str:
 
 
 def _build(folder: Path, **variables: str) -> list[str]:
-    command = [sys.executable, "setup.py", "-q", "build_ext", "--build-lib", str(folder / "lib"), "--build-temp", str(folder / "temp")]
-    run = subprocess.run(command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=200)
+    command = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "build_ext",
+        "--build-lib",
+        str(folder / "lib"),
+        "--build-temp",
+        str(folder / "temp"),
+    ]
+    run = subprocess.run(
+        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=200
+    )
     assert run.returncode == 0, run.stderr
     return sorted(path.name.split(".")[0] for path in folder.rglob("*.so"))
 
@@ -39,7 +50,12 @@ def test_without_the_headers_pictures_have_none_and_nothing_fails(tmp_path: Path
     assert "_jpeg" not in _build(tmp_path, CC=_quick_compiler(tmp_path), CFLAGS=f"-I{tmp_path}")
 
 
-@pytest.mark.skipif(not (shutil.which("cc") and Path("/usr/include/jpeglib.h").exists()), reason="no compiler or no libjpeg headers")
+@pytest.mark.skipif(
+    not (shutil.which("cc") and Path("/usr/include/jpeglib.h").exists()), reason="no compiler or no libjpeg headers"
+)
 def test_with_both_they_are_built(tmp_path: Path) -> None:
     for_x86 = {"_conv"} if platform.machine() == "x86_64" else set()
-    assert set(_build(tmp_path, CC=_quick_compiler(tmp_path))) == {"_fused", "_heap", "_jpeg", "_update", "_watch", "_winograd"} | for_x86
+    assert (
+        set(_build(tmp_path, CC=_quick_compiler(tmp_path)))
+        == {"_fused", "_heap", "_jpeg", "_update", "_watch", "_winograd"} | for_x86
+    )

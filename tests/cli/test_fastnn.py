@@ -30,7 +30,13 @@ def data(tmp_path_factory):
 
 
 def run(*words, cwd=None, fails=False, python=None):
-    done = subprocess.run([*(python or WARM.command()), *map(str, words)], capture_output=True, text=True, cwd=cwd, env={**os.environ, "OMP_NUM_THREADS": "1"})
+    done = subprocess.run(
+        [*(python or WARM.command()), *map(str, words)],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
     assert bool(done.returncode) == fails, done.stderr
     return done
 
@@ -43,7 +49,14 @@ def are_equal(a, b):
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-SMALL = ("--model_name=lenet", "--preprocessing_name=cifarnet", "--batch_size=4", "--num_classes=10", "--use_fp16=False", "--optimizer=momentum")
+SMALL = (
+    "--model_name=lenet",
+    "--preprocessing_name=cifarnet",
+    "--batch_size=4",
+    "--num_classes=10",
+    "--use_fp16=False",
+    "--optimizer=momentum",
+)
 
 
 def test_the_manuals_pretraining(data, tmp_path):
@@ -54,7 +67,10 @@ def test_the_manuals_pretraining(data, tmp_path):
         cwd=tmp_path,
     )  # fmt: skip
     assert "use_fp16: a CPU computes in float32" in done.stderr and "fastnn.tf stands in for it" in done.stderr
-    lines = re.findall(r"\[[\d.]+ secs/step,\t[\d.]+ samples/sec\]\tloss = ([\d.]+),\taccuracy = ([\d.]+),\tlrate = 0.01,\tglobal_step = (\d)", done.stderr)
+    lines = re.findall(
+        r"\[[\d.]+ secs/step,\t[\d.]+ samples/sec\]\tloss = ([\d.]+),\taccuracy = ([\d.]+),\tlrate = 0.01,\tglobal_step = (\d)",
+        done.stderr,
+    )
     assert [line[2] for line in lines] == ["2", "3"]
     assert done.stdout == "" and list(tmp_path.iterdir()) == []
 
@@ -64,16 +80,32 @@ def test_training_evaluation_and_finetuning(data, tmp_path):
         "--moving_average_decay=0.5", f"--export_onnx={tmp_path}/net.onnx", "--profile_every_n_iters=20", "--print_model_statistics",
         "--checkpoint_format=tf", "--label_smoothing=0.1", "--max_gradient_norm=5", "--loss_scale=4")  # fmt: skip
     run_folder = tmp_path / "a"
-    assert sorted(path.name for path in run_folder.iterdir() if path.is_dir()) == ["model.ckpt-0", "model.ckpt-30", "summaries"]
-    assert {"model.ckpt-30.index", "model.ckpt-30.data-00000-of-00001", "checkpoint", "timeline-20.json"} <= {path.name for path in run_folder.iterdir()}
+    assert sorted(path.name for path in run_folder.iterdir() if path.is_dir()) == [
+        "model.ckpt-0",
+        "model.ckpt-30",
+        "summaries",
+    ]
+    assert {"model.ckpt-30.index", "model.ckpt-30.data-00000-of-00001", "checkpoint", "timeline-20.json"} <= {
+        path.name for path in run_folder.iterdir()
+    }
     assert json.loads((run_folder / "timeline-20.json").read_text())["traceEvents"]
-    found = run(EVALUATE, *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", f"--checkpointDir={run_folder}").stdout
+    found = run(
+        EVALUATE, *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", f"--checkpointDir={run_folder}"
+    ).stdout
     accuracy, recall = re.fullmatch(r"Accuracy\[([\d.]+)\]\nRecall_5\[([\d.]+)\]\n", found).groups()
     assert float(accuracy) > 0.9 and float(recall) >= float(accuracy)
-    averaged = run(EVALUATE, *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", f"--checkpointDir={run_folder}", "--moving_average_decay=0.5").stdout
+    averaged = run(
+        EVALUATE,
+        *SMALL,
+        "--dataset_name=cifar10",
+        f"--dataset_dir={data}",
+        f"--checkpointDir={run_folder}",
+        "--moving_average_decay=0.5",
+    ).stdout
     assert averaged.startswith("Accuracy[")
     check_onnx(tmp_path / "net.onnx")
-    # Finetuning from slim's files, with another classifier; the first checkpoint has the restored variables bit for bit.
+    # Finetuning from slim's files, with another classifier; the first checkpoint has the restored variables bit for
+    # bit.
     done = run(TRAIN, *SMALL, "--num_classes=7", "--task_type=finetune", f"--model_dir={run_folder}", "--ckpt_file_name=model.ckpt-30.index".removesuffix(".index"),
                "--dataset_name=cifar10", f"--dataset_dir={data}", "--stop_at_step=1", f"--checkpointDir={tmp_path}/b", "--trainable_scopes=LeNet/fc4")  # fmt: skip
     assert "6 of 8 variables restored" in done.stderr
@@ -93,31 +125,66 @@ def check_onnx(path):
 
 
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(data, tmp_path):
-    words = (*SMALL, "--optimizer=rmsprop", "--dataset_name=cifar10", f"--dataset_dir={data}", "--shuffle_buffer_size=10", "--moving_average_decay=0.9")
+    words = (
+        *SMALL,
+        "--optimizer=rmsprop",
+        "--dataset_name=cifar10",
+        f"--dataset_dir={data}",
+        "--shuffle_buffer_size=10",
+        "--moving_average_decay=0.9",
+    )
     run("-m", "fastnn.train", *words, "--stop_at_step=8", f"--checkpointDir={tmp_path}/whole", "--decay_scheme=")
     run("-m", "fastnn.train", *words, "--stop_at_step=5", f"--checkpointDir={tmp_path}/parts")
     done = run("-m", "fastnn.train", *words, "--stop_at_step=8", f"--checkpointDir={tmp_path}/parts")
     assert "going on after step 5" in done.stderr
     assert are_equal(weights(tmp_path / "whole", 8), weights(tmp_path / "parts", 8))
-    assert are_equal(flow.load(tmp_path / "whole/model.ckpt-8/average"), flow.load(tmp_path / "parts/model.ckpt-8/average"))
+    assert are_equal(
+        flow.load(tmp_path / "whole/model.ckpt-8/average"), flow.load(tmp_path / "parts/model.ckpt-8/average")
+    )
 
 
 @pytest.mark.slow
 def test_a_run_that_has_ended_and_flags_that_are_not_its_own(data, tmp_path):
-    words = [f"--dataset_dir={data}", "--dataset_name=cifar10", *SMALL, "--stop_at_step=2", f"--checkpointDir={tmp_path}"]
+    words = [
+        f"--dataset_dir={data}",
+        "--dataset_name=cifar10",
+        *SMALL,
+        "--stop_at_step=2",
+        f"--checkpointDir={tmp_path}",
+    ]
     run(TRAIN, *words)
     assert "nothing to train: step 2 was the last; a larger --stop_at_step" in run(TRAIN, *words).stderr
-    for other, was in (("--num_classes=7", "--num_classes=10"), ("--optimizer=adam", "--optimizer=momentum"), ("--model_name=cifarnet", "--model_name=lenet")):
+    for other, was in (
+        ("--num_classes=7", "--num_classes=10"),
+        ("--optimizer=adam", "--optimizer=momentum"),
+        ("--model_name=cifarnet", "--model_name=lenet"),
+    ):
         said = run(TRAIN, *words, other, fails=True).stderr.splitlines()[-1]
-        assert f"model.ckpt-2 is of a run with {was}, this one has {other}; name another --checkpointDir, or start anew with --resume=False" in said
+        assert (
+            f"model.ckpt-2 is of a run with {was}, this one has {other}; name another --checkpointDir, or start anew "
+            f"with --resume=False" in said
+        )
     said = run(EVALUATE, *words, "--num_classes=7", fails=True).stderr.splitlines()[-1]
-    assert re.search(r"has LeNet/fc4/\w+ of shape \[10.*\], lenet has \[7.*\]; --num_classes .* is another than in training", said)
+    assert re.search(
+        r"has LeNet/fc4/\w+ of shape \[10.*\], lenet has \[7.*\]; --num_classes .* is another than in training", said
+    )
 
 
 def test_a_run_that_was_killed_goes_on_bit_for_bit(data, tmp_path):
-    words = ["-m", "fastnn.train", *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", "--save_checkpoints_steps=2", "--stop_at_step=12", "--learning_rate=0.001"]
+    words = [
+        "-m",
+        "fastnn.train",
+        *SMALL,
+        "--dataset_name=cifar10",
+        f"--dataset_dir={data}",
+        "--save_checkpoints_steps=2",
+        "--stop_at_step=12",
+        "--learning_rate=0.001",
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, *words, f"--checkpointDir={tmp_path}/parts"], env=environment, stderr=subprocess.DEVNULL)
+    process = subprocess.Popen(
+        [sys.executable, *words, f"--checkpointDir={tmp_path}/parts"], env=environment, stderr=subprocess.DEVNULL
+    )
     while not (tmp_path / "parts" / "model.ckpt-4").exists() and process.poll() is None:
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.02)
@@ -130,7 +197,13 @@ def test_a_run_that_was_killed_goes_on_bit_for_bit(data, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("network", "words"), [("cifarnet", ["--batch_size=24"]), ("resnet_v1_50", ["--batch_size=12", "--train_image_size=40", "--preprocessing_name=cifarnet"])])
+@pytest.mark.parametrize(
+    ("network", "words"),
+    [
+        ("cifarnet", ["--batch_size=24"]),
+        ("resnet_v1_50", ["--batch_size=12", "--train_image_size=40", "--preprocessing_name=cifarnet"]),
+    ],
+)
 def test_networks_learn(data, tmp_path, network, words):
     run("-m", "fastnn.train", f"--model_name={network}", *words, "--num_classes=6", "--optimizer=momentum", "--learning_rate=0.01", "--dataset_name=cifar10",
         f"--dataset_dir={data}", "--stop_at_step=24", f"--checkpointDir={tmp_path}", "--log_loss_every_n_iters=1", f"--summaryDir={tmp_path}/s")  # fmt: skip
@@ -149,9 +222,13 @@ def test_a_data_set_a_network_and_a_preprocessing_of_ones_own(tmp_path):
     from oneflow.data import write_records
 
     rng = np.random.default_rng(3)
-    write_records(tmp_path / "mine.tfrecord", [png_record(n % 3, picture_of(n % 3, rng, 8)) for n in range(24)], "tfrecord")
+    write_records(
+        tmp_path / "mine.tfrecord", [png_record(n % 3, picture_of(n % 3, rng, 8)) for n in range(24)], "tfrecord"
+    )
     (tmp_path / "datasets").mkdir()
-    (tmp_path / "datasets" / "mine.py").write_text((IMAGE_MODELS / "datasets" / "cifar10.py").read_text("utf-8"), "utf-8")
+    (tmp_path / "datasets" / "mine.py").write_text(
+        (IMAGE_MODELS / "datasets" / "cifar10.py").read_text("utf-8"), "utf-8"
+    )
     (tmp_path / "train.py").write_text(
         "import torch\n"
         "from fastnn import flags\n"
@@ -163,7 +240,8 @@ def test_a_data_set_a_network_and_a_preprocessing_of_ones_own(tmp_path):
         "    default_image_size = 8\n"
         "    def __init__(self, num_classes, is_training):\n"
         "        width = flags.FLAGS.width\n"
-        "        super().__init__(torch.nn.Flatten(), torch.nn.Linear(192, width), torch.nn.ReLU(), torch.nn.Linear(width, num_classes))\n"
+        "        super().__init__(torch.nn.Flatten(), torch.nn.Linear(192, width), torch.nn.ReLU(), "
+        "torch.nn.Linear(width, num_classes))\n"
         "def preprocess_image(image, height, width, is_training, **kw):\n"
         "    return image.float() / 255\n"
         "models_map['mine'] = Mine\n"
@@ -176,20 +254,36 @@ def test_a_data_set_a_network_and_a_preprocessing_of_ones_own(tmp_path):
 
 
 WRONG = [
-    (["--model_name=resnet_v1_51"], "--model_name=resnet_v1_51: there is no such network. Did you mean 'resnet_v1_50'?"),
+    (
+        ["--model_name=resnet_v1_51"],
+        "--model_name=resnet_v1_51: there is no such network. Did you mean 'resnet_v1_50'?",
+    ),
     (["--modelname=x"], "there is no flag --modelname. Did you mean 'model_name'? --help lists them"),
     (["--dataset_name=cifar"], "--dataset_name=cifar: there is no such data set. Did you mean 'cifar10'?"),
     (["--dataset_name=cifar10"], "--dataset_dir names the folder with the files of cifar10; it is not set"),
     (["--preprocessing_name=x", "--dataset_name=cifar10"], "preprocessing 'x' was not recognized."),
-    (["--task_type=finetune", "--model_dir=/x"], "--task_type=finetune --model_dir=/x needs --ckpt_file_name, the checkpoint in that folder"),
+    (
+        ["--task_type=finetune", "--model_dir=/x"],
+        "--task_type=finetune --model_dir=/x needs --ckpt_file_name, the checkpoint in that folder",
+    ),
     (["--task_type=finetune", "--model_dir=/x", "--ckpt_file_name=y"], "there is no folder /x for the checkpoint y"),
     (["--optimizer=sgdd", "--num_classes=2"], "--optimizer is one of"),
     (["--device=tpu"], "--device is cpu or cuda, got 'tpu'"),
     (["--job_name=ps"], "--job_name is one of 'worker', 'localhost'; got 'ps'."),
-    (["--num_classes=1"], "the data has labels from 1 to 1, and the network 1 classes; set --num_classes, or --labels_offset to move labels"),
+    (
+        ["--num_classes=1"],
+        "the data has labels from 1 to 1, and the network 1 classes; set --num_classes, or --labels_offset to move "
+        "labels",
+    ),
     (["--hooks=Stop"], "--hooks: there is no hook 'Stop'."),
-    (["--num_classes=2", "--checkpointDir=/dev/null/run"], "--checkpointDir=/dev/null/run: the folder cannot be made: Not a directory"),
-    (["--num_classes=2", "--summaryDir=/dev/null/run"], "--summaryDir=/dev/null/run: the folder cannot be made: Not a directory"),
+    (
+        ["--num_classes=2", "--checkpointDir=/dev/null/run"],
+        "--checkpointDir=/dev/null/run: the folder cannot be made: Not a directory",
+    ),
+    (
+        ["--num_classes=2", "--summaryDir=/dev/null/run"],
+        "--summaryDir=/dev/null/run: the folder cannot be made: Not a directory",
+    ),
 ]
 
 
@@ -204,7 +298,11 @@ def test_a_wrong_word_ends_a_run_with_one_line(words, message):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "--checkpointDir names the folder of the run's checkpoints, or --model_dir and --ckpt_file_name one checkpoint; none is set"),
+        (
+            [],
+            "--checkpointDir names the folder of the run's checkpoints, or --model_dir and --ckpt_file_name one "
+            "checkpoint; none is set",
+        ),
         (["--checkpointDir=."], "--checkpointDir=. has no checkpoint: there is no file 'last_checkpoint' in it"),
     ],
 )
@@ -220,8 +318,23 @@ def test_help(tmp_path):
 
 def test_a_stopped_run_saves(data, tmp_path):
     """SIGTERM ends it after a whole step, with a checkpoint from which it goes on."""
-    words = ["-m", "fastnn.train", *SMALL, "--dataset_name=cifar10", f"--dataset_dir={data}", "--stop_at_step=100000", f"--checkpointDir={tmp_path}", "--save_checkpoints_steps=1000000", "--num_epochs=100000"]
-    process = subprocess.Popen([sys.executable, *words, "--log_loss_every_n_iters=1"], env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE, text=True)
+    words = [
+        "-m",
+        "fastnn.train",
+        *SMALL,
+        "--dataset_name=cifar10",
+        f"--dataset_dir={data}",
+        "--stop_at_step=100000",
+        f"--checkpointDir={tmp_path}",
+        "--save_checkpoints_steps=1000000",
+        "--num_epochs=100000",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, *words, "--log_loss_every_n_iters=1"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     for line in process.stderr:
         if "global_step = 3" in line:
             process.send_signal(signal.SIGTERM)
@@ -230,5 +343,3 @@ def test_a_stopped_run_saves(data, tmp_path):
     assert process.returncode == 128 + signal.SIGTERM
     step = (tmp_path / "last_checkpoint").read_text().strip().removeprefix("model.ckpt-")
     assert int(step) >= 3 and (tmp_path / f"model.ckpt-{step}" / "run").is_dir()
-
-

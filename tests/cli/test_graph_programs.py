@@ -25,9 +25,17 @@ LINE = re.compile(r"step (\d+)  loss (\S+)")
 
 def run(folder: Path, program: str, *arguments: str) -> str:
     """What it prints."""
-    environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET)}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(oneflow.__file__).parents[1]),
+        "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET),
+    }
     done = subprocess.run(
-        [*WARM.command(), str(PROGRAMS / program), *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        [*WARM.command(), str(PROGRAMS / program), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -46,7 +54,17 @@ def launched(folder: Path, count: int, program: str, *arguments: str) -> str:
     environment = os.environ | {
         "PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_STEP_TIMEOUT": "60", "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET)
     }  # fmt: skip
-    command = [sys.executable, "-m", "oneflow.distributed.launch", "--nproc_per_node", str(count), "--master_port", port, str(PROGRAMS / program), *arguments]
+    command = [
+        sys.executable,
+        "-m",
+        "oneflow.distributed.launch",
+        "--nproc_per_node",
+        str(count),
+        "--master_port",
+        port,
+        str(PROGRAMS / program),
+        *arguments,
+    ]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -91,7 +109,10 @@ def test_two_ranks_train_as_one_process_does(tmp_path):
     assert losses(alone)[-1] < 0.3 * losses(alone)[0]
     for start, arguments in ((launched, ()), (on_ranks, ("--zero", "3"))):
         together = start(tmp_path, 2, "data_parallel.py", *arguments)
-        assert losses(together) == pytest.approx(losses(alone), abs=2e-4) and together.splitlines()[-1] == alone.splitlines()[-1]
+        assert (
+            losses(together) == pytest.approx(losses(alone), abs=2e-4)
+            and together.splitlines()[-1] == alone.splitlines()[-1]
+        )
 
 
 @pytest.mark.slow
@@ -99,7 +120,11 @@ def test_a_plain_module_trains_on_four_ranks_by_auto_parallel(tmp_path):
     alone = run(tmp_path, "auto_parallel.py")
     together = on_ranks(tmp_path, 4, "auto_parallel.py", "--limit", "0.6")
     assert losses(together) == pytest.approx(losses(alone), abs=2e-4)
-    assert "AUTO PARALLEL" in together and "the limit is 614 KiB" in together and "sbp=(oneflow.sbp.split(dim=0),), size=(2048, 32)" in together
+    assert (
+        "AUTO PARALLEL" in together
+        and "the limit is 614 KiB" in together
+        and "sbp=(oneflow.sbp.split(dim=0),), size=(2048, 32)" in together
+    )
 
 
 PARALLEL = {

@@ -25,7 +25,9 @@ DOCUMENTS = ["the quick fox. Hello world!", "", "hello the fox jumped over.\n\nT
 
 
 def lines(folder, documents=DOCUMENTS, name="text.json", **more):
-    (folder / name).write_text("".join(json.dumps({"text": text, **more}) + "\n" for text in documents) + "\n", encoding="utf-8")
+    (folder / name).write_text(
+        "".join(json.dumps({"text": text, **more}) + "\n" for text in documents) + "\n", encoding="utf-8"
+    )
     return str(folder / name)
 
 
@@ -35,7 +37,15 @@ def sequences(prefix, impl="infer"):
 
 
 def bert(folder, *more):
-    return ["--tokenizer-name", "BertTokenizer", "--vocab-file", bert_file(folder), "--output-prefix", str(folder / "new" / "out"), *more]
+    return [
+        "--tokenizer-name",
+        "BertTokenizer",
+        "--vocab-file",
+        bert_file(folder),
+        "--output-prefix",
+        str(folder / "new" / "out"),
+        *more,
+    ]
 
 
 @pytest.mark.parametrize("impl", ["mmap", "lazy", "cached"])
@@ -54,14 +64,21 @@ def test_a_line_is_a_document_and_a_sentence_a_sequence(tmp_path, impl, capsys):
 
 
 def test_several_keys_files_and_workers_keep_the_order(tmp_path, capfd):
-    source = [lines(tmp_path, [f"{'the ' * (i % 7)}fox" for i in range(150)], f"{part}.json", title="hello") for part in "ab"]
+    source = [
+        lines(tmp_path, [f"{'the ' * (i % 7)}fox" for i in range(150)], f"{part}.json", title="hello") for part in "ab"
+    ]
     flags = ["--input", *source, "--json-keys", "text", "title", *bert(tmp_path), "--log-interval", "100"]
     contents = []
     for workers in ("1", "3"):
         prefixes = main([*flags, "--workers", workers])
         contents.append([Path(prefix + end).read_bytes() for prefix in prefixes for end in (".bin", ".idx")])
-        assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [f"Processed {count} documents" for count in (100, 200, 300)]
-    assert contents[0] == contents[1] and [Path(prefix).name for prefix in prefixes] == ["out_text_document", "out_title_document"]
+        assert [line.split(" (")[0] for line in capfd.readouterr().err.splitlines()] == [
+            f"Processed {count} documents" for count in (100, 200, 300)
+        ]
+    assert contents[0] == contents[1] and [Path(prefix).name for prefix in prefixes] == [
+        "out_text_document",
+        "out_title_document",
+    ]
     found, documents, _ = sequences(prefixes[0])
     assert len(documents) == 301 and [len(one) for one in found] == [i % 7 + 1 for i in range(150)] * 2
 
@@ -89,7 +106,9 @@ def test_sentences_by_punctuation():
         "Mr. A. Smith left, e.g. today.", 'He said "No!"', "Then 3.5 km... and so on.", "U.S. ships?", "Yes.",
     ]  # fmt: skip
     assert split_sentences("你好。今天好！“对吗？”是") == ["你好。", "今天好！", "“对吗？”", "是"]
-    assert split_sentences("one\ntwo\n\nthree. Four\n") == ["one two", "three.", "Four"] and split_sentences(" \n") == []
+    assert (
+        split_sentences("one\ntwo\n\nthree. Four\n") == ["one two", "three.", "Four"] and split_sentences(" \n") == []
+    )
     kept = split_sentences("one\ntwo\n\nthree. Four\n", keep_newlines=True)
     assert kept == ["one\ntwo\n\n", "three. ", "Four\n"] and "".join(kept) == "one\ntwo\n\nthree. Four\n"
 
@@ -110,12 +129,20 @@ def test_a_terminal_has_a_bar(tmp_path, monkeypatch):
     ("documents", "flags", "message"),
     [
         (None, [], "text.json, line 2: no JSON object: Expecting"),
-        (["the"], ["--json-keys", "body"], r"line 1: there is no text 'body', only \['text'\]; --json-keys names the texts"),
+        (
+            ["the"],
+            ["--json-keys", "body"],
+            r"line 1: there is no text 'body', only \['text'\]; --json-keys names the texts",
+        ),
         (["", " "], [], "no document has tokens of 'text': no file was written"),
         (["the"], ["--workers", "0"], "--workers and --log-interval are 1 or more, got 0 and 1000"),
         (["the"], ["--merges-file", "m"], "BertTokenizer has no --merges-file"),
         (["the"], ["--tokenizer-name", "GPT2Tokenizer"], "GPT2Tokenizer needs --merges-file"),
-        (["the"], ["--tokenizer-name", "T5Tokenizer", "--do-lower-case"], "--do-lower-case is for BertTokenizer, not for T5Tokenizer"),
+        (
+            ["the"],
+            ["--tokenizer-name", "T5Tokenizer", "--do-lower-case"],
+            "--do-lower-case is for BertTokenizer, not for T5Tokenizer",
+        ),
         (["the"], ["--input", "nothing"], "--input: there is no file 'nothing'"),
     ],
 )
@@ -144,7 +171,17 @@ def test_a_worker_that_ends_is_said(tmp_path, monkeypatch):
 @pytest.mark.parametrize("program", [[str(ROOT / "tools" / "preprocess_data.py")], ["-m", "libai.preprocess"]])
 def test_the_program_runs_from_the_repository_and_from_the_package(tmp_path, program):
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "OMP_NUM_THREADS": "1"}
-    run = lambda *flags: subprocess.run([*WARM.command(), *program, *flags], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)  # noqa: E731
+
+    def run(*flags):
+        return subprocess.run(
+            [*WARM.command(), *program, *flags],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )  # noqa: E731
+
     done = run("--input", lines(tmp_path), *bert(tmp_path))
     assert done.returncode == 0 and "3 documents" in done.stdout and done.stderr == ""
     done = run("--input", "none", *bert(tmp_path))

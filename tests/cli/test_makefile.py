@@ -32,7 +32,9 @@ def extra_of(target: str) -> set[str]:
 def test_every_target_is_told_at_the_top() -> None:
     head = TEXT.split("\n\n")[0]
     told = re.findall(r"^# make (\w+) +\S", head, re.MULTILINE)
-    assert sorted(told) == sorted(TARGETS), "each target of .PHONY has one line '# make target   what it does' at the top of the Makefile"
+    assert sorted(told) == sorted(TARGETS), (
+        "each target of .PHONY has one line '# make target   what it does' at the top of the Makefile"
+    )
 
 
 def test_every_rule_that_is_no_file_is_declared() -> None:
@@ -50,13 +52,21 @@ def test_a_fresh_clone_knows_what_to_do(target: str) -> None:
 
 
 def test_what_programs_are_run_exists() -> None:
-    named = {path for target in TARGETS for path in re.findall(r"(?:benchmarks|docs|examples)/[\w/]+\.(?:py|png)", make(target, "OLD=HEAD").stdout)}
+    named = {
+        path
+        for target in TARGETS
+        for path in re.findall(r"(?:benchmarks|docs|examples)/[\w/]+\.(?:py|png)", make(target, "OLD=HEAD").stdout)
+    }
     assert {"docs/make_reference.py", "benchmarks/against.py", "benchmarks/cnns.py", "examples/mnist/mnist.py"} <= named
     assert not [path for path in named if not (ROOT / path).exists()]
 
 
 def test_every_benchmark_is_run_by_a_target() -> None:
-    programs = {path.name for path in (ROOT / "benchmarks").glob("*.py") if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")}
+    programs = {
+        path.name
+        for path in (ROOT / "benchmarks").glob("*.py")
+        if 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
+    }
     run = set(re.findall(r"benchmarks/(\w+\.py)", make("bench").stdout + make("against", "OLD=HEAD").stdout))
     assert run == programs
 
@@ -70,7 +80,10 @@ def test_sizes() -> None:
 
 def test_against_says_what_it_needs() -> None:
     refused = make("against")
-    assert refused.returncode and "make against needs the commit to measure against, such as make against OLD=HEAD~1" in refused.stderr
+    assert (
+        refused.returncode
+        and "make against needs the commit to measure against, such as make against OLD=HEAD~1" in refused.stderr
+    )
     assert "benchmarks/against.py HEAD~1" in make("against", "OLD=HEAD~1").stdout
 
 
@@ -81,7 +94,9 @@ def imported(path: Path) -> set[str]:
     """Packages that a program imports anywhere in it."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module and not node.level}
+    names |= {
+        node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module and not node.level
+    }
     return {name.split(".")[0] for name in names}
 
 
@@ -94,7 +109,15 @@ def installed_by(extras: set[str]) -> set[str]:
 
 def foreign(paths: list[Path]) -> set[str]:
     """Distributions that programs import: not Python's own, not ours."""
-    local = {path.stem for path in paths} | {"configs", "dataset", "flowvision", "libai", "modeling", "models", "oneflow"}
+    local = {path.stem for path in paths} | {
+        "configs",
+        "dataset",
+        "flowvision",
+        "libai",
+        "modeling",
+        "models",
+        "oneflow",
+    }
     names = {name for path in paths for name in imported(path)} - local - set(sys.stdlib_module_names)
     known = packages_distributions()
     return {known.get(name, [name])[0].lower() for name in names}
@@ -102,7 +125,13 @@ def foreign(paths: list[Path]) -> set[str]:
 
 PROGRAMS = {
     "bench": ["benchmarks/*.py", "examples/cnns/models/*.py"],
-    "against": ["benchmarks/against.py", "benchmarks/jobs.py", "benchmarks/apart.py", "benchmarks/measure.py", "examples/cnns/models/*.py"],
+    "against": [
+        "benchmarks/against.py",
+        "benchmarks/jobs.py",
+        "benchmarks/apart.py",
+        "benchmarks/measure.py",
+        "examples/cnns/models/*.py",
+    ],
     "quickstart": ["examples/quick_start/*.py", "examples/mnist/*.py"],
     "libai": ["examples/libai_mnist/**/*.py", "tools/*.py"],
     "reference": ["docs/make_reference.py"],
@@ -113,10 +142,15 @@ PROGRAMS = {
 def test_a_target_installs_what_its_programs_import(target: str) -> None:
     paths = [path for pattern in PROGRAMS[target] for path in ROOT.glob(pattern)]
     missing = foreign(paths) - installed_by(extra_of(target))
-    assert not missing, f"make {target} runs programs that import {missing}, and installs only the extras {extra_of(target)} of pyproject.toml"
+    assert not missing, (
+        f"make {target} runs programs that import {missing}, and installs only the extras {extra_of(target)} of "
+        f"pyproject.toml"
+    )
 
 
 def test_an_import_that_no_extra_has_is_found(tmp_path) -> None:
-    (tmp_path / "program.py").write_text("def late():\n    import onnxruntime\n\n\nimport torch.nn\nfrom PIL import Image\n")
+    (tmp_path / "program.py").write_text(
+        "def late():\n    import onnxruntime\n\n\nimport torch.nn\nfrom PIL import Image\n"
+    )
     assert foreign([tmp_path / "program.py"]) - installed_by({"examples"}) == {"onnxruntime"}
     assert not foreign([tmp_path / "program.py"]) - installed_by({"onnx"})

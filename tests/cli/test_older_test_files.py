@@ -1,4 +1,5 @@
-"""Test files as users of job functions wrote them run unchanged, by the names of either year, on one device and on two."""
+"""Test files as users of job functions wrote them run unchanged, by the names of either year, on one device and on
+two."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ import subprocess
 import pytest
 from warm_python import WARM
 
-FILE = '''
+FILE = """
 import unittest
 from collections import OrderedDict
 
@@ -72,7 +73,7 @@ class TestOnTwo(flow.unittest.TestCase):
 
 if __name__ == "__main__":
     unittest.main()
-'''
+"""
 IMPORTS = {
     "2020": "import oneflow as flow\nimport oneflow.typing as tp",
     "2021": "import oneflow.compatible.single_client.unittest\nfrom oneflow.compatible import single_client as flow\nfrom oneflow.compatible.single_client import typing as tp",
@@ -84,7 +85,9 @@ def test_a_test_file_runs_as_it_is(tmp_path, year: str, devices: int) -> None:
     path = tmp_path / "test_fit.py"
     path.write_text(FILE.format(imports=IMPORTS[year]), encoding="utf-8")
     environment = {**os.environ, "ONEFLOW_TEST_DEVICE_NUM": str(devices)}
-    run = subprocess.run([*WARM.command(), str(path), "-v"], capture_output=True, text=True, env=environment, timeout=120)
+    run = subprocess.run(
+        [*WARM.command(), str(path), "-v"], capture_output=True, text=True, env=environment, timeout=120
+    )
     assert run.returncode == 0, run.stderr
     ran, skipped = (3, 1) if devices == 1 else (3, 2)
     assert f"Ran {ran} tests" in run.stderr and f"OK (skipped={skipped})" in run.stderr, run.stderr
@@ -100,4 +103,6 @@ def test_files_of_functions_are_registered_by_the_machines_they_need(tmp_path) -
     program = f"import unittest\nimport oneflow as flow\nflow.unittest.register_test_cases(globals(), {str(tmp_path)!r}, lambda nodes: nodes == 1)\nunittest.main()\n"
     (tmp_path / "all.py").write_text(program, encoding="utf-8")
     run = subprocess.run([*WARM.command(), str(tmp_path / "all.py"), "-v"], capture_output=True, text=True, timeout=120)
-    assert run.returncode == 0 and "test_one (__main__.TestShapes" in run.stderr and "Ran 1 test" in run.stderr, run.stderr
+    assert run.returncode == 0 and "test_one (__main__.TestShapes" in run.stderr and "Ran 1 test" in run.stderr, (
+        run.stderr
+    )

@@ -1,4 +1,5 @@
-"""The package works with every Python that it says it does: those that are found on this machine read all of its sources, and run a program if they have torch."""
+"""The package works with every Python that it says it does: those that are found on this machine read all of its
+sources, and run a program if they have torch."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def command_of(python: str) -> str:
 
 def run(command: str, code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run([command, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=250, check=False)
+    return subprocess.run(
+        [command, "-c", code, *arguments], env=environment, capture_output=True, text=True, timeout=250, check=False
+    )
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -74,7 +77,9 @@ def test_every_python_reads_the_sources_without_a_warning(python: str) -> None:
 @pytest.mark.parametrize("python", PYTHONS)
 def test_every_python_that_has_torch_trains_a_job_and_a_graph(python: str) -> None:
     command = command_of(python)
-    if run(command, "import torch, numpy, fsspec, google_crc32c; assert torch.__version__.startswith('2.13.0')").returncode:
+    if run(
+        command, "import torch, numpy, fsspec, google_crc32c; assert torch.__version__.startswith('2.13.0')"
+    ).returncode:
         pytest.skip(f"{python} has no torch 2.13 and what else is needed")
     done = run(command, PROGRAM)
     assert done.stdout.strip() == "learned", done.stderr

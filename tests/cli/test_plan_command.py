@@ -1,6 +1,7 @@
 """``flow.plan`` and ``python -m oneflow plan``: from a program to the plans of its jobs.
 
-Where only the way there is tested, a stand-in takes the compiler's place; what is in a plan is tested with the compiler.
+Where only the way there is tested, a stand-in takes the compiler's place; what is in a plan is tested with the
+compiler.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def made(monkeypatch):
     def make_plan(graph, settings, placement):
         asked.append((graph, settings, placement))
         kind = "train" if settings.is_train else "predict"
-        return Plan(graph.job, kind, placement.device_type, placement.size, placement.axes, settings.micro_batches, (), ())
+        return Plan(
+            graph.job, kind, placement.device_type, placement.size, placement.axes, settings.micro_batches, (), ()
+        )
 
     module = ModuleType("oneflow.plan.make")
     module.make_plan = make_plan
@@ -125,7 +128,10 @@ def test_planning_starts_nothing_and_the_job_runs_afterwards(job):
 
 
 def test_only_a_job_can_be_planned(job):
-    with pytest.raises(ArgumentError, match=r"takes a function that @flow\.global_function decorated, or an nn.Graph, got <built-in function print>"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"takes a function that @flow\.global_function decorated, or an nn.Graph, got <built-in function print>",
+    ):
         flow.plan(print)
     with pytest.raises(ArgumentError, match="takes devices or a placement, got both"):
         flow.plan(job, devices=2, placement=flow.scope.placement("cpu", "0:0"))
@@ -140,7 +146,9 @@ def test_a_job_that_was_replaced_cannot_be_planned(job):
     def half(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
         return x
 
-    with pytest.raises(JobError, match=r"job 'half' of .* was replaced by another definition of that name; plan that one"):
+    with pytest.raises(
+        JobError, match=r"job 'half' of .* was replaced by another definition of that name; plan that one"
+    ):
         flow.plan(old)
 
 
@@ -154,7 +162,9 @@ def test_a_job_cannot_be_planned_inside_a_job(job):
         flow.plan(outer)
 
 
-@pytest.mark.parametrize("devices, axes", [(8, (8,)), ("8", (8,)), ("2x4", (2, 4)), ([2, 4], (2, 4)), ((1, 2, 3), (1, 2, 3))])
+@pytest.mark.parametrize(
+    "devices, axes", [(8, (8,)), ("8", (8,)), ("2x4", (2, 4)), ([2, 4], (2, 4)), ((1, 2, 3), (1, 2, 3))]
+)
 def test_devices_in_every_form(devices, axes):
     assert device_axes(devices) == axes
 
@@ -256,7 +266,10 @@ def test_a_session_that_was_cleared_stops_at_its_first_job_too(made, script, cap
     "arguments, reason",
     [
         (["--job", "twise"], "has no job 'twise', it has learn, twice. Did you mean 'twice'?"),
-        (["--output", "plan.pdf"], "a plan is saved as .txt, .json or .html, got 'plan.pdf'; give it one of these endings"),
+        (
+            ["--output", "plan.pdf"],
+            "a plan is saved as .txt, .json or .html, got 'plan.pdf'; give it one of these endings",
+        ),
     ],
 )
 def test_what_cannot_be_planned_is_said(made, script, capsys, arguments, reason):
@@ -329,9 +342,15 @@ wrong(np.zeros((2, 3), np.float32))
 
 def test_a_plan_of_split_classes_and_rows_needs_no_labels():
     @flow.global_function("train")
-    def split(x: tp.Numpy.Placeholder((8, 3), dtype=flow.int64), labels: tp.Numpy.Placeholder((8,), dtype=flow.int32)) -> tp.Numpy:
-        table = flow.get_variable("table", (64, 4), initializer=flow.ones_initializer(), distribute=flow.distribute.split(0))
-        weight = flow.get_variable("weight", (12, 64), initializer=flow.ones_initializer(), distribute=flow.distribute.split(1))
+    def split(
+        x: tp.Numpy.Placeholder((8, 3), dtype=flow.int64), labels: tp.Numpy.Placeholder((8,), dtype=flow.int32)
+    ) -> tp.Numpy:
+        table = flow.get_variable(
+            "table", (64, 4), initializer=flow.ones_initializer(), distribute=flow.distribute.split(0)
+        )
+        weight = flow.get_variable(
+            "weight", (12, 64), initializer=flow.ones_initializer(), distribute=flow.distribute.split(1)
+        )
         logits = flow.matmul(flow.reshape(flow.gather(table, x), (8, 12)), weight)
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0.0).minimize(loss)
@@ -347,7 +366,10 @@ def test_a_plan_is_refused_where_the_run_would_be():
         with flow.scope.placement("cpu", "0:0-7", (2, 4)):
             return flow.identity(flow.data.decode_random((3,), flow.float32, 12, name="pictures"))
 
-    with pytest.raises(ArgumentError, match="reader 'pictures' gives batches of 12, which 8 devices in a hierarchy cannot share; choose a batch size that 8 divides"):
+    with pytest.raises(
+        ArgumentError,
+        match="reader 'pictures' gives batches of 12, which 8 devices in a hierarchy cannot share; choose a batch size that 8 divides",
+    ):
         flow.plan(reads)
 
 
@@ -369,7 +391,10 @@ def test_as_a_command(tmp_path):
     (tmp_path / "program.py").write_text("import oneflow\nprint('for the log')\n", encoding="utf-8")
     run = command(tmp_path)
     assert (run.returncode, run.stdout) == (1, "")
-    assert run.stderr == "for the log\nerror: program.py ended without defining a job; decorate a function with @flow.global_function\n"
+    assert (
+        run.stderr
+        == "for the log\nerror: program.py ended without defining a job; decorate a function with @flow.global_function\n"
+    )
 
 
 def test_the_command_plans_for_a_thousand_devices(script, tmp_path):

@@ -16,22 +16,25 @@ import pytest
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.plan.page import plan_page
 from oneflow.plan.report import Plan, ranks_text, save_plans
-from oneflow.plan.values import Boxing, PlanOp, PlanVariable, RankCost, Traffic
 from oneflow.plan.text import WIDTH
 from oneflow.plan.units import bytes_text, flops_text
+from oneflow.plan.values import Boxing, PlanOp, PlanVariable, RankCost, Traffic
 
 NASTY = "</script><script>alert('x')</script>\x1b[31m{{data}}<!-- &amp;\u2028"
 BATCH = 256
 
 
 class Maker:
-    """Writes a plan down op by op: two stages of four devices, batches split over one axis, the last layers over the other."""
+    """Writes a plan down op by op: two stages of four devices, batches split over one axis, the last layers over the
+    other."""
 
     def __init__(self) -> None:
         self.ops: list[PlanOp] = []
         self.variables: list[PlanVariable] = []
 
-    def add(self, name, op, aten, shape, sbp=("S(0)", "B"), part="forward", flops=0, boxing=(), stage=0, line=None, **more) -> None:
+    def add(
+        self, name, op, aten, shape, sbp=("S(0)", "B"), part="forward", flops=0, boxing=(), stage=0, line=None, **more
+    ) -> None:
         local = list(shape)
         for layout, extent in zip(sbp, (2, 4)):
             if layout.startswith("S"):
@@ -39,11 +42,30 @@ class Maker:
         line = line or f"train.py:{20 + len(name)}"
         where, here = f"gpu {4 * stage}-{4 * stage + 3}", tuple(local)
         index = len(self.ops)
-        self.ops.append(PlanOp(index, name, op, aten, part, line, shape, "float32", sbp, where, here, flops, boxing=tuple(boxing), **more))
+        self.ops.append(
+            PlanOp(
+                index,
+                name,
+                op,
+                aten,
+                part,
+                line,
+                shape,
+                "float32",
+                sbp,
+                where,
+                here,
+                flops,
+                boxing=tuple(boxing),
+                **more,
+            )
+        )
 
     def variable(self, name, shape, sbp=("B", "B"), stage=0) -> None:
         parts = prod(extent for layout, extent in zip(sbp, (2, 4)) if layout.startswith("S"))
-        self.variables.append(PlanVariable(name, shape, "float32", sbp, f"gpu {4 * stage}-{4 * stage + 3}", 4 * prod(shape) // parts))
+        self.variables.append(
+            PlanVariable(name, shape, "float32", sbp, f"gpu {4 * stage}-{4 * stage + 3}", 4 * prod(shape) // parts)
+        )
 
     def block(self, name, channels, size) -> None:
         """Convolution, normalisation, activation."""
@@ -52,10 +74,21 @@ class Maker:
         self.variable(f"{name}_bn-gamma", (channels,))
         self.variable(f"{name}_bn-beta", (channels,))
         gather = boxing(f"{name}-weight", ("S(0)", "B"), ("B", "B"), "all_gather", 4 * channels * channels * 9)
-        self.add(name, "nn.conv2d", "aten.convolution.default", shape, flops=18 * channels * prod(shape) // 2, boxing=[gather])
+        self.add(
+            name,
+            "nn.conv2d",
+            "aten.convolution.default",
+            shape,
+            flops=18 * channels * prod(shape) // 2,
+            boxing=[gather],
+        )
         statistics = boxing(f"{name}_bn:mean", ("P", "B"), ("B", "B"), "all_reduce", 8 * channels)
-        self.add(f"{name}_bn", "nn.normalization", "aten.var_mean.correction", (channels,), ("P", "B"), flops=prod(shape))
-        self.add(f"{name}_bn", "nn.normalization", "aten.sub.Tensor", shape, flops=prod(shape) // 2, boxing=[statistics])
+        self.add(
+            f"{name}_bn", "nn.normalization", "aten.var_mean.correction", (channels,), ("P", "B"), flops=prod(shape)
+        )
+        self.add(
+            f"{name}_bn", "nn.normalization", "aten.sub.Tensor", shape, flops=prod(shape) // 2, boxing=[statistics]
+        )
         self.add(f"{name}_bn", "nn.normalization", "aten.mul.Tensor", shape, flops=prod(shape) // 2)
         self.add(f"{name}_relu", "nn.relu", "aten.relu.default", shape, flops=prod(shape) // 2)
 
@@ -63,24 +96,44 @@ class Maker:
         shape = (BATCH, channels, size, size)
         back = {"part": "backward"}
         self.add(f"{name}_relu", "nn.relu", "aten.threshold_backward.default", shape, **back, flops=prod(shape) // 2)
-        self.add(f"{name}_bn", "nn.normalization", "aten.native_batch_norm_backward.default", shape, **back, flops=3 * prod(shape))
-        self.add(name, "nn.conv2d", "aten.convolution_backward.default", shape, **back, flops=36 * channels * prod(shape) // 2)
+        self.add(
+            f"{name}_bn",
+            "nn.normalization",
+            "aten.native_batch_norm_backward.default",
+            shape,
+            **back,
+            flops=3 * prod(shape),
+        )
+        self.add(
+            name,
+            "nn.conv2d",
+            "aten.convolution_backward.default",
+            shape,
+            **back,
+            flops=36 * channels * prod(shape) // 2,
+        )
 
     def dense(self) -> None:
         """On the second stage; its features are split over the second axis."""
         self.variable("dense1-weight", (4096, 2048), ("B", "S(0)"), stage=1)
         self.variable("dense2-weight", (1000, 4096), ("B", "S(1)"), stage=1)
         sent = Boxing("pool", ("S(0)", "B"), ("S(0)", "B"), "gpu 0-3", "gpu 4-7", "send", 4 * 128 * 2048)
-        self.add("dense1", "matmul", "aten.mm.default", (BATCH, 4096), ("S(0)", "S(1)"), flops=10**10, boxing=[sent], stage=1)
+        self.add(
+            "dense1", "matmul", "aten.mm.default", (BATCH, 4096), ("S(0)", "S(1)"), flops=10**10, boxing=[sent], stage=1
+        )
         self.add("dense1_gelu", "math.gelu", "aten.gelu.default", (BATCH, 4096), ("S(0)", "S(1)"), flops=10**6, stage=1)
         self.add("dense2", "matmul", "aten.mm.default", (BATCH, 1000), ("S(0)", "P"), flops=10**9, stage=1)
         summed = boxing("dense2", ("S(0)", "P"), ("S(0)", "B"), "all_reduce", 4 * 128 * 1000, "gpu 4-7")
-        self.add("loss", "nn.softmax_loss", "aten._log_softmax.default", (BATCH, 1000), flops=10**6, boxing=[summed], stage=1)
+        self.add(
+            "loss", "nn.softmax_loss", "aten._log_softmax.default", (BATCH, 1000), flops=10**6, boxing=[summed], stage=1
+        )
         self.add("top5", "math.in_top_k", "aten.topk.default", (BATCH, 5), ("B", "B"), stage=1, has_rule=False)
 
     def dense_backward(self) -> None:
         back = {"part": "backward", "stage": 1}
-        self.add("loss", "nn.softmax_loss", "aten._log_softmax_backward_data.default", (BATCH, 1000), flops=10**6, **back)
+        self.add(
+            "loss", "nn.softmax_loss", "aten._log_softmax_backward_data.default", (BATCH, 1000), flops=10**6, **back
+        )
         self.add("dense2", "matmul", "aten.mm.default", (1000, 4096), ("P", "S(1)"), flops=10**9, **back)
         self.add("dense1", "matmul", "aten.mm.default", (4096, 2048), ("P", "S(0)"), flops=10**10, **back)
 
@@ -88,12 +141,15 @@ class Maker:
         gradients = [v.name for v in self.variables]
         steps = [
             replace(
-                boxing(f"{name}:gradient", ("P", "B"), ("B", "B"), "all_reduce", self.variables[i].bytes), bucket=i * 4 // len(gradients)
+                boxing(f"{name}:gradient", ("P", "B"), ("B", "B"), "all_reduce", self.variables[i].bytes),
+                bucket=i * 4 // len(gradients),
             )
             for i, name in enumerate(gradients)
         ]
         line = "train.py:88"
-        self.add("optimizer", "update.sgd", "aten._fused_sgd_.default", (1,), ("B", "B"), "update", 10**6, steps, line=line)
+        self.add(
+            "optimizer", "update.sgd", "aten._fused_sgd_.default", (1,), ("B", "B"), "update", 10**6, steps, line=line
+        )
 
     def plan(self, notes=("top5 (aten.topk.default) has no SBP rule: it runs whole on every rank",)) -> Plan:
         traffic = {
@@ -173,8 +229,14 @@ def test_json_is_one_line_of_plain_fields():
         (changed(notes="abc"), "'notes' of the plan is 'abc', expected list"),
         (changed(ops={}), "'ops' of the plan is {}, expected list"),
         (changed(variables=[5]), "'variables' of the plan is 5, expected dict"),
-        (PLAN.to_json().replace('"has_rule":true', '"has_rule":"no"', 1), "'has_rule' of 'ops' of the plan is 'no', expected bool"),
-        (PLAN.to_json().replace('"calls":16', '"calls":"16"', 1), "'calls' of 'communicated' of 'ranks' of the plan is '16', expected int"),
+        (
+            PLAN.to_json().replace('"has_rule":true', '"has_rule":"no"', 1),
+            "'has_rule' of 'ops' of the plan is 'no', expected bool",
+        ),
+        (
+            PLAN.to_json().replace('"calls":16', '"calls":"16"', 1),
+            "'calls' of 'communicated' of 'ranks' of the plan is '16', expected int",
+        ),
     ],
 )
 def test_other_json_is_refused(text, reason):
@@ -200,7 +262,11 @@ def test_text_tells_the_costs_of_each_kind_of_rank():
 
 def test_text_tells_boxing_below_the_op_that_needs_it():
     lines = str(PLAN).splitlines()
-    at = next(i for i, line in enumerate(lines) if re.match(r"  dense1 +mm +S\(0\) S\(1\) +float32 256x4096 -> 128x1024 +10.0 G", line))
+    at = next(
+        i
+        for i, line in enumerate(lines)
+        if re.match(r"  dense1 +mm +S\(0\) S\(1\) +float32 256x4096 -> 128x1024 +10.0 G", line)
+    )
     assert lines[at].endswith("train.py:26")
     assert lines[at + 1] == "      <- pool  S(0) B -> S(0) B  gpu 0-3 -> gpu 4-7  send 1.00 MiB"
     assert lines[at - 1] == "  on gpu 4-7"
@@ -230,7 +296,10 @@ def test_text_marks_ops_without_a_rule_and_shows_notes():
 def test_text_fits_a_terminal_whatever_the_names():
     long = "a_name_that_goes_on_and_on_" * 8
     step = Boxing(long, ("P", "B"), ("B", "B"), long, long[1:], "reduce_scatter", 2**29)
-    ops = tuple(replace(op, name=f"{long}{op.index}", aten=f"aten.{long}", line=f"{long}/train.py:1234", boxing=(step,)) for op in PLAN.ops)
+    ops = tuple(
+        replace(op, name=f"{long}{op.index}", aten=f"aten.{long}", line=f"{long}/train.py:1234", boxing=(step,))
+        for op in PLAN.ops
+    )
     variables = tuple(replace(v, name=long, placement=long) for v in PLAN.variables)
     ranks = tuple(replace(rank, ranks=ranks_text(range(0, 1000, 2))) for rank in PLAN.ranks)
     text = str(replace(PLAN, ops=ops, variables=variables, ranks=ranks))
@@ -248,13 +317,22 @@ def test_text_never_hands_control_characters_to_the_terminal():
 
 @pytest.mark.parametrize(
     "count, text",
-    [(0, "0 B"), (1023, "1023 B"), (1024, "1.00 KiB"), (102_236_160, "97.5 MiB"), (2**30 - 1, "1.00 GiB"), (5 * 2**60, "5120 PiB")],
+    [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.00 KiB"),
+        (102_236_160, "97.5 MiB"),
+        (2**30 - 1, "1.00 GiB"),
+        (5 * 2**60, "5120 PiB"),
+    ],
 )
 def test_bytes_in_words(count, text):
     assert bytes_text(count) == text
 
 
-@pytest.mark.parametrize("count, text", [(0, "0 FLOP"), (999, "999 FLOP"), (8_170_000_000, "8.17 GFLOP"), (999_999, "1.00 MFLOP")])
+@pytest.mark.parametrize(
+    "count, text", [(0, "0 FLOP"), (999, "999 FLOP"), (8_170_000_000, "8.17 GFLOP"), (999_999, "1.00 MFLOP")]
+)
 def test_operations_in_words(count, text):
     assert flops_text(count) == text
 
@@ -315,7 +393,9 @@ def test_the_page_asks_for_nothing_else():
     found = Page(page).elements
     assert [attributes["href"] for _, attributes in found if "href" in attributes] == ["data:,"]
     assert not [attributes for _, attributes in found if "src" in attributes]
-    policy = next(attributes["content"] for tag, attributes in found if attributes.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        attributes["content"] for tag, attributes in found if attributes.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy.startswith("default-src 'none'")
 
 
@@ -380,7 +460,9 @@ def visible_ops(dom: str) -> list[str]:
 
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed: chromium, chromium-browser or google-chrome")
 def test_a_browser_shows_the_plan_and_finds_ops_in_it(tmp_path):
-    plan = replace(PLAN, ops=(*PLAN.ops, replace(PLAN.ops[-1], index=len(PLAN.ops), name=f"<img src=x>{NASTY[:40]}", boxing=())))
+    plan = replace(
+        PLAN, ops=(*PLAN.ops, replace(PLAN.ops[-1], index=len(PLAN.ops), name=f"<img src=x>{NASTY[:40]}", boxing=()))
+    )
     page = tmp_path / "plan.html"
     plan.save(page)
     dom = shown_in_browser(page, tmp_path / "profile")

@@ -37,14 +37,28 @@ def write_mnist(folder: Path, images: int) -> None:
 def place(tmp_path_factory) -> Path:
     """A copy of the quick start's folder beside a small MNIST."""
     root = tmp_path_factory.mktemp("quick_start")
-    shutil.copytree(EXAMPLES / "quick_start", root / "code", ignore=shutil.ignore_patterns("__pycache__", "lenet_models_*"))
+    shutil.copytree(
+        EXAMPLES / "quick_start", root / "code", ignore=shutil.ignore_patterns("__pycache__", "lenet_models_*")
+    )
     write_mnist(root / "mnist", images=500)
     return root
 
 
 def run(place: Path, *command: str, python: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
-    env = os.environ | {"PYTHONPATH": str(PACKAGE_ROOT), "ONEFLOW_MNIST_DIR": str(place / "mnist"), "ONEFLOW_OFFLINE": "1"}
-    return subprocess.run([*(python or WARM.command()), *command], cwd=place / "code", env=env, capture_output=True, text=True, timeout=600, check=False)
+    env = os.environ | {
+        "PYTHONPATH": str(PACKAGE_ROOT),
+        "ONEFLOW_MNIST_DIR": str(place / "mnist"),
+        "ONEFLOW_OFFLINE": "1",
+    }
+    return subprocess.run(
+        [*(python or WARM.command()), *command],
+        cwd=place / "code",
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,8 @@ TORCH_MODELS = Path(__file__).parents[2] / "benchmarks" / "torch_models.py"
 
 
 def published(key: str) -> str:
-    """The name that torch's ResNets have for a weight of the plain ResNet-50 of the benchmarks, which counts its blocks through."""
+    """The name that torch's ResNets have for a weight of the plain ResNet-50 of the benchmarks, which counts its blocks
+    through."""
     key = key.replace("stem.0.", "conv1.").replace("stem.1.", "bn1.").replace("shortcut.", "downsample.")
     block = re.match(r"blocks\.(\d+)\.(.*)", key)
     if block is None:
@@ -36,7 +37,12 @@ def model() -> torch.nn.Module:
     model = runpy.run_path(str(TORCH_MODELS))["ResNet50"]().eval()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
-            for tensor, low in ((module.weight, 0.5), (module.running_var, 0.5), (module.bias, -0.2), (module.running_mean, -0.2)):
+            for tensor, low in (
+                (module.weight, 0.5),
+                (module.running_var, 0.5),
+                (module.bias, -0.2),
+                (module.running_mean, -0.2),
+            ):
                 torch.nn.init.uniform_(tensor, low, low + 0.6)
     return model
 
@@ -67,6 +73,8 @@ def test_a_torch_resnet50_and_its_snapshot_give_the_same_logits(model, tmp_path)
 def test_weights_of_another_network_are_one_message(tmp_path, monkeypatch):
     torch.save({"fc.weight": torch.zeros(10, 2048), "fc.bias": torch.zeros(10)}, tmp_path / "other.pt")
     monkeypatch.setattr("sys.argv", ["resnet_from_torch.py", str(tmp_path / "other.pt"), str(tmp_path / "snapshot")])
-    with pytest.raises(SystemExit, match="does not fit the variables, nothing was loaded: variable 'Resnet-fc1001-weight'"):
+    with pytest.raises(
+        SystemExit, match="does not fit the variables, nothing was loaded: variable 'Resnet-fc1001-weight'"
+    ):
         program.main()
     assert not (tmp_path / "snapshot").exists()

@@ -20,9 +20,17 @@ LINE = re.compile(r"epoch (\d+)  loss (\S+)  accuracy (\S+) %")
 
 def run(folder: Path, program: str, *arguments: str) -> list[tuple[int, float, float]]:
     """Epoch, loss and accuracy of each line that it prints."""
-    environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1]), "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET)}
+    environment = os.environ | {
+        "PYTHONPATH": str(Path(oneflow.__file__).parents[1]),
+        "ONEFLOW_MNIST_DIR": str(mnist_files.SUBSET),
+    }
     done = subprocess.run(
-        [*WARM.command(), str(PROGRAMS / program), *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=240
+        [*WARM.command(), str(PROGRAMS / program), *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=240,
     )
     assert done.returncode == 0, done.stderr
     found = [LINE.fullmatch(line) for line in done.stdout.splitlines()]

@@ -1,7 +1,7 @@
 """Ranks of one process whose calls run at once on real tensors, without any graph.
 
-A rank that comes to a collective whose other members are not there yet stops, and begins anew once they have come; what it was answered before it
-is answered again. So the program of a rank is a plain function, and no rank needs a thread.
+A rank that comes to a collective whose other members are not there yet stops, and begins anew once they have come; what
+it was answered before it is answered again. So the program of a rank is a plain function, and no rank needs a thread.
 """
 
 from __future__ import annotations
@@ -72,8 +72,14 @@ def together(ranks: Iterable[int], program: Callable[[Rank], Any]) -> dict[int, 
 
 def _meet(waiting: dict[int, Rank]) -> bool:
     """Answers the collectives to which all members have come."""
-    places = {rank: member.waits_at for rank, member in waiting.items() if member.waits_at and member.waits_at[0] in _MEETINGS}
-    complete = [group for group in {args[-1] for _, args in places.values()} if all(r in places and places[r][1][-1] == group for r in group)]
+    places = {
+        rank: member.waits_at for rank, member in waiting.items() if member.waits_at and member.waits_at[0] in _MEETINGS
+    }
+    complete = [
+        group
+        for group in {args[-1] for _, args in places.values()}
+        if all(r in places and places[r][1][-1] == group for r in group)
+    ]
     for group in complete:
         functions = {places[rank][0] for rank in group}
         assert len(functions) == 1, "all members call the same collective"
@@ -98,7 +104,11 @@ def _answers(function: Any, calls: Sequence[tuple[Any, ...]]) -> Sequence[Tensor
 
 def _cross(waiting: dict[int, Rank], mail: _Mail) -> bool:
     """Delivers what ranks send to other meshes, and answers those to whom all has come."""
-    places = {rank: member.waits_at[1] for rank, member in waiting.items() if member.waits_at and member.waits_at[0] is collective.exchange}
+    places = {
+        rank: member.waits_at[1]
+        for rank, member in waiting.items()
+        if member.waits_at and member.waits_at[0] is collective.exchange
+    }
     for rank, (value, _, _, outgoing, _, tag, *_) in places.items():
         for receiver in {piece.rank for piece in outgoing}:
             mail[rank, receiver, tag] = [piece.of(value) for piece in outgoing if piece.rank == receiver]
@@ -110,7 +120,9 @@ def _cross(waiting: dict[int, Rank], mail: _Mail) -> bool:
     return answered
 
 
-def _assembled(rank: int, shape: tuple[int, ...], dtype: torch.dtype, incoming: Sequence[collective.Piece], tag: int, mail: _Mail) -> Tensor:
+def _assembled(
+    rank: int, shape: tuple[int, ...], dtype: torch.dtype, incoming: Sequence[collective.Piece], tag: int, mail: _Mail
+) -> Tensor:
     """Between two ranks, blocks come in the order they are sent."""
     result = torch.full(shape, -1, dtype=dtype)
     queues = {piece.rank: iter(mail[piece.rank, rank, tag]) for piece in incoming}

@@ -33,7 +33,9 @@ NORMAL = flow.random_normal_initializer(stddev=0.2)
 
 
 def perceptron(x):
-    hidden = flow.layers.dense(flow.reshape(x, (4, -1)), 16, activation=flow.nn.relu, kernel_initializer=NORMAL, name="fc1")
+    hidden = flow.layers.dense(
+        flow.reshape(x, (4, -1)), 16, activation=flow.nn.relu, kernel_initializer=NORMAL, name="fc1"
+    )
     return flow.layers.dense(hidden, 5, kernel_initializer=NORMAL, name="fc2")
 
 

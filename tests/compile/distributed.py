@@ -58,7 +58,9 @@ def calls(program: Program) -> list[fx.Node]:
 
 def exchanges(program: Program) -> Counter[str]:
     """How often each collective is called."""
-    found = [node.target for node in calls(program) if getattr(node.target, "__module__", "").startswith(collective.__name__)]
+    found = [
+        node.target for node in calls(program) if getattr(node.target, "__module__", "").startswith(collective.__name__)
+    ]
     return Counter(target.__name__ for target in found if target not in _LOCAL)
 
 

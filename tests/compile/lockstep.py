@@ -1,6 +1,7 @@
 """Runs one aten call on the parts of several ranks inside one process, and joins what comes out.
 
-Each rank's nodes are built as the compiler builds them; the ranks are evaluated side by side and meet at their collectives.
+Each rank's nodes are built as the compiler builds them; the ranks are evaluated side by side and meet at their
+collectives.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ _REDUCTIONS = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "product"
 _Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
 
 
-def check(call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[Signature], axes: tuple[int, ...]) -> None:
-    """Asserts that the call, run on parts as one chosen signature per axis says, gives what it gives on whole tensors."""
+def check(
+    call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[Signature], axes: tuple[int, ...]
+) -> None:
+    """Asserts that the call, run on parts as one chosen signature per axis says, gives what it gives on whole
+    tensors."""
     inputs, outputs = layouts(chosen)
     assert len(inputs) == len(call.inputs) and len(outputs) == len(call.outputs), "a layout for each tensor"
     parts = [cut(value, sbp, axes) for value, sbp in zip(values, inputs)]
@@ -38,7 +42,12 @@ def check(call: Call, values: Sequence[Tensor], expected: Any, chosen: Sequence[
 
 
 def check_results(
-    call: Call, values: Sequence[Tensor], results: Sequence[Any], expected: Any, outputs: Sequence[NdSbp], axes: tuple[int, ...]
+    call: Call,
+    values: Sequence[Tensor],
+    results: Sequence[Any],
+    expected: Any,
+    outputs: Sequence[NdSbp],
+    axes: tuple[int, ...],
 ) -> None:
     """Asserts that what the ranks have as the parts of a call's outputs make what is expected."""
     whole = expected if isinstance(expected, (tuple, list)) else (expected,)
@@ -48,7 +57,9 @@ def check_results(
             copies = join([f[i] for f in found], value, outputs[i], axes)
             if call.op not in _UNSET:
                 _assert_equal(copies[0], value, _nearness([*values, value]))
-                assert all(torch.allclose(copy, copies[0], 0, 0, True) for copy in copies[1:]), "all ranks have the same"
+                assert all(torch.allclose(copy, copies[0], 0, 0, True) for copy in copies[1:]), (
+                    "all ranks have the same"
+                )
 
 
 def rank_graph(call: Call, chosen: Sequence[Signature], axes: tuple[int, ...], position: int) -> fx.Graph:

@@ -1,4 +1,5 @@
-"""Calls of ops on shapes that two, three and four ranks divide evenly or not: larger than the samples', and for ops they lack."""
+"""Calls of ops on shapes that two, three and four ranks divide evenly or not: larger than the samples', and for ops
+they lack."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def pointwise_calls() -> list[Executed]:
 
 
 def _call_by_schema(op: Any) -> Executed:
-    """Arguments that have defaults are left out, but for bounds, of which there must be one, and for reductions: none."""
+    """Arguments that have defaults are left out, but for bounds, of which there must be one, and for reductions:
+    none."""
     needed = [a for a in op._schema.arguments if not a.has_default_value() or a.name in ("min", "reduction")]
     positional = [_argument(op, a) for a in needed if not a.has_default_value() and not a.kwarg_only]
     return made(op, *positional, **{a.name: _argument(op, a) for a in needed[len(positional) :]})
@@ -117,7 +119,11 @@ def reduce_calls() -> list[Executed]:
         *(made(op, flags(5, 6), [0], True) for op in (aten.any.dims, aten.all.dims)),
         made(aten.any.dims, flags(5, 6), []),
         *(made(aten.prod.dim_int, x, dim) for dim in (0, -1)),
-        *(made(op, x, [0, 1], correction=c, keepdim=c == 0) for op in (aten.var_mean.correction, aten.var.correction) for c in (0, 1)),
+        *(
+            made(op, x, [0, 1], correction=c, keepdim=c == 0)
+            for op in (aten.var_mean.correction, aten.var.correction)
+            for c in (0, 1)
+        ),
         made(aten.var_mean.correction, x),
         *(made(aten.norm.ScalarOpt_dim, x, p, [1]) for p in (None, 1, 3, torch.inf)),
         made(aten.linalg_vector_norm.default, x, 2, [0, 2], True),
@@ -144,7 +150,10 @@ def create_calls() -> list[Executed]:
         made(aten.arange.default, 7),
         made(aten.arange.default, 6.5),
         made(aten.arange.start, 2, 9),
-        *(made(aten.arange.start_step, *steps) for steps in ((10, -4, -3), (0.1, 0.7, 0.1), (0.0, 2.0, 0.3), (1, 2, 0.25))),
+        *(
+            made(aten.arange.start_step, *steps)
+            for steps in ((10, -4, -3), (0.1, 0.7, 0.1), (0.0, 2.0, 0.3), (1, 2, 0.25))
+        ),
         *(made(op, signed(5, 6, 4)) for op in (aten.tril.default, aten.triu.default)),
     ]
 

@@ -1,4 +1,5 @@
-"""Calls of the ops that networks are made of: products, convolutions, pooling, normalisation, losses, indexing, randomness."""
+"""Calls of the ops that networks are made of: products, convolutions, pooling, normalisation, losses, indexing,
+randomness."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ def product_calls() -> list[Executed]:
         made(aten.dot.default, signed(7), floats(7)),
         *(made(aten.addmm.default, signed(*bias), rows, columns) for bias in ((7,), (5, 7), (5, 1), (1,))),
         made(aten.addmm.default, signed(7), rows, columns, beta=0.5, alpha=2.0),
-        *(made(aten.baddbmm.default, signed(*bias), many, others, beta=0.5, alpha=2.0) for bias in ((4, 5, 7), (5, 1), (7,))),
+        *(
+            made(aten.baddbmm.default, signed(*bias), many, others, beta=0.5, alpha=2.0)
+            for bias in ((4, 5, 7), (5, 1), (7,))
+        ),
     ]
 
 
@@ -40,7 +44,8 @@ def convolution_calls() -> list[Executed]:
 
 
 def grouped_convolution_calls() -> list[Executed]:
-    """As many groups as channels, which ranks may divide unevenly; several outputs per channel; several channels per group."""
+    """As many groups as channels, which ranks may divide unevenly; several outputs per channel; several channels per
+    group."""
     return [
         *_convolution(signed(4, 5, 5, 5), signed(5, 1, 3, 3), signed(5), groups=5),
         *_convolution(signed(4, 6, 5, 5), signed(12, 1, 3, 3), signed(12), groups=6),
@@ -70,7 +75,19 @@ def pool_calls() -> list[Executed]:
         gradient, zeros, ones = signed(*mean.result.shape), [0] * dims, [1] * dims
         backward = getattr(aten, f"max_pool{dims}d_with_indices_backward").default
         calls += [largest, mean, made(backward, gradient, x, window, window, zeros, ones, False, largest.result[1])]
-        calls += [made(getattr(aten, f"avg_pool{dims}d_backward").default, gradient, x, window, window, zeros, False, True, None)]
+        calls += [
+            made(
+                getattr(aten, f"avg_pool{dims}d_backward").default,
+                gradient,
+                x,
+                window,
+                window,
+                zeros,
+                False,
+                True,
+                None,
+            )
+        ]
     return calls
 
 
@@ -78,7 +95,13 @@ def batch_norm_calls() -> list[Executed]:
     images, last = signed(5, 6, 3, 4), torch.channels_last
     inputs = (images + 3, (images + 3).contiguous(memory_format=last), signed(7, 4), signed(4, 3, 5).transpose(1, 2))
     parameters: list[tuple[Any, Any]] = [(floats, signed), (None, signed), (None, None)]
-    return [one for x in inputs for pair in parameters for training in (True, False) for one in _batch_norm(x, *pair, training)]
+    return [
+        one
+        for x in inputs
+        for pair in parameters
+        for training in (True, False)
+        for one in _batch_norm(x, *pair, training)
+    ]
 
 
 def _batch_norm(x: Tensor, scale: Any, offset: Any, training: bool) -> Iterator[Executed]:
@@ -89,13 +112,27 @@ def _batch_norm(x: Tensor, scale: Any, offset: Any, training: bool) -> Iterator[
     yield forward
     saved = forward.result[1:]
     for mask in MASKS:
-        yield made(aten.native_batch_norm_backward.default, signed(*x.shape), x, weight, mean, variance, *saved, training, 1e-3, mask)
+        yield made(
+            aten.native_batch_norm_backward.default,
+            signed(*x.shape),
+            x,
+            weight,
+            mean,
+            variance,
+            *saved,
+            training,
+            1e-3,
+            mask,
+        )
 
 
 def norm_calls() -> list[Executed]:
     layers = [(signed(5, 6, 4), [4]), (signed(5, 4, 6), [4, 6])]
     groups = [(signed(5, 8, 3, 2), 4), (signed(4, 5, 3), 5), (signed(5, 6), 2)]
-    return [*(one for x, dims in layers for one in _layer_norm(x, dims)), *(one for x, count in groups for one in _group_norm(x, count))]
+    return [
+        *(one for x, dims in layers for one in _layer_norm(x, dims)),
+        *(one for x, count in groups for one in _group_norm(x, count)),
+    ]
 
 
 def _layer_norm(x: Tensor, dims: list[int]) -> Iterator[Executed]:
@@ -103,7 +140,9 @@ def _layer_norm(x: Tensor, dims: list[int]) -> Iterator[Executed]:
     forward = made(aten.native_layer_norm.default, x, dims, scale, scale, 1e-3)
     yield forward
     for mask in MASKS:
-        yield made(aten.native_layer_norm_backward.default, signed(*x.shape), x, dims, *forward.result[1:], scale, scale, mask)
+        yield made(
+            aten.native_layer_norm_backward.default, signed(*x.shape), x, dims, *forward.result[1:], scale, scale, mask
+        )
 
 
 def _group_norm(x: Tensor, groups: int) -> Iterator[Executed]:
@@ -111,7 +150,16 @@ def _group_norm(x: Tensor, groups: int) -> Iterator[Executed]:
     forward = made(aten.native_group_norm.default, x, scale, scale, *sizes, groups, 1e-1)
     yield forward
     for mask in MASKS:
-        yield made(aten.native_group_norm_backward.default, signed(*x.shape), x, *forward.result[1:], scale, *sizes, groups, mask)
+        yield made(
+            aten.native_group_norm_backward.default,
+            signed(*x.shape),
+            x,
+            *forward.result[1:],
+            scale,
+            *sizes,
+            groups,
+            mask,
+        )
 
 
 def softmax_calls() -> list[Executed]:
@@ -177,12 +225,19 @@ def embedding_calls() -> list[Executed]:
     table, index = signed(7, 6), _numbers(7, 5, 4)
     found = [made(aten.embedding.default, table, numbers) for numbers in (index, _numbers(7, 8), torch.tensor(3))]
     backward = aten.embedding_dense_backward.default
-    found += [made(backward, signed(5, 4, 6), index, 7, padding, by_count) for padding in (-1, 2) for by_count in (False, True)]
+    found += [
+        made(backward, signed(5, 4, 6), index, 7, padding, by_count)
+        for padding in (-1, 2)
+        for by_count in (False, True)
+    ]
     return [*found, made(backward, signed(8, 6), _numbers(7, 8), 7, -1, False)]
 
 
 def attention_calls() -> list[Executed]:
-    forward, backward = aten._scaled_dot_product_flash_attention_for_cpu.default, aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+    forward, backward = (
+        aten._scaled_dot_product_flash_attention_for_cpu.default,
+        aten._scaled_dot_product_flash_attention_for_cpu_backward.default,
+    )
     query, key, value = signed(5, 4, 6, 8), floats(5, 4, 7, 8), signed(5, 4, 7, 8)
     masks = [None, signed(6, 7), signed(5, 1, 6, 7), signed(1, 4, 1, 7)]
     found = [made(forward, query, key, value, 0.0, False, attn_mask=mask) for mask in masks]

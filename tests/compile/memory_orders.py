@@ -1,5 +1,5 @@
-"""Samples of op rows on tensors in many memory orders: which aten ops give their results other strides than were traced, and which cannot
-read other strides."""
+"""Samples of op rows on tensors in many memory orders: which aten ops give their results other strides than were
+traced, and which cannot read other strides."""
 
 from __future__ import annotations
 
@@ -59,7 +59,10 @@ def differing(file: str) -> dict[Any, str]:
     for sample in import_module(file).SAMPLES:
         seen, joint = set(), traced.joint(sample)
         for given, gradients in PAIRS:
-            feeds = [*_all_in_order(joint.tensors, given), *_all_in_order(list(map(_cotangent, joint.floats)), gradients)]
+            feeds = [
+                *_all_in_order(joint.tensors, given),
+                *_all_in_order(list(map(_cotangent, joint.floats)), gradients),
+            ]
             strides = tuple(tensor.stride() for tensor in feeds)
             if strides not in seen:
                 seen.add(strides)
@@ -74,15 +77,17 @@ def _cotangent(blob: Blob) -> Tensor:
 
 
 class _Compared(TorchDispatchMode):
-    """Runs every call twice, as it is and as tracing does, without data. What then lies otherwise is laid as it was traced before others read
-    it, so that each op answers for itself."""
+    """Runs every call twice, as it is and as tracing does, without data. What then lies otherwise is laid as it was
+    traced before others read it, so that each op answers for itself."""
 
     def __init__(self) -> None:
         super().__init__()
         self.found: list[tuple[Any, str]] = []
         self._fake = FakeTensorMode()
 
-    def __torch_dispatch__(self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, op: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         with self._fake:
             fake_args, fake_kwargs = tree_map_only(Tensor, _without_data, (args, kwargs or {}))
             was_traced = op(*fake_args, **fake_kwargs)
@@ -122,7 +127,8 @@ def _as_traced(was_traced: Any, real: Any) -> Any:
 
 @lru_cache(maxsize=None)
 def reading_strides(file: str) -> dict[tuple[Any, str], str]:
-    """The ops in the samples of a file that fail, or give other numbers, when one argument lies otherwise; with its name and the first case."""
+    """The ops in the samples of a file that fail, or give other numbers, when one argument lies otherwise; with its
+    name and the first case."""
     found: dict[tuple[Any, str], str] = {}
     for one in map(_uneven, traced.distinct(file)):
         names = _tensor_names(one)
@@ -145,7 +151,9 @@ def _uneven(one: traced.Executed) -> traced.Executed:
     flat = [v.dim() > 1 and v.dtype == torch.float32 and bool((v == 1).all()) for v in one.values]
     if not any(flat):
         return one
-    values = [torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat)]
+    values = [
+        torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat)
+    ]
     args, kwargs = _given(one, values)
     return replace(one, args=args, kwargs=kwargs, result=one.op(*args, **kwargs))
 

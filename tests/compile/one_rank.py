@@ -22,7 +22,9 @@ CPU = torch.device("cpu")
 ALONE = whole_on(Mesh((0,), (1,)))
 
 
-def program_for(graph: Graph, feeds: Sequence[torch.Tensor], mixed_precision: bool = False, keeps_values: bool = True) -> Program:
+def program_for(
+    graph: Graph, feeds: Sequence[torch.Tensor], mixed_precision: bool = False, keeps_values: bool = True
+) -> Program:
     shown = [Like(tuple(feed.shape), feed.dtype, CPU) for feed in feeds]
     target = CompileTarget({(0, 0): 0}, dict.fromkeys(graph.variables, ALONE), shown, CPU, mixed_precision)
     return compile_rank(distribute_job(graph, target), 0, keeps_values)
@@ -44,7 +46,9 @@ def session_variables() -> RankVariables:
     return backend.rank.variables
 
 
-def run_step(program: Program, feeds: Sequence[torch.Tensor], executor: Executor | None = None, number: int = 0) -> list[torch.Tensor]:
+def run_step(
+    program: Program, feeds: Sequence[torch.Tensor], executor: Executor | None = None, number: int = 0
+) -> list[torch.Tensor]:
     """The results of one step of a predict program on the session's variables."""
     executor = executor or Executor(program, session_variables())
     result = executor.run(StepNumbers(number, (), 1.0), [feeds])

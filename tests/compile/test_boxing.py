@@ -1,4 +1,5 @@
-"""Boxing: from any layout to any other, on one mesh axis by axis, between meshes block by block. All ranks in one process."""
+"""Boxing: from any layout to any other, on one mesh axis by axis, between meshes block by block. All ranks in one
+process."""
 
 from __future__ import annotations
 
@@ -105,7 +106,9 @@ def test_a_transfer_brings_every_element_once(seed: int) -> None:
     held = {rank: scattered(whole, source.sbp, source.mesh)[p] for p, rank in enumerate(source.mesh.ranks)}
     for rank, side in sides.items():
         position = target.mesh.position(rank)
-        assert side.shape == (local_shape(SHAPE, target.sbp, target.mesh.axes, position) if position is not None else None)
+        assert side.shape == (
+            local_shape(SHAPE, target.sbp, target.mesh.axes, position) if position is not None else None
+        )
         assert side.is_idle == (position is None and not side.outgoing)
         if side.shape is None:
             assert not side.incoming
@@ -126,5 +129,10 @@ def test_a_transfer_brings_every_element_once(seed: int) -> None:
 
 def test_what_a_rank_has_already_is_not_sent() -> None:
     source, target = Layout(Mesh((0, 1, 2), (3,)), (BROADCAST,)), Layout(Mesh((1, 2, 3), (3,)), (BROADCAST,))
-    sent = [(rank, piece.rank) for rank in range(4) for piece in transfer(SHAPE, source, target, rank).outgoing if piece.rank != rank]
+    sent = [
+        (rank, piece.rank)
+        for rank in range(4)
+        for piece in transfer(SHAPE, source, target, rank).outgoing
+        if piece.rank != rank
+    ]
     assert len(sent) == 1 and sent[0][1] == 3

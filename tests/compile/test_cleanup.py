@@ -1,6 +1,5 @@
 """Clean-up passes one by one, and rewrites of the logical graph."""
 
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,6 +1,5 @@
 """Generated code, and the errors of a step that fails."""
 
-
 import gc
 import inspect
 import weakref
@@ -100,7 +99,9 @@ def test_a_failing_step_names_the_op_and_the_line(train):
     y[2] = 5
     with pytest.raises(RuntimeError) as caught:
         job(x, y)
-    assert "job 'job' failed at step 1 in op 'my_loss' (nn.sparse_softmax_cross_entropy_with_logits) from " in str(caught.value)
+    assert "job 'job' failed at step 1 in op 'my_loss' (nn.sparse_softmax_cross_entropy_with_logits) from " in str(
+        caught.value
+    )
     assert line_of(test_a_failing_step_names_the_op_and_the_line, "# the loss") in str(caught.value)
     y[2] = 4
     job(x, y)

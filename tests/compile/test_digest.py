@@ -1,4 +1,5 @@
-"""A program is a plain value: it can be compared, has one digest in every process, and is not changed by what is made of it."""
+"""A program is a plain value: it can be compared, has one digest in every process, and is not changed by what is made
+of it."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ print(json.dumps([digest(optimized(program)) for assigned in jobs() for program 
 
 
 def many_results(a=flow.FixedTensorDef((4, 6)), b=flow.FixedTensorDef((4, 6)), c=flow.FixedTensorDef((4, 6))):  # type: ignore[no-untyped-def]
-    """Results that are arguments: nothing computes them, so nothing but the program's own order tells which comes first."""
+    """Results that are arguments: nothing computes them, so nothing but the program's own order tells which comes
+    first."""
     return a, b, c, flow.math.add(a, b), c
 
 
@@ -97,7 +99,9 @@ def test_the_same_job_is_the_same_program() -> None:
 
 def test_what_errors_say_does_not_count() -> None:
     program = first(trained())
-    assert digest(unpack(pack(program, lambda node: "op 'a' from a.py:1"))) == digest(unpack(pack(program, lambda node: "op 'b' from b.py:2")))
+    assert digest(unpack(pack(program, lambda node: "op 'a' from a.py:1"))) == digest(
+        unpack(pack(program, lambda node: "op 'b' from b.py:2"))
+    )
 
 
 @pytest.mark.parametrize("other", [trained(momentum=0.8), trained(size=18)], ids=["a constant", "a shape"])
@@ -112,7 +116,14 @@ def test_a_program_for_more_ranks_is_another_program() -> None:
 
 @pytest.mark.parametrize(
     "field, value",
-    [("rank", 1), ("schedule", (("forward", 1),)), ("results", (None,)), ("gradients", (("value", 3),)), ("finite", ("value", 4)), ("is_common", False)],
+    [
+        ("rank", 1),
+        ("schedule", (("forward", 1),)),
+        ("results", (None,)),
+        ("gradients", (("value", 3),)),
+        ("finite", ("value", 4)),
+        ("is_common", False),
+    ],
 )
 def test_every_field_counts(field, value) -> None:
     program = first(trained())
@@ -142,7 +153,9 @@ def test_what_is_no_plain_value_is_refused() -> None:
     graph = program.sections["step"].graph
     with graph.inserting_before(next(iter(reversed(graph.nodes)))):
         graph.call_function(torch.neg, (object(),))
-    with pytest.raises(ArgumentError, match="a program holds <object object .*> of type object; it may hold plain values only"):
+    with pytest.raises(
+        ArgumentError, match="a program holds <object object .*> of type object; it may hold plain values only"
+    ):
         digest(program)
 
 
@@ -157,7 +170,12 @@ def test_a_program_that_is_optimized_stays_as_it_is() -> None:
 
 def test_executors_of_one_program_share_no_buffer() -> None:
     program = optimized(first(image_job(lenet, 256)))
-    values = {arg for node in program.sections["step"].graph.nodes for arg in node.args if isinstance(arg, (collective.Bucket, collective.Gather))}
+    values = {
+        arg
+        for node in program.sections["step"].graph.nodes
+        for arg in node.args
+        if isinstance(arg, (collective.Bucket, collective.Gather))
+    }
     one, two = collective.Bound(), collective.Bound()
     assert values and all(one(value) is one(replace(value)) is not two(value) for value in values)
     assert one(collective.exchange) is one(collective.exchange) is not two(collective.exchange)

@@ -2,7 +2,21 @@
 
 import numpy as np
 import pytest
-from compiled_jobs import NETS, NORMAL, aten, batch, calls, convolutions, images, labels, perceptron, program_of, sgd, shared, train_job
+from compiled_jobs import (
+    NETS,
+    NORMAL,
+    aten,
+    batch,
+    calls,
+    convolutions,
+    images,
+    labels,
+    perceptron,
+    program_of,
+    sgd,
+    shared,
+    train_job,
+)
 from one_rank import step_graph
 
 import oneflow as flow
@@ -58,7 +72,10 @@ def test_every_variable_is_updated_once_and_read_no_more_then(net, monkeypatch):
 
 def test_a_variable_is_updated_before_the_gradients_of_layers_further_down_are_made(monkeypatch):
     monkeypatch.setattr(early, "BYTES", 1)
-    order = [note.names if (note := update_note(node)) else node.target for node in calls(step_graph(program_of(train_job(convolutions))))]
+    order = [
+        note.names if (note := update_note(node)) else node.target
+        for node in calls(step_graph(program_of(train_job(convolutions))))
+    ]
     last_convolution = max(i for i, what in enumerate(order) if what is aten.convolution_backward.default)
     assert order.index(("fc-weight",)) < last_convolution
 
@@ -93,7 +110,9 @@ def test_a_product_of_variables_is_made_before_they_are_updated(monkeypatch):
 
         @flow.global_function(type="train")
         def job(x=flow.FixedTensorDef((2, 2))):
-            a, b = (flow.get_variable(name, shape, initializer=NORMAL) for name, shape in (("a", (2, 64)), ("b", (64, 32))))
+            a, b = (
+                flow.get_variable(name, shape, initializer=NORMAL) for name, shape in (("a", (2, 64)), ("b", (64, 32)))
+            )
             loss = flow.matmul(x, flow.matmul(a, b))
             sgd().minimize(loss)
             return loss

@@ -1,4 +1,5 @@
-"""What a predict job makes of its variables once: normalised filters, oneDNN's layout of them, and whatever else depends on variables alone."""
+"""What a predict job makes of its variables once: normalised filters, oneDNN's layout of them, and whatever else
+depends on variables alone."""
 
 from __future__ import annotations
 
@@ -35,16 +36,22 @@ def by_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ONEFLOW_FUSION", "off")
 
 
-
 def conv(x, filters: int = 6, name: str = "conv", **more: Any):
-    given: dict[str, Any] = {"padding": "SAME", "kernel_initializer": NORMAL, "bias_initializer": NORMAL, "use_bias": False}
+    given: dict[str, Any] = {
+        "padding": "SAME",
+        "kernel_initializer": NORMAL,
+        "bias_initializer": NORMAL,
+        "use_bias": False,
+    }
     return flow.layers.conv2d(x, filters, 3, name=name, **(given | more))
 
 
 def bn(x, name: str = "bn", axis: int = 1, **more: Any):
     """With statistics as a trained net has them."""
     numbers = {"beta_initializer": NORMAL, "moving_mean_initializer": NORMAL}
-    scales = dict.fromkeys(("gamma_initializer", "moving_variance_initializer"), flow.random_uniform_initializer(0.3, 2.0))
+    scales = dict.fromkeys(
+        ("gamma_initializer", "moving_variance_initializer"), flow.random_uniform_initializer(0.3, 2.0)
+    )
     return flow.layers.batch_normalization(x, axis, training=False, name=name, **(numbers | scales | more))
 
 
@@ -135,7 +142,9 @@ FOLDED = {
     "residual": residual,
     "shared weights": shared_weights,
     "then a pool": lambda x: flow.nn.max_pool2d(flow.nn.relu(bn(conv(x))), 3, 2, "SAME"),
-    "then flat": lambda x: flow.layers.dense(flow.reshape(bn(conv(x)), (2, -1)), 3, kernel_initializer=NORMAL, name="fc"),
+    "then flat": lambda x: flow.layers.dense(
+        flow.reshape(bn(conv(x)), (2, -1)), 3, kernel_initializer=NORMAL, name="fc"
+    ),
 }
 
 
@@ -208,7 +217,9 @@ def test_statistics_of_the_batch_are_not_folded():
     @flow.global_function(type="train")
     def job(x=flow.FixedTensorDef(SHAPE)):
         y = flow.layers.batch_normalization(conv(x), 1, name="bn")
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(flow.math.reduce_mean(y))
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(
+            flow.math.reduce_mean(y)
+        )
         return y
 
     flow.get_all_variables()
@@ -218,7 +229,9 @@ def test_statistics_of_the_batch_are_not_folded():
 
 def test_a_channel_that_never_varied_and_is_switched_off_stays_off():
     zeros = flow.zeros_initializer()
-    job = predict_job(lambda x: bn(conv(x), gamma_initializer=zeros, moving_variance_initializer=zeros, beta_initializer=zeros))
+    job = predict_job(
+        lambda x: bn(conv(x), gamma_initializer=zeros, moving_variance_initializer=zeros, beta_initializer=zeros)
+    )
     program = compiled(job)
     assert not run(program, images())[0].any()
 
@@ -324,7 +337,9 @@ def jobs():
     @flow.global_function(type="train")
     def train(x=flow.FixedTensorDef(SHAPE)):
         y = flow.layers.batch_normalization(conv(x), 1, name="bn")
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(flow.math.reduce_mean(y * y * y))
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(
+            flow.math.reduce_mean(y * y * y)
+        )
 
     @flow.global_function()
     def predict(x=flow.FixedTensorDef(SHAPE)):

@@ -15,7 +15,9 @@ from oneflow.compiler.stand_in import standing_in
 def captured(function, *tensors: torch.Tensor, modules=None) -> Captured:
     graph, attributes = forward_graph(function, tensors, modules)
     outputs = next(node for node in graph.nodes if node.op == "output").args[0]
-    return Captured(graph, tuple(f"x{i}" for i in range(len(tensors))), {}, tuple(f"y{i}" for i in range(len(outputs))), attributes)
+    return Captured(
+        graph, tuple(f"x{i}" for i in range(len(tensors))), {}, tuple(f"y{i}" for i in range(len(outputs))), attributes
+    )
 
 
 def targets(found: Captured) -> list[str]:
@@ -65,7 +67,10 @@ class Inner(nn.Module):
 def test_nodes_know_their_line_and_their_module():
     outer = nn.Sequential(nn.Identity(), Inner())
     found = captured(lambda x: [outer(x).cos()], torch.ones(2), modules=dict(outer.named_modules()))
-    for graph in (found, functional(captured(lambda x: [outer(x.exp_())], torch.ones(2), modules=dict(outer.named_modules())))):
+    for graph in (
+        found,
+        functional(captured(lambda x: [outer(x.exp_())], torch.ones(2), modules=dict(outer.named_modules()))),
+    ):
         node = next(node for node in graph.graph.nodes if "sin" in str(node.target))
         assert node_path(node) == "1"
         assert node_line(node) == f"{__file__}:{inspect.getsourcelines(Inner.forward)[1] + 1}"
@@ -73,9 +78,13 @@ def test_nodes_know_their_line_and_their_module():
     assert not any(part._forward_hooks for part in outer.modules())
 
 
-@pytest.mark.parametrize("function", [lambda x: [x * float(x)], lambda x: [x.reshape(-1).nonzero()], lambda x: [x] if x else [-x]])
+@pytest.mark.parametrize(
+    "function", [lambda x: [x * float(x)], lambda x: [x.reshape(-1).nonzero()], lambda x: [x] if x else [-x]]
+)
 def test_looking_at_values_is_refused(function):
-    with pytest.raises(NotImplementedError, match=r"test_forward_graph.py:\d+: the forward pass needs the values of a tensor here"):
+    with pytest.raises(
+        NotImplementedError, match=r"test_forward_graph.py:\d+: the forward pass needs the values of a tensor here"
+    ):
         forward_graph(function, [torch.tensor(1.0)])
 
 
@@ -89,7 +98,10 @@ def test_other_tensors_stand_in_wherever_a_module_stands():
     module = nn.ModuleDict({"a": nn.Linear(2, 2, bias=False)})
     module["b"] = module["a"]
     own = module["a"].weight
-    with pytest.raises(ZeroDivisionError), standing_in({"": module}, {id(own): "a.weight"}, {"a.weight": torch.zeros(2, 2)}):
+    with (
+        pytest.raises(ZeroDivisionError),
+        standing_in({"": module}, {id(own): "a.weight"}, {"a.weight": torch.zeros(2, 2)}),
+    ):
         assert not module["a"](torch.ones(2)).any() and not module["b"](torch.ones(2)).any()
         raise ZeroDivisionError
     assert module["a"].weight is own and module["b"].weight is own

@@ -1,4 +1,5 @@
-"""Functionalization: a graph in which nothing is written gives what the function gave that wrote, and leaves its arguments as that did."""
+"""Functionalization: a graph in which nothing is written gives what the function gave that wrote, and leaves its
+arguments as that did."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def functional(function: Callable[..., Any], *tensors: Tensor) -> fx.Graph:
 
 
 def evaluated(graph: fx.Graph, *tensors: Tensor) -> Any:
-    """What a graph gives when every op, those apart that write, reads copies in other strides, as boxing may leave them."""
+    """What a graph gives when every op, those apart that write, reads copies in other strides, as boxing may leave
+    them."""
     env: dict[fx.Node, Any] = {}
     feeds = iter(tensors)
     for node in graph.nodes:
@@ -49,7 +51,8 @@ def evaluated(graph: fx.Graph, *tensors: Tensor) -> Any:
 
 
 def _turned(value: Tensor) -> Tensor:
-    """A copy that lies in memory in the reverse order of its dims: what is written into it, or read of it by strides, is another value."""
+    """A copy that lies in memory in the reverse order of its dims: what is written into it, or read of it by strides,
+    is another value."""
     dims = list(range(value.dim()))[::-1]
     return value.permute(dims).clone(memory_format=torch.contiguous_format).permute(dims)
 
@@ -138,8 +141,19 @@ def broadcast_copy(x: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize(
-    "function", [base_after_a_view, other_views, views_of_views, one_write_after_the_other, pieces, another_dtype, by_index,
-        a_copy_of_what_is_written_to_later, broadcast_copy], ids=lambda f: f.__name__,
+    "function",
+    [
+        base_after_a_view,
+        other_views,
+        views_of_views,
+        one_write_after_the_other,
+        pieces,
+        another_dtype,
+        by_index,
+        a_copy_of_what_is_written_to_later,
+        broadcast_copy,
+    ],
+    ids=lambda f: f.__name__,
 )
 def test_a_write_is_seen_by_all_that_lie_in_its_memory(function: Callable[..., Any]) -> None:
     same_as(function, torch.arange(24.0).reshape(4, 6))
@@ -168,7 +182,9 @@ def by_strides(x: Tensor) -> tuple[Tensor, ...]:
 
 def test_views_by_strides_see_the_memory_that_was_traced() -> None:
     graph = same_as(by_strides, torch.arange(24.0).reshape(4, 6))
-    assert [n.target for n in calls(graph)].count(aten.as_strided.default) == 2, "that of windows, which overlap, and that of what is filled"
+    assert [n.target for n in calls(graph)].count(aten.as_strided.default) == 2, (
+        "that of windows, which overlap, and that of what is filled"
+    )
 
 
 def test_a_view_that_changes_its_argument_is_a_view() -> None:
@@ -197,9 +213,18 @@ def test_the_gradient_of_a_pool_in_channels_last_memory_passes_views_alone() -> 
 
 
 def test_writes_that_have_no_other_form_are_refused() -> None:
-    with pytest.raises(GraphError, match=r"aten.add.out writes into its argument 'out', which a graph on several ranks cannot do; write it with an op"):
+    with pytest.raises(
+        GraphError,
+        match=r"aten.add.out writes into its argument 'out', which a graph on several ranks cannot do; write it with an op",
+    ):
         functional(lambda x: torch.add(x, 1, out=x * 2), torch.ones(2))
-    with pytest.raises(GraphError, match=r"a write into a view of a tensor, made by aten.unfold.default, which a graph on several ranks cannot do"):
+    with pytest.raises(
+        GraphError,
+        match=r"a write into a view of a tensor, made by aten.unfold.default, which a graph on several ranks cannot do",
+    ):
         functional(lambda x: (x * 1).unfold(0, 2, 2).zero_(), torch.ones(4))
-    with pytest.raises(GraphError, match=r"aten._foreach_add_.Scalar writes into its argument 'self', which a graph on several ranks cannot do"):
+    with pytest.raises(
+        GraphError,
+        match=r"aten._foreach_add_.Scalar writes into its argument 'self', which a graph on several ranks cannot do",
+    ):
         functional(lambda x: torch._foreach_add_([x, x * 2], 1)[0], torch.ones(4))

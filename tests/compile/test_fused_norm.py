@@ -1,4 +1,5 @@
-"""Batch norm with a sum and relu is one op, forward and backward, with the values of plain torch; nothing is fused that something else reads or changes."""
+"""Batch norm with a sum and relu is one op, forward and backward, with the values of plain torch; nothing is fused that
+something else reads or changes."""
 
 from __future__ import annotations
 
@@ -68,11 +69,17 @@ def test_forward_and_backward_are_those_of_float64(shape, memory, has_residual, 
             close(one, expected.detach())
         gradient, other = drawn(*shape).contiguous(memory_format=memory), drawn(*shape).contiguous(memory_format=memory)
         expected = torch.autograd.grad(plain, wide, (gradient + other).double())
-        *gradients, masked = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, True, ceiling)
+        *gradients, masked = BACKWARD(
+            gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, True, ceiling
+        )
         for one, wanted in zip(gradients, expected):
             close(one, wanted)
-        close(masked, (gradient + other).double() * (((plain > 0) & (plain < (ceiling or float("inf")))) if relu else 1))
-        again = BACKWARD(gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, False, ceiling)
+        close(
+            masked, (gradient + other).double() * (((plain > 0) & (plain < (ceiling or float("inf")))) if relu else 1)
+        )
+        again = BACKWARD(
+            gradient, other, found if relu else None, x, weight, saved_mean, saved_invstd, EPS, False, ceiling
+        )
         assert all(torch.equal(a, b) for a, b in zip(again, gradients)) and not again[3].numel()
     finally:
         torch.set_num_threads(before)
@@ -101,7 +108,8 @@ def test_a_nan_stays_one():
 
 
 def targets(function, *inputs: Tensor) -> list[object]:
-    """What the graph of a function calls after the pass; its values, and what it leaves in its arguments, must be those of before."""
+    """What the graph of a function calls after the pass; its values, and what it leaves in its arguments, must be those
+    of before."""
     module = make_fx(function, tracing_mode="fake")(*[t.clone() for t in inputs])
     fuse_batch_norms(module.graph)
     module.graph.lint()
@@ -138,7 +146,13 @@ def arguments() -> list[Tensor]:
 )
 def test_a_norm_takes_what_stands_behind_it(function):
     found = targets(function, *arguments())
-    assert found.count(FORWARD) == 1 and not set(found) & {aten.relu.default, aten.relu_.default, aten.hardtanh.default, aten.add.Tensor, aten.add_.Tensor}
+    assert found.count(FORWARD) == 1 and not set(found) & {
+        aten.relu.default,
+        aten.relu_.default,
+        aten.hardtanh.default,
+        aten.add.Tensor,
+        aten.add_.Tensor,
+    }
 
 
 @built
@@ -152,7 +166,9 @@ def test_a_norm_takes_what_stands_behind_it(function):
         lambda x, *rest: torch.relu(norm(x.contiguous(), *rest)[0]),  # other memory
         lambda x, *rest: torch.relu(norm(x.double(), *(t.double() for t in rest))[0]),
         lambda x, *rest: torch.add(norm(x, *rest)[0], x, alpha=2.0),
-        lambda x, w, b, m, v: ((y := norm(x, w, b, m, v)[0]), n := norm(x, w, b, m, v)[0] * 2.0, torch.relu(y)[:1], n)[2:],  # statistics that another changes
+        lambda x, w, b, m, v: ((y := norm(x, w, b, m, v)[0]), n := norm(x, w, b, m, v)[0] * 2.0, torch.relu(y)[:1], n)[
+            2:
+        ],  # statistics that another changes
         lambda x, w, b, m, v: ((y := norm(x, w, b, m, v)[0]), m * 2.0, torch.relu(y))[1:],  # and that another reads
         lambda x, *rest: ((y := norm(x, *rest)), y[1] * 2.0, torch.relu(y[0]))[1:],  # the mean is read before relu
     ],
@@ -183,14 +199,26 @@ def backward(g, x, w, mean, invstd):
         (lambda g, h, y, *rest: backward(aten.threshold_backward.default(g, y, 0), *rest), 0),
         (lambda g, h, y, *rest: backward(aten.threshold_backward.default(g + h, y, 0), *rest), 0),
         (lambda g, h, y, *rest: (*backward(m := aten.threshold_backward.default(g + h, y, 0), *rest), m * 2.0), 0),
-        (lambda g, h, y, *rest: (*backward(aten.threshold_backward.default(s := g + h, y, 0), *rest), s), 1),  # the sum is a result
+        (
+            lambda g, h, y, *rest: (*backward(aten.threshold_backward.default(s := g + h, y, 0), *rest), s),
+            1,
+        ),  # the sum is a result
         (lambda g, h, y, *rest: backward(aten.hardtanh_backward.default(g + h, y, 0.0, 1.0), *rest), 0),
     ],
     ids=range(5),
 )
 def test_a_backward_pass_takes_what_stands_before_it(function, sums):
     made = torch.relu(drawn(4, 8, 6, 6))
-    found = targets(function, drawn(4, 8, 6, 6), drawn(4, 8, 6, 6), made, drawn(4, 8, 6, 6), drawn(8), drawn(8), drawn(8).abs() + 0.5)
+    found = targets(
+        function,
+        drawn(4, 8, 6, 6),
+        drawn(4, 8, 6, 6),
+        made,
+        drawn(4, 8, 6, 6),
+        drawn(8),
+        drawn(8),
+        drawn(8).abs() + 0.5,
+    )
     assert found.count(BACKWARD) == 1 and not set(passes._MASKS) & set(found) and found.count(aten.add.Tensor) == sums
 
 
@@ -203,13 +231,24 @@ def test_a_backward_pass_takes_what_stands_before_it(function, sums):
         lambda g, h, y, x, w, m, i: aten.native_batch_norm_backward.default(
             aten.threshold_backward.default(g, y, 0), x, w, None, None, m, i, True, EPS, [True, False, False]
         )[0],
-        lambda g, h, y, x, *rest: ((m := aten.threshold_backward.default(g, y, 0)), backward(m, x * 2.0, *rest))[1],  # its input is made again behind the mask
+        lambda g, h, y, x, *rest: ((m := aten.threshold_backward.default(g, y, 0)), backward(m, x * 2.0, *rest))[
+            1
+        ],  # its input is made again behind the mask
     ],
     ids=range(4),
 )
 def test_other_backward_passes_are_left_alone(function):
     made = torch.relu(drawn(4, 8, 6, 6))
-    assert BACKWARD not in targets(function, drawn(4, 8, 6, 6), drawn(4, 8, 6, 6), made, drawn(4, 8, 6, 6), drawn(8), drawn(8), drawn(8).abs() + 0.5)
+    assert BACKWARD not in targets(
+        function,
+        drawn(4, 8, 6, 6),
+        drawn(4, 8, 6, 6),
+        made,
+        drawn(4, 8, 6, 6),
+        drawn(8),
+        drawn(8),
+        drawn(8).abs() + 0.5,
+    )
 
 
 # ------------------------------------------------------------------ whole steps
@@ -245,7 +284,12 @@ class Train(nn.Graph):
 def test_a_graph_learns_as_eager_code_does(again):
     model, eager = Block().to(memory_format=LAST), Block().to(memory_format=LAST)
     eager.load_state_dict(model.state_dict())
-    x, y, optimizer, graph = drawn(4, 3, 8, 8), torch.randint(0, 8, (4,)), torch.optim.SGD(eager.parameters(), lr=0.1), Train(model, again)
+    x, y, optimizer, graph = (
+        drawn(4, 3, 8, 8),
+        torch.randint(0, 8, (4,)),
+        torch.optim.SGD(eager.parameters(), lr=0.1),
+        Train(model, again),
+    )
     for _ in range(4):
         loss = F.cross_entropy(eager(x), y)
         optimizer.zero_grad()

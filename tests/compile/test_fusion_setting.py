@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oneflow.core.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
 from oneflow.core.errors import ArgumentError
+from oneflow.core.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
 
 
 @pytest.fixture(autouse=True)
@@ -27,5 +27,7 @@ def test_what_a_step_says_goes_before_the_environment(monkeypatch):
 
 def test_another_word_is_an_error(monkeypatch):
     monkeypatch.setenv("ONEFLOW_FUSION", "nativ")
-    with pytest.raises(ArgumentError, match="ONEFLOW_FUSION is one of 'off', 'native'.*, got 'nativ'. Did you mean 'native'"):
+    with pytest.raises(
+        ArgumentError, match="ONEFLOW_FUSION is one of 'off', 'native'.*, got 'nativ'. Did you mean 'native'"
+    ):
         fusion_tier()

@@ -1,4 +1,5 @@
-"""Plans of graphs: on ranks that do not exist as processes, with stages, micro-batches and ZeRO; and of graphs of local tensors on devices."""
+"""Plans of graphs: on ranks that do not exist as processes, with stages, micro-batches and ZeRO; and of graphs of local
+tensors on devices."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ B, S = flow.sbp.broadcast, flow.sbp.split
 
 
 class Train(flow.nn.Graph):
-    def __init__(self, model: nn.Module, micro: int = 1, zero: int = 0, places: tuple[Any, ...] = (), auto: int | None = None) -> None:
+    def __init__(
+        self, model: nn.Module, micro: int = 1, zero: int = 0, places: tuple[Any, ...] = (), auto: int | None = None
+    ) -> None:
         super().__init__()
         self.model = model
         self.add_optimizer(flow.optim.AdamW(model.parameters(), lr=0.01))
@@ -55,7 +58,10 @@ def pipeline(micro: int, zero: int = 0) -> Plan:
         for stage, place in zip(model, places):
             stage.to_global(place, B)
         graph = Train(model, micro, zero, places)
-        x, y = torch.empty(8, 8).to_global(places[0], S(0)), torch.empty(8, dtype=torch.int64).to_global(places[1], S(0))
+        x, y = (
+            torch.empty(8, 8).to_global(places[0], S(0)),
+            torch.empty(8, dtype=torch.int64).to_global(places[1], S(0)),
+        )
         return flow.plan(graph, x, y)
 
 
@@ -68,7 +74,9 @@ def test_stages_and_micro_batches_of_a_pipeline_that_nobody_runs() -> None:
         ("2-3", 1, 3 * SECOND, 2 * SECOND),
     ]
     sent = plan.ranks[0].communicated["send"]
-    assert sent.calls in (4, 8) and sent.bytes == sent.calls * 4 * 2 * 16  # of each of 4 micro-batches 2 rows of 16 numbers, to one rank of the other stage or both
+    assert (
+        sent.calls in (4, 8) and sent.bytes == sent.calls * 4 * 2 * 16
+    )  # of each of 4 micro-batches 2 rows of 16 numbers, to one rank of the other stage or both
     assert "through 2 stages, each of them busy 80.0 % of the time" in str(plan)
     assert "each works m/(m+p-1) = 80.0 %" in plan.notes[0]
     assert Plan.from_json(plan.to_json()) == plan and Plan.from_json(plan.to_json()).stages == 2
@@ -87,10 +95,15 @@ def test_tensor_parallel_by_the_sbp_given() -> None:
         place = flow.placement.all("cuda")
         grid = flow.placement("cuda", torch.arange(1024, device="cpu").view(64, 16).tolist())
         assert place.ranks.size == 1024 and flow.env.get_world_size() == 1024
-        model = nn.Sequential(nn.Linear(32, 64, bias=False), nn.ReLU(), nn.Linear(64, 32, bias=False)).to_global(grid, (B, B))
+        model = nn.Sequential(nn.Linear(32, 64, bias=False), nn.ReLU(), nn.Linear(64, 32, bias=False)).to_global(
+            grid, (B, B)
+        )
         for layer, sbp in ((model[0], S(0)), (model[2], S(1))):
             layer.weight.data = layer.weight.detach().to_global(sbp=(B, sbp))
-        x, y = torch.empty(2, 32).to_global(grid, (S(0), B)), torch.empty(2, dtype=torch.int64).to_global(grid, (S(0), B))
+        x, y = (
+            torch.empty(2, 32).to_global(grid, (S(0), B)),
+            torch.empty(2, dtype=torch.int64).to_global(grid, (S(0), B)),
+        )
         assert x.shape == (128, 32) and x.to_local().shape == (2, 32)
         plan = flow.plan(Train(model), x, y)
     assert [(rank.ranks, rank.variables) for rank in plan.ranks] == [("0-1023", 3 * 2 * 4 * 64 * 32 // 16)]
@@ -140,7 +153,12 @@ class Returned(flow.nn.Graph):
     ("given_on", "is_back", "why"),
     [
         (0, False, None),
-        (1, False, "input 'input_0' goes from ranks 2 to 3 back to ranks 0 to 1, for 'model.0' at .*py:.*; give it on the placement of the stage that reads it"),
+        (
+            1,
+            False,
+            "input 'input_0' goes from ranks 2 to 3 back to ranks 0 to 1, for 'model.0' at .*py:.*; give it on the "
+            "placement of the stage that reads it",
+        ),
         (0, True, "what .* makes goes from ranks 2 to 3 back to ranks 0 to 1, for .*py:.*; have values go ahead only"),
     ],
 )
@@ -151,7 +169,11 @@ def test_stages_that_do_not_work_at_the_same_time_are_told(given_on: int, is_bac
         for stage, place in zip(model, places):
             stage.to_global(place, B)
         plan = flow.plan(Returned(model, places, is_back), torch.empty(8, 8).to_global(places[given_on], S(0)))
-    told = [note for note in plan.notes if note.startswith("the 4 micro-batches go through the stages one after the other, not as a pipeline: ")]
+    told = [
+        note
+        for note in plan.notes
+        if note.startswith("the 4 micro-batches go through the stages one after the other, not as a pipeline: ")
+    ]
     assert (plan.stages > 1) == (why is None) and len(told) == (why is not None)
     assert why is None or re.search(why, told[0]), told
 
@@ -174,7 +196,9 @@ def test_tries_of_auto_parallel_that_end_early_change_no_plan(limit: int, monkey
     monkeypatch.setattr(auto, "search", told)
     graph = Train(wide, auto=limit)
     bounded = flow.plan(graph, x, y, devices=8)
-    monkeypatch.setattr(auto, "search", lambda job, what, attempt: by(job, what, lambda candidate, _: attempt(candidate, math.inf)))
+    monkeypatch.setattr(
+        auto, "search", lambda job, what, attempt: by(job, what, lambda candidate, _: attempt(candidate, math.inf))
+    )
     assert ended and flow.plan(graph, x, y, devices=8) == bounded
 
 
@@ -185,7 +209,9 @@ def test_auto_parallel_takes_the_first_of_the_cheapest_that_fit() -> None:
             tried = auto.Tried(candidate, Estimate(total, 0.0), 2 if str(candidate) == too_large else 1)
             return None if total > limit else tried
 
-        return str(auto.search("job", auto.AutoParallel(frozenset(), auto.meshes_of((0, 1, 2, 3)), 1), attempt).best.candidate)
+        return str(
+            auto.search("job", auto.AutoParallel(frozenset(), auto.meshes_of((0, 1, 2, 3)), 1), attempt).best.candidate
+        )
 
     storage, free, both = "storage 4 parallel", "free 4 parallel", "data 2 x tensor 2 parallel"
     assert chosen({}) == "data parallel"
@@ -203,9 +229,14 @@ def test_what_a_planned_world_refuses() -> None:
             Train(model)(x, y)
         with pytest.raises(GlobalTensorError, match="numpy of a tensor of a planned world, where tensors have no data"):
             x.numpy()
-        with pytest.raises(GlobalTensorError, match=r"needs ranks \[0, 1, 2, 3\], and in a planned world there is this process alone"):
+        with pytest.raises(
+            GlobalTensorError, match=r"needs ranks \[0, 1, 2, 3\], and in a planned world there is this process alone"
+        ):
             model(x).sum().to_global(sbp=B) + flow.comm.all_reduce(torch.zeros(1, device="cpu"))
-        with pytest.raises(ArgumentError, match="a graph of global tensors and is planned on their placements; plan it without devices= and placement="):
+        with pytest.raises(
+            ArgumentError,
+            match="a graph of global tensors and is planned on their placements; plan it without devices= and placement=",
+        ):
             flow.plan(Train(model), x, y, devices=2)
         with pytest.raises(GlobalTensorError, match=r"names ranks \[4\], the world has 4"):
             x.to_global(flow.placement("cpu", [4]), B)

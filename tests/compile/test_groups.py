@@ -69,7 +69,8 @@ def weight(name: str, *lies: str) -> Any:
 
 
 def pair_beside_square(how: Spread, x: Any) -> Any:
-    """The ranks 0 and 1 are a mesh of their own, and one row of a square: what they do as a mesh is not all that is done along its rows."""
+    """The ranks 0 and 1 are a mesh of their own, and one row of a square: what they do as a mesh is not all that is
+    done along its rows."""
     with flow.scope.placement("cpu", "0:0-1"):
         first = dense(Spread(), flow.reshape(x, (x.shape[0], -1)), 10, "pair")
     with how.stage(0):
@@ -89,10 +90,18 @@ CASES: dict[str, Callable[[], Assigned]] = {
     "split states": lambda: trained(lenet, LAYOUTS["zero"]),
     "split states on a square": lambda: trained(lenet, Spread(4, ("B", "S(0)"), hierarchy=(2, 2), shares_states=True)),
     "split states of stages": lambda: trained(lenet, Spread(4, stages=("0:0-1", "0:2-3"), shares_states=True)),
-    "clipped": lambda: trained(lenet, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
-    "clipped stages": lambda: trained(mlp, Spread(4, stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)),
-    "LAMB on split variables": lambda: trained(mlp, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.LAMB(RATE)),
-    "LAMB in stages": lambda: trained(mlp, Spread(4, ("S(0)",), stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.LAMB(RATE)),
+    "clipped": lambda: trained(
+        lenet, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)
+    ),
+    "clipped stages": lambda: trained(
+        mlp, Spread(4, stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIPPING)
+    ),
+    "LAMB on split variables": lambda: trained(
+        mlp, Spread(4, ("B", "S(0)"), hierarchy=(2, 2)), lambda: flow.optimizer.LAMB(RATE)
+    ),
+    "LAMB in stages": lambda: trained(
+        mlp, Spread(4, ("S(0)",), stages=("0:0-1", "0:2-3")), lambda: flow.optimizer.LAMB(RATE)
+    ),
     "mirrored": mirrored_job,
     "a pair beside a square": lambda: trained(pair_beside_square, LAYOUTS["dp x tp"]),
 }
@@ -150,6 +159,8 @@ def test_every_process_finds_them_in_the_same_order() -> None:
     """Torch numbers groups as they come; two ranks with different orders would wait for each other for ever."""
     seed = "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1"
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONHASHSEED": seed}
-    done = subprocess.run([sys.executable, "-c", PRINTED], capture_output=True, text=True, env=variables, timeout=120, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", PRINTED], capture_output=True, text=True, env=variables, timeout=120, check=False
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == {name: [list(group) for group in groups(CASES[name]())] for name in MANY}

@@ -1,4 +1,5 @@
-"""Modules and packages of ``src/oneflow`` stand in layers: no import goes upwards, whatever line it stands on, and so none goes in a circle."""
+"""Modules and packages of ``src/oneflow`` stand in layers: no import goes upwards, whatever line it stands on, and so
+none goes in a circle."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ import pytest
 ROOT = "oneflow"
 SOURCES = Path(__file__).parents[2] / "src" / ROOT
 
-# From bottom to top: a package, or a module beside them, imports only what stands before it. ROOT itself is ``oneflow/__init__.py``.
+# From bottom to top: a package, or a module beside them, imports only what stands before it. ROOT itself is
+# ``oneflow/__init__.py``.
 LAYERS = (
     *("version", "core", "ops"),  # values; pure functions on tensors
     *("initializer", "regularizers", "compat", "typing", "optimizer"),  # what users declare, as plain values
@@ -23,7 +25,20 @@ LAYERS = (
     "global_tensor",  # tensors of many ranks, op by op
     *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
     *("optim", "graph"),  # optimizers of tensors, and graphs of modules
-    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env", "comm", "distributed", "boxing"),  # the namespaces that users type
+    *(
+        "scope",
+        "math",
+        "random",
+        "linalg",
+        "losses",
+        "keras",
+        "distribute",
+        "deprecated",
+        "env",
+        "comm",
+        "distributed",
+        "boxing",
+    ),  # the namespaces that users type
     *("nn", "array", "layers", "image", "system"),  # those that take others for their work
     *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
@@ -56,8 +71,8 @@ def modules_under(sources: Path) -> dict[str, Path]:
 
 
 def imports_of(module: str, text: str, modules: Iterable[str]) -> Iterator[Import]:
-    """The modules of ours that one imports, at any level. Importing a module runs the packages around it as well, save those that it shares
-    with the importer: these are running already."""
+    """The modules of ours that one imports, at any level. Importing a module runs the packages around it as well, save
+    those that it shares with the importer: these are running already."""
     known = set(modules)
     for statement, for_types in _statements(ast.parse(text), False):
         for target in _targets(statement, known):
@@ -82,13 +97,23 @@ def _targets(statement: ast.Import | ast.ImportFrom, known: set[str]) -> list[st
         return [alias.name for alias in statement.names if alias.name in known]
     assert not statement.level, f"line {statement.lineno} imports by dots; write the whole name"
     names = [f"{statement.module}.{alias.name}" for alias in statement.names]
-    return list(dict.fromkeys(name if name in known else statement.module or "" for name in names if statement.module in known or name in known))
+    return list(
+        dict.fromkeys(
+            name if name in known else statement.module or ""
+            for name in names
+            if statement.module in known or name in known
+        )
+    )
 
 
 @cache
 def every_import() -> list[Import]:
     modules = modules_under(SOURCES)
-    return [found for module, path in modules.items() for found in imports_of(module, path.read_text(encoding="utf-8"), modules)]
+    return [
+        found
+        for module, path in modules.items()
+        for found in imports_of(module, path.read_text(encoding="utf-8"), modules)
+    ]
 
 
 def cycle_in(edges: Mapping[str, Iterable[str]]) -> list[str]:
@@ -110,7 +135,8 @@ def cycle_in(edges: Mapping[str, Iterable[str]]) -> list[str]:
 
 
 def told(imports: Iterable[Import], name_of: Callable[[str], str] = str) -> str:
-    """The circle that imports make between the names of their modules, with the lines to look at; "" if there is none."""
+    """The circle that imports make between the names of their modules, with the lines to look at; "" if there is
+    none."""
     lines: dict[tuple[str, str], Import] = {}
     for found in imports:
         source, target = name_of(found.module), name_of(found.target)
@@ -163,17 +189,30 @@ def test_packages_import_only_what_stands_below_them():
 
 
 def test_no_module_imports_the_root():
-    wrong = [str(found) for found in every_import() if found.target == ROOT and layer_of(found.module) not in ENTRY_POINTS]
+    wrong = [
+        str(found) for found in every_import() if found.target == ROOT and layer_of(found.module) not in ENTRY_POINTS
+    ]
     assert not wrong, "\n".join(["import from the module that defines the name, not from the package's root:", *wrong])
 
 
 def test_the_version_can_be_read_without_importing_anything():
     assert not [found for found in every_import() if found.module == f"{ROOT}.version"]
     tree = ast.parse((SOURCES / "version.py").read_text(encoding="utf-8"))
-    assert [ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets] == ["__version__"]
+    assert [ast.unparse(target) for node in tree.body if isinstance(node, ast.Assign) for target in node.targets] == [
+        "__version__"
+    ]
 
 
-MODULES = ["oneflow", "oneflow.core", "oneflow.core.a", "oneflow.ir", "oneflow.ir.b", "oneflow.job", "oneflow.job.sub", "oneflow.job.sub.c"]
+MODULES = [
+    "oneflow",
+    "oneflow.core",
+    "oneflow.core.a",
+    "oneflow.ir",
+    "oneflow.ir.b",
+    "oneflow.job",
+    "oneflow.job.sub",
+    "oneflow.job.sub.c",
+]
 
 
 @pytest.mark.parametrize(
@@ -184,9 +223,18 @@ MODULES = ["oneflow", "oneflow.core", "oneflow.core.a", "oneflow.ir", "oneflow.i
         ("from oneflow import no_module", [("oneflow", 1, False)]),
         ("import torch\nfrom oneflow.core.a import x, y", [("oneflow.core.a", 2, False), ("oneflow.core", 2, False)]),
         ("from oneflow.core import a", [("oneflow.core.a", 1, False), ("oneflow.core", 1, False)]),
-        ("def f():\n    if True:\n        import oneflow.core.a", [("oneflow.core.a", 3, False), ("oneflow.core", 3, False)]),
-        ("if TYPE_CHECKING:\n    from oneflow import core\nelse:\n    import oneflow.ir", [("oneflow.core", 2, True), ("oneflow.ir", 4, False)]),
-        ("from oneflow.job.sub.c import x", [("oneflow.job.sub.c", 1, False), ("oneflow.job.sub", 1, False), ("oneflow.job", 1, False)]),
+        (
+            "def f():\n    if True:\n        import oneflow.core.a",
+            [("oneflow.core.a", 3, False), ("oneflow.core", 3, False)],
+        ),
+        (
+            "if TYPE_CHECKING:\n    from oneflow import core\nelse:\n    import oneflow.ir",
+            [("oneflow.core", 2, True), ("oneflow.ir", 4, False)],
+        ),
+        (
+            "from oneflow.job.sub.c import x",
+            [("oneflow.job.sub.c", 1, False), ("oneflow.job.sub", 1, False), ("oneflow.job", 1, False)],
+        ),
         ("from oneflow.ir.b import x", [("oneflow.ir.b", 1, False)]),  # the importer is in the same package
         ("import numpy", []),
     ],
@@ -200,8 +248,14 @@ def test_a_circle_is_told_with_its_modules_and_lines():
     assert not told(imports) and not told(imports, layer_of)
     back = Import("oneflow.b.z", "oneflow.a.other", 9, False)  # closes a circle of packages, not of modules
     assert not told([*imports, back])
-    assert told([*imports, back], layer_of) == "oneflow.a.x imports oneflow.b.y at line 3\noneflow.b.z imports oneflow.a.other at line 9"
-    assert told([*imports, Import("oneflow.b.z", "oneflow.a.x", 9, False)]).splitlines()[-1] == "oneflow.b.z imports oneflow.a.x at line 9"
+    assert (
+        told([*imports, back], layer_of)
+        == "oneflow.a.x imports oneflow.b.y at line 3\noneflow.b.z imports oneflow.a.other at line 9"
+    )
+    assert (
+        told([*imports, Import("oneflow.b.z", "oneflow.a.x", 9, False)]).splitlines()[-1]
+        == "oneflow.b.z imports oneflow.a.x at line 9"
+    )
 
 
 def test_an_import_that_goes_upwards_is_named():

@@ -58,7 +58,9 @@ def test_batch_norm_adds_two_small_collectives_a_layer() -> None:
 
 def test_gradients_that_pass_a_transpose_are_summed_at_the_end_with_the_others() -> None:
     def job(x=flow.FixedTensorDef((8, 16))):  # type: ignore[no-untyped-def]
-        h = flow.matmul(flow.math.tanh(flow.matmul(x, weight("a", 12, 16), transpose_b=True)), weight("b", 4, 12), transpose_b=True)
+        h = flow.matmul(
+            flow.math.tanh(flow.matmul(x, weight("a", 12, 16), transpose_b=True)), weight("b", 4, 12), transpose_b=True
+        )
         return minimize(flow.nn.bias_add(h, weight("c", 4)))
 
     assert exchanges(programs(compiled(job, 2))[0]) == {"bucket_start": 1}
@@ -86,7 +88,9 @@ def test_columns_then_rows_in_training_reduce_once_forward_and_once_back() -> No
 
     found = exchanges(programs(compiled(job, 2))[0])
     assert found["all_reduce"] + found["reduce_parts"] == 2, "forward behind b, backward before the whole layer"
-    assert found["gather_parts"] <= found["reduce_parts"], "a sum is perhaps taken in two halves, to share the work between them"
+    assert found["gather_parts"] <= found["reduce_parts"], (
+        "a sum is perhaps taken in two halves, to share the work between them"
+    )
 
 
 def test_partial_sums_are_added_before_they_are_reduced() -> None:
@@ -115,7 +119,11 @@ def test_hints_are_obeyed() -> None:
         return flow.math.exp(flow.parallel_cast(b, SPLIT(0)))
 
     assigned = compiled(job, 2, train=False)
-    assert [layouts(assigned, op) for op in (aten.tanh.default, aten.sigmoid.default, aten.exp.default)] == [["S(1)"], ["B"], ["S(0)"]]
+    assert [layouts(assigned, op) for op in (aten.tanh.default, aten.sigmoid.default, aten.exp.default)] == [
+        ["S(1)"],
+        ["B"],
+        ["S(0)"],
+    ]
 
 
 def test_a_hint_for_the_gradient_is_obeyed() -> None:
@@ -179,7 +187,9 @@ def test_a_hint_that_cannot_be_is_an_error_with_the_users_line() -> None:
     def job(x=flow.FixedTensorDef((8, 8))):  # type: ignore[no-untyped-def]
         return flow.parallel_cast(x, SPLIT(3))
 
-    with pytest.raises(ArgumentError, match=r"test_infer.py:\d+: op '\S+': a value of shape \(8, 8\) cannot be split along dim 3"):
+    with pytest.raises(
+        ArgumentError, match=r"test_infer.py:\d+: op '\S+': a value of shape \(8, 8\) cannot be split along dim 3"
+    ):
         compiled(job, 2, train=False)
 
 
@@ -189,7 +199,9 @@ def test_a_variable_that_an_op_changes_from_elsewhere_is_an_error_with_the_users
             flow.watch(flow.identity(weight("norm-moving_mean", 4, trainable=False)), print)
         return minimize(flow.layers.batch_normalization(x * weight("w", 4), axis=1, name="norm"))
 
-    with pytest.raises(ArgumentError, match=r"test_infer.py:\d+: op 'norm': it changes a variable .* on the placement of the op"):
+    with pytest.raises(
+        ArgumentError, match=r"test_infer.py:\d+: op 'norm': it changes a variable .* on the placement of the op"
+    ):
         compiled(job, 2)
 
 
@@ -215,4 +227,6 @@ def test_layouts_left_to_the_compiler_are_settled() -> None:
     assigned = compiled(job, 2)
     assert {str(layout.sbp[0]) for layout in assigned.layouts.values()} <= {"B", "S(0)", "S(1)"}
     whole_model = 2 * 512 * 2048 * 4
-    assert reduced_bytes(programs(assigned)[0]) < 0.1 * whole_model, "weights this large are split, activations this small are moved"
+    assert reduced_bytes(programs(assigned)[0]) < 0.1 * whole_model, (
+        "weights this large are split, activations this small are moved"
+    )

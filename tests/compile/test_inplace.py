@@ -53,7 +53,9 @@ def test_a_gradient_is_written_over():
 @pytest.mark.parametrize("function", [torch.softmax, torch.log_softmax])
 def test_a_softmax_is_written_over_its_scores(function, dim):
     scores = torch.linspace(-3.0, 3.0, 7 * 1003).reshape(7, 1003)
-    assert len(set(rewritten(lambda x: function(x * 2.0, dim), scores)) & {aten._softmax.out, aten._log_softmax.out}) == 1
+    assert (
+        len(set(rewritten(lambda x: function(x * 2.0, dim), scores)) & {aten._softmax.out, aten._log_softmax.out}) == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -89,12 +91,17 @@ def test_outputs_of_one_op_are_separate():
 
 
 def a_function_and_a_relu(relu_of_its_result: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Runs a graph in which a function gives a view of its argument, and relu is taken of that view or of the argument."""
+    """Runs a graph in which a function gives a view of its argument, and relu is taken of that view or of the
+    argument."""
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
     made = graph.call_function(aten.mul.Tensor, (x, 2.0))
     kept = graph.call_function(lambda value: value.t(), (made,))
-    viewed = graph.call_function(aten.view.default, (made, (12,))) if not relu_of_its_result else graph.call_function(aten.t.default, (kept,))
+    viewed = (
+        graph.call_function(aten.view.default, (made, (12,)))
+        if not relu_of_its_result
+        else graph.call_function(aten.t.default, (kept,))
+    )
     result = graph.call_function(aten.relu.default, (viewed,))
     viewed.meta["val"] = result.meta["val"] = X if relu_of_its_result else X.view(12)
     graph.output((made if relu_of_its_result else kept, result))

@@ -5,7 +5,20 @@ import inspect
 import numpy as np
 import pytest
 import torch
-from compiled_jobs import NETS, aten, batch, calls, convolutions, evaluate, joint_of, perceptron, program_of, sgd, traced, train_job
+from compiled_jobs import (
+    NETS,
+    aten,
+    batch,
+    calls,
+    convolutions,
+    evaluate,
+    joint_of,
+    perceptron,
+    program_of,
+    sgd,
+    traced,
+    train_job,
+)
 from one_rank import program_for, session_variables, step_graph
 
 import oneflow as flow
@@ -95,7 +108,11 @@ def test_tracing_twice_gives_the_same_text():
         texts.append(graph_text(graph))
     assert texts[0] == texts[1]
     assert "float32(4, 5) = nn.dense(" in texts[0]
-    assert f"# {inspect.getfile(convolutions)}:" in texts[0] and texts[0].startswith("train job job\n") and "\nloss %loss\n" in texts[0]
+    assert (
+        f"# {inspect.getfile(convolutions)}:" in texts[0]
+        and texts[0].startswith("train job job\n")
+        and "\nloss %loss\n" in texts[0]
+    )
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
@@ -104,7 +121,9 @@ def test_training_equals_plain_torch(net, momentum):
     job = train_job(net, lambda: sgd(0.1, momentum))
     values = {name: torch.from_numpy(v.numpy()) for name, v in flow.get_all_variables().items()}
     skipped = ("System", "bn-moving_mean", "bn-moving_variance")
-    params = {n: v.requires_grad_() for n, v in values.items() if not n.startswith(skipped) and not n.endswith("-momentum")}
+    params = {
+        n: v.requires_grad_() for n, v in values.items() if not n.startswith(skipped) and not n.endswith("-momentum")
+    }
     velocity = {n: torch.zeros_like(v) for n, v in params.items()}
     mean, variance = values.get("bn-moving_mean"), values.get("bn-moving_variance")
     for step in range(3):
@@ -130,7 +149,9 @@ def reference(net, x, p, mean, variance):
     if net is perceptron:
         return affine(torch.relu(affine(x.flatten(1), p, "fc1")), p, "fc2")
     x = f.conv2d(x, p["conv1-weight"], p["conv1-bias"], padding=1)
-    x = torch.relu(f.batch_norm(x, mean, variance, p["bn-gamma"], p["bn-beta"], training=True, momentum=0.01, eps=0.001))
+    x = torch.relu(
+        f.batch_norm(x, mean, variance, p["bn-gamma"], p["bn-beta"], training=True, momentum=0.01, eps=0.001)
+    )
     x = f.max_pool2d(torch.relu(f.conv2d(x, p["conv2-weight"], p["conv2-bias"], padding=1)), 2)
     return affine(x.flatten(1), p, "fc")
 

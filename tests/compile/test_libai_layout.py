@@ -38,8 +38,15 @@ def test_pipelines_are_the_slowest_axis_and_tensor_parallel_ranks_the_fastest():
     ("arguments", "message"),
     [
         ((8, 3, 1), r"8 ranks are not divisible by train.dist.tensor_parallel_size=3; choose one of \[1, 2, 4, 8\]"),
-        ((8, 2, 3, 9), r"not divisible by tensor_parallel_size \* pipeline_parallel_size = 2 \* 3.*choose a pipeline_parallel_size of \[1, 2, 4\]"),
-        ((4, 1, 2), "cfg.train.dist.pipeline_num_layers must be set when run pipeline parallel: how many layers go to the 2 stages"),
+        (
+            (8, 2, 3, 9),
+            r"not divisible by tensor_parallel_size \* pipeline_parallel_size = 2 \* 3.*choose a pipeline_parallel_size of \[1, 2, 4\]",
+        ),
+        (
+            (4, 1, 2),
+            "cfg.train.dist.pipeline_num_layers must be set when run pipeline parallel: how many layers go to the 2 "
+            "stages",
+        ),
         ((4, 1, 4, 3), "pipeline_num_layers=3 is less than pipeline_parallel_size=4"),
         ((4, 1, 2, 3, [0, 1]), "custom_pipeline_stage_id has 2 entries, pipeline_num_layers is 3"),
         ((4, 1, 2, 3, [0, 1, 2]), "custom_pipeline_stage_id has 2; stages are 0 to 1"),
@@ -57,7 +64,9 @@ def test_a_layer_that_there_is_not():
 
 
 def test_one_process():
-    util = dist.setup_dist_util({"tensor_parallel_size": 4, "pipeline_parallel_size": 2})  # larger than the world: said in a warning
+    util = dist.setup_dist_util(
+        {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
+    )  # larger than the world: said in a warning
     assert (util.data_parallel_size, util.tensor_parallel_size, util.pipeline_parallel_size) == (1, 1, 1)
     assert dist.get_layer_placement(-1, "cpu") == dist.get_layer_placement(17, "cpu") == flow.placement("cpu", [0])
     split, whole = flow.sbp.split(0), flow.sbp.broadcast
@@ -65,7 +74,12 @@ def test_one_process():
     assert dist.same_sbp([split], [split]) and not dist.same_sbp([split], [whole])
     local = flow.ones(2)
     assert dist.ttol(local) is local and dist.tensor_to_rank0(local) is local and dist.tton(local).tolist() == [1, 1]
-    assert dist.broadcast_py_object({"a": 1}) == {"a": 1} and dist.is_main_process() and dist.is_last_process() and dist.get_num_nodes() == 1
+    assert (
+        dist.broadcast_py_object({"a": 1}) == {"a": 1}
+        and dist.is_main_process()
+        and dist.is_last_process()
+        and dist.get_num_nodes() == 1
+    )
     dist.synchronize()
     dist.set_device_type("cpu")
     assert dist.get_layer_placement(0).type == "cpu"

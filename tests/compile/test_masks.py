@@ -48,7 +48,9 @@ def test_it_reads_the_result(function):
     [
         lambda x, g: (F.hardtanh(v := x * 2.0, 0.0, 5.0), mask(g, v)),
         lambda x, g: (y := F.relu6(v := x * 2.0), y.add_(1.0), mask(g, v))[1:],
-        lambda x, g: (v := x * 2.0, kept := v.clone(), v.add_(1.0), aten.hardtanh_.default(v, 0.0, 6.0), mask(g, kept))[3:],
+        lambda x, g: (v := x * 2.0, kept := v.clone(), v.add_(1.0), aten.hardtanh_.default(v, 0.0, 6.0), mask(g, kept))[
+            3:
+        ],
         lambda x, g: (v := x * 2.0, mask(g, v), F.relu6(v))[1:],
     ],
     ids=["other bounds", "the result is changed", "the input was changed", "the mask comes first"],

@@ -1,4 +1,5 @@
-"""Graphs of modules go through the stages of jobs: each leaves what it says, and a program has one digest in every process."""
+"""Graphs of modules go through the stages of jobs: each leaves what it says, and a program has one digest in every
+process."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def compiled(graph: Any, *inputs: torch.Tensor) -> tuple[Program, list[str]]:
 
     captured = capture(graph._graph, call_of(inputs, {}), Sources())
     layouts = dict.fromkeys(captured.decl.decls, whole_on(Mesh((0,), (1,))))
-    assigned = distribute(captured.decl, captured.traced.joint, Spread({(0, 0): 0}, layouts, captured.device), after=after)
+    assigned = distribute(
+        captured.decl, captured.traced.joint, Spread({(0, 0): 0}, layouts, captured.device), after=after
+    )
     return compile_rank(assigned, 0, keeps_values=False, after=after), seen
 
 

@@ -1,4 +1,5 @@
-"""A rank's program, optimized to run, updates every variable once, after all that reads it and before all that sends it on."""
+"""A rank's program, optimized to run, updates every variable once, after all that reads it and before all that sends it
+on."""
 
 from __future__ import annotations
 
@@ -64,26 +65,40 @@ def test_of_a_gradient_that_every_rank_could_make_each_makes_some_rows(monkeypat
     monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
     program = optimized(programs(compiled(a_wide_layer, 2))[0])
     targets = [node.target for node in calls(program)]
-    assert collective.bucket_start not in targets and update.by_rows not in targets and targets[-1] is collective.rows_wait
+    assert (
+        collective.bucket_start not in targets and update.by_rows not in targets and targets[-1] is collective.rows_wait
+    )
     (made,) = [node for node in calls(program) if node.target is collective.update_rows]
     one_copy, begun, (variable,), _, _, (momentum,), _ = made.args
     assert one_copy == collective.OneCopy((0, 1)) and update_note(made).names == ("wide",)
     assert begun.target is collective.read_last and begun.args == (one_copy, [variable, momentum])
     memory = memories(program.sections["step"].graph)
-    read = [node for node in calls(program) if node not in (begun, made) and memory[variable] in map(memory.get, node.all_input_nodes)]
+    read = [
+        node
+        for node in calls(program)
+        if node not in (begun, made) and memory[variable] in map(memory.get, node.all_input_nodes)
+    ]
     assert read and max(read) < begun < made
 
 
-@pytest.mark.parametrize("job, is_common", [(a_wide_layer, False), (assigned_wide_layer, True)], ids=["ranks differ", "something else writes it"])
+@pytest.mark.parametrize(
+    "job, is_common",
+    [(a_wide_layer, False), (assigned_wide_layer, True)],
+    ids=["ranks differ", "something else writes it"],
+)
 def test_otherwise_every_rank_makes_it_and_uses_it_by_rows(job, is_common: bool, monkeypatch) -> None:
     monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
     program = optimized(replace(programs(compiled(job, 2))[0], is_common=is_common))
     targets = [node.target for node in calls(program)]
-    assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {*targets}
+    assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {
+        *targets
+    }
 
 
 def square(x: Any) -> Any:
-    return flow.math.reduce_mean(flow.math.tanh(flow.matmul(x, weight("square", 1024, 1024), transpose_b=True)), axis=[1])
+    return flow.math.reduce_mean(
+        flow.math.tanh(flow.matmul(x, weight("square", 1024, 1024), transpose_b=True)), axis=[1]
+    )
 
 
 def a_large_batch(x=flow.FixedTensorDef((128, 1024))):  # type: ignore[no-untyped-def]
@@ -97,10 +112,17 @@ def clipped_large_batch(x=flow.FixedTensorDef((128, 1024))):  # type: ignore[no-
 
 @pytest.mark.parametrize(
     "job, rows, most, is_shared",
-    [(a_large_batch, 1 << 16, 2, True), (a_large_batch, 1 << 16, 1, False), (a_large_batch, 1 << 22, 2, False), (clipped_large_batch, 1 << 16, 2, False)],
+    [
+        (a_large_batch, 1 << 16, 2, True),
+        (a_large_batch, 1 << 16, 1, False),
+        (a_large_batch, 1 << 22, 2, False),
+        (clipped_large_batch, 1 << 16, 2, False),
+    ],
     ids=["one host", "more ranks than share memory", "a small variable", "clipped"],
 )
-def test_a_gradient_over_a_large_batch_is_added_up_unless_ranks_can_share_its_rows(job, rows: int, most: int, is_shared: bool, monkeypatch) -> None:
+def test_a_gradient_over_a_large_batch_is_added_up_unless_ranks_can_share_its_rows(
+    job, rows: int, most: int, is_shared: bool, monkeypatch
+) -> None:
     """To make all of it on each of them would be too much work."""
     monkeypatch.setattr(early, "ROWS_BYTES", rows)
     monkeypatch.setattr(collective, "MOST_RANKS", most)
@@ -165,4 +187,8 @@ def test_a_variable_is_gathered_before_it_is_transposed() -> None:
 
 
 def test_what_is_gathered_for_a_gradient_stays_as_it_was() -> None:
-    assert gathered(is_variable=False) == [(aten.relu.default, None), (aten.t.default, None), (collective.gather_parts, 1)]
+    assert gathered(is_variable=False) == [
+        (aten.relu.default, None),
+        (aten.t.default, None),
+        (collective.gather_parts, 1),
+    ]

@@ -1,4 +1,5 @@
-"""The packages of ``src`` stand in one line: each imports only itself and what stands to its left; inside each, no import goes in a circle."""
+"""The packages of ``src`` stand in one line: each imports only itself and what stands to its left; inside each, no
+import goes in a circle."""
 
 from __future__ import annotations
 
@@ -36,15 +37,26 @@ def test_every_package_stands_in_the_order():
 
 @pytest.mark.parametrize("package", ORDER)
 def test_a_package_imports_only_what_stands_to_its_left(package):
-    wrong = [f"{path}:{line} imports {name}" for path in sorted((SOURCES / package).rglob("*.py")) for name, line in to_the_right(package, path.read_text("utf-8"))]
+    wrong = [
+        f"{path}:{line} imports {name}"
+        for path in sorted((SOURCES / package).rglob("*.py"))
+        for name, line in to_the_right(package, path.read_text("utf-8"))
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 @pytest.mark.parametrize("package", ORDER[1:])
 def test_modules_import_each_other_in_no_circle(package):
     # Config files import each other by their places (relative imports), and are no modules.
-    modules = {name: path for name, path in modules_under(SOURCES / package).items() if not name.startswith("libai.configs.")}
-    assert not told(found for module, path in modules.items() for found in imports_of(module, path.read_text("utf-8"), modules) if not found.for_types)
+    modules = {
+        name: path for name, path in modules_under(SOURCES / package).items() if not name.startswith("libai.configs.")
+    }
+    assert not told(
+        found
+        for module, path in modules.items()
+        for found in imports_of(module, path.read_text("utf-8"), modules)
+        if not found.for_types
+    )
 
 
 def test_an_import_to_the_right_is_seen_on_any_line():

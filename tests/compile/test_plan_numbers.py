@@ -140,7 +140,12 @@ def test_a_weight_split_by_columns_is_kept_in_parts():
     (variable,) = plan.variables
     assert (variable.sbp, variable.bytes) == (("S(1)",), FLOAT * WIDE * 1024)
     (product,) = [op for op in plan.ops if op.flops]
-    assert (product.sbp, product.shape, product.local_shape, product.flops) == (("S(1)",), (8, 4096), (8, 1024), 2 * 8 * WIDE * 1024)
+    assert (product.sbp, product.shape, product.local_shape, product.flops) == (
+        ("S(1)",),
+        (8, 4096),
+        (8, 1024),
+        2 * 8 * WIDE * 1024,
+    )
     (step,) = product.boxing
     assert (step.value, step.from_sbp, step.to_sbp, step.collective) == ("Input_0", ("S(0)",), ("B",), "all_gather")
     assert step.bytes == FLOAT * 6 * WIDE  # the rows of the other three
@@ -200,19 +205,23 @@ def test_scopes_stay_when_devices_are_asked_for_and_the_plan_says_so():
     assert "2 stages: each works m/(m+p-1) = " in bubble
     assert idle == "4 of 8 devices have no part in the job"
     assert [note.split(" on are placed on ")[1] for note in scopes] == [
-        f"cpu[0:{which}] by flow.scope.placement and stay there; take the scope out to plan them for cpu[0:0-7]" for which in ("0-1", "2-3")
+        f"cpu[0:{which}] by flow.scope.placement and stay there; take the scope out to plan them for cpu[0:0-7]"
+        for which in ("0-1", "2-3")
     ]
 
 
 def test_a_scope_on_devices_that_were_not_asked_for_is_refused():
     with pytest.raises(
-        ArgumentError, match=r"planned for cpu\[0:0-2\], and this op is placed on cpu\[0:2-3\] by a flow\.scope\.placement; plan for more"
+        ArgumentError,
+        match=r"planned for cpu\[0:0-2\], and this op is placed on cpu\[0:2-3\] by a flow\.scope\.placement; plan for more",
     ):
         flow.plan(pipeline(2), devices=3)
 
 
 def measure_every_rank(monkeypatch):
-    monkeypatch.setattr(import_module("oneflow.plan.make"), "alike", lambda assigned: [[rank] for rank in assigned.ranks])
+    monkeypatch.setattr(
+        import_module("oneflow.plan.make"), "alike", lambda assigned: [[rank] for rank in assigned.ranks]
+    )
 
 
 @pytest.mark.parametrize("rows, devices", [(7, 3), (13, "2x3"), (70, "2x3")])
@@ -227,7 +236,10 @@ def test_ranks_of_one_row_each_cost_that(monkeypatch, rows, devices):
     "batch, sends",
     [
         (12, [("0-3", Traffic(1, FLOAT * 3 * WIDE)), ("4-5", None)]),
-        (3, [("0-1", Traffic(1, FLOAT * 3 * WIDE)), ("2-3", None), ("4-5", None)]),  # all have it whole, two of them send it
+        (
+            3,
+            [("0-1", Traffic(1, FLOAT * 3 * WIDE)), ("2-3", None), ("4-5", None)],
+        ),  # all have it whole, two of them send it
     ],
 )
 def test_ranks_that_send_to_fewer_others_are_told_apart(monkeypatch, batch, sends):
@@ -254,7 +266,8 @@ def test_an_op_without_a_rule_runs_whole_and_the_plan_says_so(monkeypatch):
     plan = flow.plan(odd, devices=4)
     (note,) = plan.notes
     assert note.startswith(
-        "aten.relu.default has no SBP rule: its inputs are made whole and every device computes all of it (1 op, first 'odd_one' at "
+        "aten.relu.default has no SBP rule: its inputs are made whole and every device computes all of it (1 op, first "
+        "'odd_one' at "
     )
     (op,) = [op for op in plan.ops if op.name == "odd_one"]
     assert (op.has_rule, op.local_shape, op.boxing[0].collective) == (False, (8, WIDE), "all_gather")
@@ -323,8 +336,16 @@ def test_the_bytes_of_a_collective_are_its_payload(target, args, kind, moved, sh
 def test_a_rank_sends_blocks_to_others_and_none_to_itself():
     outgoing = (Piece(0, (0, 0), (2, 6)), Piece(1, (2, 0), (2, 6)))
     incoming = (Piece(0, (0, 0), (2, 6)), Piece(2, (2, 0), (1, 6)))
-    made = exchange_on(0, collective.exchange, (fresh((4, 6), torch.float32), (3, 6), torch.float32, outgoing, incoming, 1, "cpu"), {})
-    assert (made.kind, made.calls, made.bytes, made.received, made.value.shape) == ("send", 1, FLOAT * 12, FLOAT * 6, (3, 6))
+    made = exchange_on(
+        0, collective.exchange, (fresh((4, 6), torch.float32), (3, 6), torch.float32, outgoing, incoming, 1, "cpu"), {}
+    )
+    assert (made.kind, made.calls, made.bytes, made.received, made.value.shape) == (
+        "send",
+        1,
+        FLOAT * 12,
+        FLOAT * 6,
+        (3, 6),
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""Large products whose first factor has contiguous rows are computed by oneDNN, where that is faster; gradients of weights are not."""
+"""Large products whose first factor has contiguous rows are computed by oneDNN, where that is faster; gradients of
+weights are not."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ from oneflow.runtime.codegen import generate
 
 aten = torch.ops.aten
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default
-ROWS, WEIGHT, BIAS = torch.linspace(-1.0, 1.0, 130 * 70).reshape(130, 70), torch.linspace(-2.0, 1.0, 50 * 70).reshape(50, 70), torch.linspace(0.0, 1.0, 50)
+ROWS, WEIGHT, BIAS = (
+    torch.linspace(-1.0, 1.0, 130 * 70).reshape(130, 70),
+    torch.linspace(-2.0, 1.0, 50 * 70).reshape(50, 70),
+    torch.linspace(0.0, 1.0, 50),
+)
 
 pytestmark = pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this torch has no oneDNN")
 

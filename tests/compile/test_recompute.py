@@ -44,12 +44,18 @@ class Step:
             return [loss]
 
         parameters = {name: nn.Parameter(value) for name, value in self._variables.items()}
-        traced = trace_step(ModuleStep("step", parameters, [X], run, lambda: self._where, torch.device("cpu"), trained=frozenset({"w"})))
+        traced = trace_step(
+            ModuleStep("step", parameters, [X], run, lambda: self._where, torch.device("cpu"), trained=frozenset({"w"}))
+        )
         clean(traced.joint.graph)
         return traced.joint.graph
 
     def outputs(self, graph: fx.Graph) -> list[Tensor]:
-        arguments = [*(value.clone() for value in self._variables.values()), X.clone(), torch.zeros(1, dtype=torch.int64)]
+        arguments = [
+            *(value.clone() for value in self._variables.values()),
+            X.clone(),
+            torch.zeros(1, dtype=torch.int64),
+        ]
         return fx.GraphModule(torch.nn.Module(), graph)(*arguments)
 
 
@@ -90,7 +96,9 @@ def test_values_are_made_again_right_before_the_backward_pass_first_reads_one() 
     graph = Step(function).graph()
     recompute(graph)
     calls = [node for node in graph.nodes if node.op == "call_function"]
-    again = [i for i, node in enumerate(calls) if node.target is aten.tanh.default and joint_note(node).part == "backward"]
+    again = [
+        i for i, node in enumerate(calls) if node.target is aten.tanh.default and joint_note(node).part == "backward"
+    ]
     before = [i for i, node in enumerate(calls) if joint_note(node).part == "backward"]
     assert len(again) == 1 and again[0] > before[0], "the backward pass of what follows comes first"
     assert all(joint_note(node).region is None for node in calls if joint_note(node).part == "backward")

@@ -1,4 +1,5 @@
-"""Large results of layer norms are made again for the gradient of a weight, with the same bits, where what the norm was given is kept anyway."""
+"""Large results of layer norms are made again for the gradient of a weight, with the same bits, where what the norm was
+given is kept anyway."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ def layers(x, w, scale, reads_late=False, is_early=False, writes=False):
     gradient = hidden + 1.0  # the backward pass begins
     of_w = gradient.t().mm(normal.view(48, 16))
     of_normal = gradient.mm(w).view(6, 8, 16)
-    of_x, of_scale, _ = aten.native_layer_norm_backward(of_normal, x if is_early else given, [16], mean, rstd, scale, None, [True, True, False])
+    of_x, of_scale, _ = aten.native_layer_norm_backward(
+        of_normal, x if is_early else given, [16], mean, rstd, scale, None, [True, True, False]
+    )
     return (of_w, of_x, of_scale, *([normal + 1.0] if reads_late else []))
 
 
@@ -66,7 +69,13 @@ def test_it_trains_a_transformer_with_the_same_bits(monkeypatch):
 
     def losses() -> list[float]:
         torch.manual_seed(0)
-        model = torch.nn.Sequential(torch.nn.LayerNorm(16), torch.nn.Linear(16, 32), torch.nn.GELU(), torch.nn.LayerNorm(32), torch.nn.Linear(32, 4))
+        model = torch.nn.Sequential(
+            torch.nn.LayerNorm(16),
+            torch.nn.Linear(16, 32),
+            torch.nn.GELU(),
+            torch.nn.LayerNorm(32),
+            torch.nn.Linear(32, 4),
+        )
 
         class Train(flow.nn.Graph):
             def __init__(self) -> None:

@@ -79,20 +79,33 @@ def made_once(family: str) -> tuple[Executed, ...]:
 def test_every_op_of_a_joint_graph_has_a_rule_or_a_reason_for_none() -> None:
     where = {one.op: f"row {one.row}, tests/single/samples/{file}.py" for file in FILES for one in executed(file)}
     wrong = [
-        f"aten op {op} ({where[op]}) has no SBP rule: add one in src/oneflow/sharding/rules, or a reason in NO_RULE of tests/compile/test_rules.py"
+        f"aten op {op} ({where[op]}) has no SBP rule: add one in src/oneflow/sharding/rules, or a reason in NO_RULE of "
+        f"tests/compile/test_rules.py"
         for op in where
         if rule_of(op) is None and op not in NO_RULE
     ]
-    wrong += [f"{op} is in NO_RULE of tests/compile/test_rules.py and has a rule: delete it there" for op in NO_RULE if rule_of(op) is not None]
-    wrong += [f"{op} is in NO_RULE of tests/compile/test_rules.py and in no sample's graph: delete it there" for op in NO_RULE if op not in where]
+    wrong += [
+        f"{op} is in NO_RULE of tests/compile/test_rules.py and has a rule: delete it there"
+        for op in NO_RULE
+        if rule_of(op) is not None
+    ]
+    wrong += [
+        f"{op} is in NO_RULE of tests/compile/test_rules.py and in no sample's graph: delete it there"
+        for op in NO_RULE
+        if op not in where
+    ]
     assert not wrong, "\n".join(wrong)
 
 
 def test_every_rule_is_checked_on_a_call_that_it_splits() -> None:
-    calls = [*(one for file in FILES for one in executed(file)), *(one for family in FAMILIES for one in made_once(family))]
+    calls = [
+        *(one for file in FILES for one in executed(file)),
+        *(one for family in FAMILIES for one in made_once(family)),
+    ]
     split_ops = {one.op for one in calls if splits(one)}
     unchecked = [
-        f"the rule of {op} is checked on no call that it splits: add a call in tests/compile/made_calls.py (made_network_calls.py for layers)"
+        f"the rule of {op} is checked on no call that it splits: add a call in tests/compile/made_calls.py "
+        f"(made_network_calls.py for layers)"
         for op in RULES
         if op not in split_ops and op is not aten.scalar_tensor.default  # a number has no dim to split
     ]
@@ -104,10 +117,14 @@ def test_the_rows_whose_samples_are_too_small_to_split_are_known() -> None:
     rows = {one.row for file in FILES for one in executed(file)}
     covered = {one.row for file in FILES for one in executed(file) if one.op not in BOOKKEEPING and splits(one)}
     wrong = [
-        f"row {row} is never split: add a larger sample in tests/single/samples, or the row to NEVER_SPLIT of tests/compile/test_rules.py"
+        f"row {row} is never split: add a larger sample in tests/single/samples, or the row to NEVER_SPLIT of "
+        f"tests/compile/test_rules.py"
         for row in sorted(rows - covered - NEVER_SPLIT)
     ]
-    wrong += [f"row {row} is split: delete it in NEVER_SPLIT of tests/compile/test_rules.py" for row in sorted(NEVER_SPLIT - (rows - covered))]
+    wrong += [
+        f"row {row} is split: delete it in NEVER_SPLIT of tests/compile/test_rules.py"
+        for row in sorted(NEVER_SPLIT - (rows - covered))
+    ]
     assert not wrong, "\n".join(wrong)
 
 
@@ -223,7 +240,11 @@ def test_lowered_signatures_go_together_on_two_axes(file: str) -> None:
 
 
 def test_axes_of_different_extents_split_one_dim_after_the_other() -> None:
-    for one in (made(aten.sum.default, signed(7, 6)), made(aten.mean.dim, signed(13), [0]), made(aten.view.default, signed(12, 2), [24])):
+    for one in (
+        made(aten.sum.default, signed(7, 6)),
+        made(aten.mean.dim, signed(13), [0]),
+        made(aten.view.default, signed(12, 2), [24]),
+    ):
         for axes in ((2, 3), (3, 2)):
             for chosen in pairs(one, RULES[one.op], axes):
                 checked(one, chosen, axes)

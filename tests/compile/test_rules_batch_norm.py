@@ -1,4 +1,5 @@
-"""Batch norm of a batch in parts: the statistics, the moving statistics and the gradients are those of the whole batch."""
+"""Batch norm of a batch in parts: the statistics, the moving statistics and the gradients are those of the whole
+batch."""
 
 from __future__ import annotations
 
@@ -63,16 +64,22 @@ def test_parameters_of_any_precision_go_with_a_half_precision_batch(parameters: 
     weight = {"float32": torch.rand(3), "half": torch.rand(3).bfloat16(), "none": None}[parameters]
     expected = aten.native_batch_norm(x, weight, weight, None, None, True, 0.3, 1e-3)
     statistics = shared_statistics(x)
-    found = [batch_statistics.normalise(part, weight, weight, statistics, 32, None, None, 0.3, 1e-3) for part in parts(x)]
+    found = [
+        batch_statistics.normalise(part, weight, weight, statistics, 32, None, None, 0.3, 1e-3) for part in parts(x)
+    ]
     torch.testing.assert_close(torch.cat([f[0] for f in found]), expected[0], rtol=1e-2, atol=1e-2)
     assert [t.dtype for t in found[0]] == [t.dtype for t in expected]
     gradient = drawn(8, 3, 4).flip(0).bfloat16()
-    wanted = aten.native_batch_norm_backward(gradient, x, weight, None, None, *expected[1:], True, 1e-3, [True, True, True])
+    wanted = aten.native_batch_norm_backward(
+        gradient, x, weight, None, None, *expected[1:], True, 1e-3, [True, True, True]
+    )
     for whole, part in zip(wanted, backward(gradient, x, weight, *expected[1:])):
         torch.testing.assert_close(part, whole, rtol=3e-2, atol=3e-2)
 
 
-def backward(gradient: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, deviation: Tensor) -> tuple[Tensor | None, ...]:
+def backward(
+    gradient: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, deviation: Tensor
+) -> tuple[Tensor | None, ...]:
     """The gradients that ranks compute from the sums of all; those of x put together."""
     pairs = list(zip(parts(gradient), parts(x)))
     sums = sum(batch_statistics.gradient_sums(g, part, mean, deviation) for g, part in pairs)

@@ -1,4 +1,5 @@
-"""Where a split may go and where it may not: groups of channels, indices and labels of other ranks, parts of random tensors."""
+"""Where a split may go and where it may not: groups of channels, indices and labels of other ranks, parts of random
+tensors."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def convolved(channels: int, out: int, groups: int) -> Executed:
 
 
 def channel_splits(one: Executed, parts: int) -> list[Signature]:
-    return [s for s in RULES[one.op].signatures(one.call(parts)) if s.inputs[0] is split(1) and s.outputs[0] is split(1)]
+    return [
+        s for s in RULES[one.op].signatures(one.call(parts)) if s.inputs[0] is split(1) and s.outputs[0] is split(1)
+    ]
 
 
 @pytest.mark.parametrize("channels, out, groups, parts", [(8, 12, 4, 2), (8, 12, 4, 4), (5, 5, 5, 3), (6, 12, 6, 3)])

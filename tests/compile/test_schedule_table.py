@@ -1,4 +1,5 @@
-"""Every row of the tables of schedules and warm-ups, in both forms, against its formula written out once more in plain Python."""
+"""Every row of the tables of schedules and warm-ups, in both forms, against its formula written out once more in plain
+Python."""
 
 from __future__ import annotations
 
@@ -81,8 +82,14 @@ CASES: dict[str, dict[str, Case]] = {
     },
     "PolynomialScheduler": {
         "plain": Case((BASE, T), polynomial(), {"decay_batches": T}),
-        "power": Case((BASE, T, 0.01, 2.0), polynomial(0.01, 2.0), {"decay_batches": T, "end_learning_rate": 0.01, "power": 2.0}),
-        "cycle": Case((BASE, T, 0.01, 1.0, True), polynomial(0.01, 1.0, True), {"decay_batches": T, "end_learning_rate": 0.01, "cycle": True}),
+        "power": Case(
+            (BASE, T, 0.01, 2.0), polynomial(0.01, 2.0), {"decay_batches": T, "end_learning_rate": 0.01, "power": 2.0}
+        ),
+        "cycle": Case(
+            (BASE, T, 0.01, 1.0, True),
+            polynomial(0.01, 1.0, True),
+            {"decay_batches": T, "end_learning_rate": 0.01, "cycle": True},
+        ),
     },
     "CosineScheduler": {
         "plain": Case((BASE, T), cosine(), {"decay_batches": T}),
@@ -91,7 +98,9 @@ CASES: dict[str, dict[str, Case]] = {
     "LinearCosineScheduler": {
         "plain": Case((BASE, T), linear_cosine(), {"decay_batches": T}),
         "numbers": Case(
-            (BASE, T, 1.5, 0.1, 0.02), linear_cosine(1.5, 0.1, 0.02), {"decay_batches": T, "num_periods": 1.5, "alpha": 0.1, "beta": 0.02}
+            (BASE, T, 1.5, 0.1, 0.02),
+            linear_cosine(1.5, 0.1, 0.02),
+            {"decay_batches": T, "num_periods": 1.5, "alpha": 0.1, "beta": 0.02},
         ),
     },
 }
@@ -116,7 +125,9 @@ def from_conf(name: str, case: Case, **conf: Any) -> LrScheduler:
 
 
 def test_every_schedule_and_warm_up_has_a_row() -> None:
-    public = {value for value in vars(opt).values() if isinstance(value, type) and issubclass(value, LrScheduler)} - {LrScheduler}
+    public = {value for value in vars(opt).values() if isinstance(value, type) and issubclass(value, LrScheduler)} - {
+        LrScheduler
+    }
     assert {row.make for row in SCHEDULES} == public
     assert opt.PolynomialSchduler is opt.PolynomialScheduler
     assert {row.make for row in WARMUPS} == {getattr(opt.warmup, name) for name in opt.warmup.__all__}
@@ -146,5 +157,7 @@ def test_schedule_after_a_warm_up_goes_on_at_the_absolute_step(name: str, kind: 
     conf = from_conf(name, case, warmup_conf={row.form.key: {"warmup_batches": 8, number: 0.25}})
     near(conf, lambda t: BASE * factor(t, 8) if t < 8 else case.formula(t))
     made = ROWS[name].make(*case.numbers, warmup=row.make(8, 0.25))
-    first = _VALUES[0] if (name, kind) == ("PiecewiseConstantScheduler", "plain") else BASE  # its class form knows no other base rate
+    first = (
+        _VALUES[0] if (name, kind) == ("PiecewiseConstantScheduler", "plain") else BASE
+    )  # its class form knows no other base rate
     near(made, lambda t: first * factor(t, 8) if t < 8 else case.formula(t))

@@ -35,7 +35,16 @@ def test_the_class_form_warms_up_to_its_first_value():
 
 
 @pytest.mark.parametrize(
-    "t, rate", [(0, 0.0), (1, 1.02298e-05), (25024, 0.25598977), (25025, 0.253820557), (225225, 0.11618965), (425425, 0.0), (500000, 0.0)]
+    "t, rate",
+    [
+        (0, 0.0),
+        (1, 1.02298e-05),
+        (25024, 0.25598977),
+        (25025, 0.253820557),
+        (225225, 0.11618965),
+        (425425, 0.0),
+        (500000, 0.0),
+    ],
 )
 def test_the_schedule_of_the_resnet_recipe(t, rate):
     scheduler = opt.CosineScheduler(0.256, 425425, warmup=opt.warmup.linear(25025, 0))
@@ -87,10 +96,19 @@ def test_another_base_rate_gets_the_same_decay():
         (lambda: from_conf(learning_rate_decay={}), "names exactly one of"),
         (lambda: from_conf(learning_rate_decay={"cosin_conf": {}}), "Did you mean 'cosine_conf'"),
         (lambda: from_conf(learning_rate_decay={"cosine_conf": {}}), r"cosine_conf needs \['decay_batches'\]"),
-        (lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": 5, "alpa": 1}}), "Did you mean 'alpha'"),
-        (lambda: from_conf(learning_rate_decay={"piecewise_scaling_conf": {"boundaries": [1], "scales": [1]}}), "need 2 scales, got 1"),
+        (
+            lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": 5, "alpa": 1}}),
+            "Did you mean 'alpha'",
+        ),
+        (
+            lambda: from_conf(learning_rate_decay={"piecewise_scaling_conf": {"boundaries": [1], "scales": [1]}}),
+            "need 2 scales, got 1",
+        ),
         (lambda: from_conf(warmup_conf={"linear_conf": {"warmup_batches": 5}}), r"needs \['start_multiplier'\]"),
-        (lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": "5"}}), "decay_batches is an int >= 1, got '5'"),
+        (
+            lambda: from_conf(learning_rate_decay={"cosine_conf": {"decay_batches": "5"}}),
+            "decay_batches is an int >= 1, got '5'",
+        ),
         (
             lambda: from_conf(learning_rate_decay={"piecewise_constant_conf": {"boundaries": 3, "values": [0.1]}}),
             "boundaries is a list of numbers, got 3",
@@ -115,10 +133,22 @@ def test_numpy_numbers_are_numbers():
     """Of every kind that a program computes; the rates are those of the same Python numbers."""
     start, steps = opt.warmup.linear(np.int64(2), np.float32(0.5)), np.int32(8)
     pairs = [
-        (opt.CosineScheduler(np.float64(0.5), steps, np.float32(0.25), start), opt.CosineScheduler(0.5, 8, 0.25, opt.warmup.linear(2, 0.5))),
-        (opt.PolynomialScheduler(np.float32(0.5), steps, np.float64(0.25), cycle=np.True_), opt.PolynomialScheduler(0.5, 8, 0.25, cycle=True)),
-        (opt.PiecewiseConstantScheduler(np.array([2, 4]), np.array([1, 0.5, 0.25])), opt.PiecewiseConstantScheduler([2, 4], [1, 0.5, 0.25])),
-        (opt.PiecewiseScalingScheduler(0.5, [np.int64(2)], np.float32(0.5)), opt.PiecewiseScalingScheduler(0.5, range(2, 3), 0.5)),
+        (
+            opt.CosineScheduler(np.float64(0.5), steps, np.float32(0.25), start),
+            opt.CosineScheduler(0.5, 8, 0.25, opt.warmup.linear(2, 0.5)),
+        ),
+        (
+            opt.PolynomialScheduler(np.float32(0.5), steps, np.float64(0.25), cycle=np.True_),
+            opt.PolynomialScheduler(0.5, 8, 0.25, cycle=True),
+        ),
+        (
+            opt.PiecewiseConstantScheduler(np.array([2, 4]), np.array([1, 0.5, 0.25])),
+            opt.PiecewiseConstantScheduler([2, 4], [1, 0.5, 0.25]),
+        ),
+        (
+            opt.PiecewiseScalingScheduler(0.5, [np.int64(2)], np.float32(0.5)),
+            opt.PiecewiseScalingScheduler(0.5, range(2, 3), 0.5),
+        ),
     ]
     for ours, plain in pairs:
         assert [ours.lr(t) for t in range(12)] == [plain.lr(t) for t in range(12)]

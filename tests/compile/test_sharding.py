@@ -150,7 +150,10 @@ def test_what_may_be_written_while_it_is_sent_is_copied_first(written: bool) -> 
         return [(function, *ends) for function, *ends in rank.steps]
 
     sent = [aten.clone.default, collective.exchange] if written else [collective.exchange]
-    assert together(range(2), program) == {0: [(call, source, target) for call in sent], 1: [(collective.exchange, source, target)]}
+    assert together(range(2), program) == {
+        0: [(call, source, target) for call in sent],
+        1: [(collective.exchange, source, target)],
+    }
 
 
 def test_another_mesh_needs_a_crossing() -> None:
@@ -178,7 +181,8 @@ def run(rank: Rank, mesh: Mesh, op: Any, *args: Any) -> Shard:
     call, given, rule = Call(op, args, {}, result, mesh.size), tensors_in(args), rule_of(op)
     options = [whole(call), *(rule.signatures(call) if rule is not None else ())]
     prices = [
-        price + sum(cost.change((shard.sbp,), (sbp,), nbytes(shard), mesh.axes) for shard, sbp in zip(given, option.inputs))
+        price
+        + sum(cost.change((shard.sbp,), (sbp,), nbytes(shard), mesh.axes) for shard, sbp in zip(given, option.inputs))
         for option, price in zip(options, cost.work(call, options, mesh.size, 1.0))
     ]
     best = options[prices.index(min(prices))]
@@ -188,7 +192,15 @@ def run(rank: Rank, mesh: Mesh, op: Any, *args: Any) -> Shard:
 
 
 def to_sbp(rank: Rank, mesh: Mesh, shard: Shard, sbp: Sbp) -> Tensor:
-    moved = box(rank.box_call, rank.rank, shard.local, shard.shape, shard.dtype, Layout(mesh, (shard.sbp,)), Layout(mesh, (sbp,)))
+    moved = box(
+        rank.box_call,
+        rank.rank,
+        shard.local,
+        shard.shape,
+        shard.dtype,
+        Layout(mesh, (shard.sbp,)),
+        Layout(mesh, (sbp,)),
+    )
     assert moved is not None
     return moved
 
@@ -204,7 +216,10 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_a_network_runs_op_by_op_on_shards(way: str, parts: int) -> None:
     sbps, expected = WAYS[way]
-    mesh, tensors = Mesh(tuple(range(parts)), (parts,)), [made_calls.signed(*shape) for shape in ((12, 10), (10, 8), (8, 5))]
+    mesh, tensors = (
+        Mesh(tuple(range(parts)), (parts,)),
+        [made_calls.signed(*shape) for shape in ((12, 10), (10, 8), (8, 5))],
+    )
     cuts = [cut(value, (sbp,), mesh.axes) for value, sbp in zip(tensors, sbps)]
 
     def program(rank: Rank) -> tuple[Tensor, list[Sbp]]:
@@ -246,7 +261,12 @@ def test_a_call_can_be_made_of_anything_with_a_shape_and_a_dtype() -> None:
 def test_tensors_in_lists_count_each_and_a_name_stands_for_the_first() -> None:
     x = Described((5, 6))
     call = Call(aten.index_put.default, (x, [x, x], x), {"accumulate": True}, x, 2)
-    assert len(call.inputs) == 4 and [call.index(name) for name in ("self", "indices", "values", "accumulate")] == [0, 1, 3, None]
+    assert len(call.inputs) == 4 and [call.index(name) for name in ("self", "indices", "values", "accumulate")] == [
+        0,
+        1,
+        3,
+        None,
+    ]
     assert call.arg("accumulate") is True
 
 
@@ -283,8 +303,13 @@ def test_a_node_is_the_call_of_its_values() -> None:
     node = graph.call_function(aten.cat.default, ([x, y, x],), {"dim": 0})
     node.meta["val"] = torch.ones(8, 3)
     call = call_of(node, 2)
-    assert call.key() == made(aten.cat.default, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(2, 3)], dim=0).call(2).key()
-    assert tensor_arguments(node) == (x, y, x) and [id(t) for t in call.inputs] == [id(n.meta["val"]) for n in (x, y, x)]
+    assert (
+        call.key()
+        == made(aten.cat.default, [torch.ones(2, 3), torch.ones(4, 3), torch.ones(2, 3)], dim=0).call(2).key()
+    )
+    assert tensor_arguments(node) == (x, y, x) and [id(t) for t in call.inputs] == [
+        id(n.meta["val"]) for n in (x, y, x)
+    ]
 
 
 # ------------------------------------------------------------------ the room
@@ -307,8 +332,13 @@ def test_the_room_knows_nothing_of_graphs_the_compiler_or_processes() -> None:
     """Of the house it knows only what stands below it."""
     files = sorted(Path(oneflow.sharding.__file__).parent.rglob("*.py"))
     assert len(files) > 15
-    may, may_not = under("oneflow.core", "oneflow.ops", "oneflow.collective", "oneflow.sharding"), under("torch.fx", "torch.distributed")
+    may, may_not = (
+        under("oneflow.core", "oneflow.ops", "oneflow.collective", "oneflow.sharding"),
+        under("torch.fx", "torch.distributed"),
+    )
     for path in files:
         names = list(imported(path))
-        assert not [name for name in names if may_not(name) or (name.startswith("oneflow") and not may(name))], path.name
+        assert not [name for name in names if may_not(name) or (name.startswith("oneflow") and not may(name))], (
+            path.name
+        )
         assert "fx." not in path.read_text(), path.name

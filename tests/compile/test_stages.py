@@ -1,4 +1,5 @@
-"""Every stage of the compiler leaves what it says: looked at between the stages, for networks on every layout; and the look itself can fail."""
+"""Every stage of the compiler leaves what it says: looked at between the stages, for networks on every layout; and the
+look itself can fail."""
 
 from __future__ import annotations
 
@@ -72,7 +73,14 @@ def verified(net: Callable[..., Any], how: Spread, train: bool = True) -> list[s
 def test_every_stage_leaves_what_it_says(net: str, layout: str) -> None:
     how = {**LAYOUTS, **MORE}[layout]
     last = "free strides" if how.devices == 1 else "without writes"
-    assert verified(NETS[net], how) == ["joint", "clean", last, "recompute", "assigned", *["lowered", "overlap", "in place"] * how.devices]
+    assert verified(NETS[net], how) == [
+        "joint",
+        "clean",
+        last,
+        "recompute",
+        "assigned",
+        *["lowered", "overlap", "in place"] * how.devices,
+    ]
 
 
 @pytest.mark.parametrize("layout", ["one", "dp2", "pp2", "zero", "two stages of two"])
@@ -89,7 +97,11 @@ def test_stages_of_predict_jobs(layout: str) -> None:
 
 
 @pytest.mark.parametrize("net", [mlp, lenet, batch_normed])
-@pytest.mark.parametrize("how", [Spread(2, ("auto",)), Spread(4, ("auto",)), Spread(2, ("auto",), micro_batches=2)], ids=["2", "4", "micro-batches"])
+@pytest.mark.parametrize(
+    "how",
+    [Spread(2, ("auto",)), Spread(4, ("auto",)), Spread(2, ("auto",), micro_batches=2)],
+    ids=["2", "4", "micro-batches"],
+)
 def test_layouts_that_the_compiler_chose_are_those_it_would_compile_for(net: Callable[..., Any], how: Spread) -> None:
     """A second search, for what the first has chosen, gives the same programs: so one is enough."""
     job = job_of(net, how)
@@ -102,7 +114,9 @@ def test_layouts_that_the_compiler_chose_are_those_it_would_compile_for(net: Cal
 
 def test_a_variable_that_is_updated_by_rows_is_chosen_to_be_split_by_rows_or_not_at_all() -> None:
     def job(x=flow.FixedTensorDef((8,), dtype=flow.int32)):  # type: ignore[no-untyped-def]
-        table = flow.get_variable("table", (64, 4096), initializer=flow.ones_initializer(), distribute=flow.distribute.auto())
+        table = flow.get_variable(
+            "table", (64, 4096), initializer=flow.ones_initializer(), distribute=flow.distribute.auto()
+        )
         loss = flow.math.reduce_sum(flow.math.square(flow.gather(table, x)), axis=[1])
         flow.optimizer.LazyAdam(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
         return loss

@@ -44,7 +44,11 @@ def known() -> set[tuple[Any, str]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("file", FILES)
 def test_ops_read_any_strides_but_for_those_of_the_tables(file: str) -> None:
-    others = {f"{op} ({name})": case for (op, name), case in reading_strides(file).items() if (op, name) not in known() | SAVED}
+    others = {
+        f"{op} ({name})": case
+        for (op, name), case in reading_strides(file).items()
+        if (op, name) not in known() | SAVED
+    }
     assert not others, f"give these ops a line in ANY_STRIDES or SIDE_BY_SIDE of {TABLES}: {others}"
 
 

@@ -1,4 +1,5 @@
-"""Convolutions of 3 x 3 and 5 x 5 filters by Winograd have the values of plain torch, forward and backward, and stand only where they are plain."""
+"""Convolutions of 3 x 3 and 5 x 5 filters by Winograd have the values of plain torch, forward and backward, and stand
+only where they are plain."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from oneflow.compiler.winograd import convolve_by_winograd
 from oneflow.ops import native, winograd
 
 aten = torch.ops.aten
-FORWARD, BACKWARD = torch.ops.oneflow.winograd_convolution.default, torch.ops.oneflow.winograd_convolution_backward.default
+FORWARD, BACKWARD = (
+    torch.ops.oneflow.winograd_convolution.default,
+    torch.ops.oneflow.winograd_convolution_backward.default,
+)
 LAST = torch.channels_last
 
 built = pytest.mark.skipif(native.winograd is None, reason="the C extension is not built, or there is no AVX2")
@@ -47,8 +51,18 @@ def laid_out(tensor: Tensor, memory: torch.memory_format) -> Tensor:
     return tensor.contiguous(memory_format=memory)
 
 
-def check(shape: tuple[int, int, int, int], filters: int, padding: list[int], memory: torch.memory_format = LAST, size: int = 3) -> None:
-    x, weight, bias = laid_out(torch.randn(shape), LAST), laid_out(torch.randn(filters, shape[1], size, size), memory), torch.randn(filters)
+def check(
+    shape: tuple[int, int, int, int],
+    filters: int,
+    padding: list[int],
+    memory: torch.memory_format = LAST,
+    size: int = 3,
+) -> None:
+    x, weight, bias = (
+        laid_out(torch.randn(shape), LAST),
+        laid_out(torch.randn(filters, shape[1], size, size), memory),
+        torch.randn(filters),
+    )
     wide = [one.double().requires_grad_() for one in (x, weight, bias)]
     plain = torch.conv2d(*wide, 1, padding)
     close(FORWARD(x, weight, bias, padding), plain.detach())
@@ -78,7 +92,13 @@ def test_values_and_gradients_are_those_of_float64(shape, filters, padding, memo
 @pytest.mark.parametrize("memory", [LAST, torch.contiguous_format])
 @pytest.mark.parametrize(
     ("shape", "filters", "padding"),
-    [((2, 16, 5, 7), 32, [2, 2]), ((1, 48, 8, 8), 80, [0, 0]), ((3, 96, 6, 9), 16, [4, 3]), ((2, 32, 14, 14), 64, [2, 2]), ((1, 16, 1, 2), 16, [2, 2])],
+    [
+        ((2, 16, 5, 7), 32, [2, 2]),
+        ((1, 48, 8, 8), 80, [0, 0]),
+        ((3, 96, 6, 9), 16, [4, 3]),
+        ((2, 32, 14, 14), 64, [2, 2]),
+        ((1, 16, 1, 2), 16, [2, 2]),
+    ],
 )
 def test_larger_filters_are_summed_of_parts(shape, filters, padding, memory, threads):
     check(shape, filters, padding, memory, size=5)
@@ -105,7 +125,13 @@ found = torch.ops.oneflow.winograd_convolution(x, w, None, [1, 1]), *torch.ops.o
 wanted = y, *torch.ops.aten.convolution_backward(g.double(), x.double(), w.double(), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
 print(max(float((a - b).abs().max() / b.abs().max()) for a, b in zip(found[:3], wanted[:3])))
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "ATEN_CPU_CAPABILITY": "avx2"}, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "ATEN_CPU_CAPABILITY": "avx2"},
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     assert float(done.stdout) < 2e-6
 
@@ -129,7 +155,9 @@ def test_other_pictures_are_left_to_torch(change):
     plain = aten.convolution(x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1)
     assert torch.equal(FORWARD(x, weight, None, [1, 1]), plain)
     gradient = torch.ones_like(plain)
-    expected = aten.convolution_backward(gradient, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False])
+    expected = aten.convolution_backward(
+        gradient, x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, [True, True, False]
+    )
     found = BACKWARD(gradient, x, weight, None, [1, 1], [True, True, False])
     assert all(torch.equal(a, b) for a, b in zip(found[:2], expected[:2]))
 
@@ -156,7 +184,10 @@ def ops_of(convolution, x: Tensor, weight: Tensor) -> list[object]:
     ],
 )
 def test_only_plain_convolutions_are_taken(settings, is_taken):
-    x, weight = laid_out(torch.randn(2, 32, 8, 8), LAST), laid_out(torch.randn(32, 32 // settings.get("groups", 1), 3, 3), LAST)
+    x, weight = (
+        laid_out(torch.randn(2, 32, 8, 8), LAST),
+        laid_out(torch.randn(32, 32 // settings.get("groups", 1), 3, 3), LAST),
+    )
     found = ops_of(lambda x, weight: torch.conv2d(x, weight, **settings), x, weight)
     assert (FORWARD in found) is is_taken
 
@@ -171,7 +202,13 @@ def test_filters_of_other_sizes_are_left_to_torch(size):
 class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.layers = nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 48, 3, padding=1, bias=False), nn.BatchNorm2d(48), nn.Conv2d(48, 16, 3))
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 32, 3, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(32, 48, 3, padding=1, bias=False),
+            nn.BatchNorm2d(48),
+            nn.Conv2d(48, 16, 3),
+        )
 
     def forward(self, x):
         return self.layers(x)
@@ -206,4 +243,3 @@ def test_a_graph_trains_by_it_as_without_it(monkeypatch):
         results.append(trained(Net().to(memory_format=LAST), steps=4))
     for found, expected in zip(*results):
         torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-

@@ -44,7 +44,8 @@ class Executed:
 
 @lru_cache(maxsize=None)
 def executed(file: str) -> tuple[Executed, ...]:
-    """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each row."""
+    """The calls in the joint graphs of a sample file's samples; of calls that differ in values only, the first of each
+    row."""
     found: dict[Any, Executed] = {}
     for sample in BY_FILE[file]:
         for one in _calls(sample):
@@ -93,8 +94,8 @@ def _copied(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Joint:
-    """Forward and backward of a sample as one function. It takes ``tensors`` (inputs, then variables, then what else is fed), and behind them
-    gradients of ``floats``, the results that may have some; without those all are 1."""
+    """Forward and backward of a sample as one function. It takes ``tensors`` (inputs, then variables, then what else is
+    fed), and behind them gradients of ``floats``, the results that may have some; without those all are 1."""
 
     graph: Graph
     blobs: list[Blob]
@@ -111,9 +112,15 @@ class Joint:
         leaves = [t.detach().requires_grad_(learn) for t, learn in zip(given, self.learned)]
         env = interpret(self.graph, dict(zip(self.fed, leaves)), "cpu")
         floats = [env[blob.node] for blob in self.floats]
-        pairs = [(r, g) for r, g in zip(floats, given[len(self.fed) :] or map(torch.ones_like, floats)) if r.requires_grad]
+        pairs = [
+            (r, g) for r, g in zip(floats, given[len(self.fed) :] or map(torch.ones_like, floats)) if r.requires_grad
+        ]
         wanted = [t for t in leaves if t.requires_grad]
-        grads = torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True) if pairs else ()
+        grads = (
+            torch.autograd.grad([r for r, _ in pairs], wanted, [g for _, g in pairs], allow_unused=True)
+            if pairs
+            else ()
+        )
         return [*(env[blob.node] for blob in self.blobs), *(g for g in grads if g is not None)]
 
 

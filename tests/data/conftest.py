@@ -23,5 +23,8 @@ def folder(tmp_path_factory):
 def broken(tmp_path):
     """Ten records; of number 3 the picture is cut short, of number 4 it is none."""
     bad = {3: picture(3)[:200], 4: b"not a picture"}
-    write_records(tmp_path / "part-0", [record(i, encoded=FeatureValue("bytes_list", [bad.get(i) or picture(i)])) for i in range(10)])
+    write_records(
+        tmp_path / "part-0",
+        [record(i, encoded=FeatureValue("bytes_list", [bad.get(i) or picture(i)])) for i in range(10)],
+    )
     return tmp_path

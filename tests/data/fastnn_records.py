@@ -35,7 +35,11 @@ def write_cifar10(folder: Path, train: int = 48, test: int = 12, classes: int = 
     rng = np.random.default_rng(0)
     for name, count in (("train", train), ("test", test)):
         labels = [number % classes for number in range(count)]
-        write_records(folder / f"cifar10_{name}.tfrecord", [png_record(label, picture_of(label, rng)) for label in labels], "tfrecord")
+        write_records(
+            folder / f"cifar10_{name}.tfrecord",
+            [png_record(label, picture_of(label, rng)) for label in labels],
+            "tfrecord",
+        )
 
 
 def write_numbered(folder: Path, files: int, each: int) -> list[str]:

@@ -1,4 +1,5 @@
-"""Small texts in token files, a tokenizer of numbered words for them, and small vocabularies: what tests of texts share."""
+"""Small texts in token files, a tokenizer of numbered words for them, and small vocabularies: what tests of texts
+share."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ WORDS = 60
 
 
 class Numbered:
-    """Words ``w0`` to ``w59``, pieces ``##p0`` to ``##p19`` that go on with a word, and sentinels; what data sets ask a tokenizer for."""
+    """Words ``w0`` to ``w59``, pieces ``##p0`` to ``##p19`` that go on with a word, and sentinels; what data sets ask a
+    tokenizer for."""
 
     def __init__(self, sentinels: int = 20) -> None:
         tokens = SPECIAL + [f"w{i}" for i in range(WORDS)] + [f"##p{i}" for i in range(20)]
@@ -41,7 +43,10 @@ def sentence(random: np.random.RandomState) -> list[int]:
     """Words, each with up to two pieces."""
     found: list[int] = []
     for _ in range(random.randint(2, 12)):
-        found += [len(SPECIAL) + random.randint(WORDS), *(len(SPECIAL) + WORDS + random.randint(0, 20, random.randint(3)))]
+        found += [
+            len(SPECIAL) + random.randint(WORDS),
+            *(len(SPECIAL) + WORDS + random.randint(0, 20, random.randint(3))),
+        ]
     return found
 
 
@@ -62,8 +67,35 @@ def fields(instance: Any) -> dict[str, list[Any]]:
     return {name: value.tensor.tolist() for name, value in instance.get_fields().items()}
 
 
-TRAINING = "the quick brown fox jumped over the lazy dog and the other dog was not amused at all by what the fox did to it\n" * 8
-BERT_WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "quick", "fox", "jump", "##ed", "over", "un", "##aff", "##able", ",", ".", "!", "hello", "world", "中", "国", "##国", "文"]
+TRAINING = (
+    "the quick brown fox jumped over the lazy dog and the other dog was not amused at all by what the fox did to it\n"
+    * 8
+)
+BERT_WORDS = [
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "the",
+    "quick",
+    "fox",
+    "jump",
+    "##ed",
+    "over",
+    "un",
+    "##aff",
+    "##able",
+    ",",
+    ".",
+    "!",
+    "hello",
+    "world",
+    "中",
+    "国",
+    "##国",
+    "文",
+]
 BYTE_SPECIAL = {"gpt2": ["<|endoftext|>"], "roberta": ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]}
 
 
@@ -76,7 +108,10 @@ def bert_file(folder: Path) -> str:
 def byte_files(folder: Path, kind: str = "gpt2") -> tuple[str, str]:
     """A byte-pair vocabulary learned from a few words, by counting pairs."""
     alphabet = bytes_to_unicode()
-    words = [[alphabet[byte] for byte in ((" " if place else "") + word).encode()] for place, word in enumerate(TRAINING.split())]
+    words = [
+        [alphabet[byte] for byte in ((" " if place else "") + word).encode()]
+        for place, word in enumerate(TRAINING.split())
+    ]
     merges: list[tuple[str, str]] = []
     for _ in range(40):
         counts: dict[tuple[str, str], int] = {}
@@ -92,7 +127,9 @@ def byte_files(folder: Path, kind: str = "gpt2") -> tuple[str, str]:
                     word[place : place + 2] = ["".join(best)]
                 place += 1
     tokens = list(dict.fromkeys([*BYTE_SPECIAL[kind], *alphabet.values(), *("".join(pair) for pair in merges)]))
-    (folder / "vocab.json").write_text(json.dumps({token: number for number, token in enumerate(tokens)}), encoding="utf-8")
+    (folder / "vocab.json").write_text(
+        json.dumps({token: number for number, token in enumerate(tokens)}), encoding="utf-8"
+    )
     (folder / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{a} {b}\n" for a, b in merges), encoding="utf-8")
     return str(folder / "vocab.json"), str(folder / "merges.txt")
 
@@ -100,8 +137,17 @@ def byte_files(folder: Path, kind: str = "gpt2") -> tuple[str, str]:
 def piece_file(folder: Path) -> str:
     """A sentencepiece model of 80 pieces."""
     syllables = "\n".join(f"{a}{b}o{c}a the {c}{a}" for a in "bdgklmnprst" for b in "aeiou" for c in "mnrst")
-    (folder / "text.txt").write_text(TRAINING + syllables + "\nHello, World! naïve café it's 5 o'clock\n", encoding="utf-8")
+    (folder / "text.txt").write_text(
+        TRAINING + syllables + "\nHello, World! naïve café it's 5 o'clock\n", encoding="utf-8"
+    )
     sentencepiece.SentencePieceTrainer.train(
-        input=str(folder / "text.txt"), model_prefix=str(folder / "spiece"), vocab_size=80, pad_id=0, eos_id=1, unk_id=2, bos_id=-1, minloglevel=2
+        input=str(folder / "text.txt"),
+        model_prefix=str(folder / "spiece"),
+        vocab_size=80,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
     )
     return str(folder / "spiece.model")

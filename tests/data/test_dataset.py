@@ -81,7 +81,9 @@ def test_empty(tmp_path):
         Parts(expand(tmp_path))
     with Parts(expand(tmp_path), tolerant=True) as parts:
         assert len(parts) == 1
-        assert [str(damage).split(": ", 1)[1] for damage in parts.damages][0].startswith("record 0 at byte 0: the file is empty")
+        assert [str(damage).split(": ", 1)[1] for damage in parts.damages][0].startswith(
+            "record 0 at byte 0: the file is empty"
+        )
     with pytest.raises(DataError, match="not one record"):
         Parts(tmp_path / "part-0", tolerant=True)
 

@@ -26,11 +26,14 @@ _LISTS = {
 
 
 def protobuf_class(name: str, packed: bool = True):
-    """``OFRecord`` or ``Example`` as Google's library has it; the descriptors are made here, not by the code under test."""
+    """``OFRecord`` or ``Example`` as Google's library has it; the descriptors are made here, not by the code under
+    test."""
     kinds = list(_LISTS) if name == "OFRecord" else ["BytesList", "FloatList", "Int64List"]
     file = descriptor_pb2.FileDescriptorProto(name=f"{name}.proto", package="t", syntax="proto2")
     for kind in kinds:
-        field = file.message_type.add(name=kind).field.add(name="value", number=1, type=_LISTS[kind], label=_FIELD.LABEL_REPEATED)
+        field = file.message_type.add(name=kind).field.add(
+            name="value", number=1, type=_LISTS[kind], label=_FIELD.LABEL_REPEATED
+        )
         if kind != "BytesList":
             field.options.packed = packed
     feature = file.message_type.add(name="Feature")
@@ -38,19 +41,32 @@ def protobuf_class(name: str, packed: bool = True):
     for number, kind in enumerate(kinds, 1):
         field_name = kind.replace("List", "_list").lower()
         feature.field.add(
-            name=field_name, number=number, type=_FIELD.TYPE_MESSAGE, type_name=f".t.{kind}", label=_FIELD.LABEL_OPTIONAL, oneof_index=0
+            name=field_name,
+            number=number,
+            type=_FIELD.TYPE_MESSAGE,
+            type_name=f".t.{kind}",
+            label=_FIELD.LABEL_OPTIONAL,
+            oneof_index=0,
         )
     outer = file.message_type.add(name="OFRecord" if name == "OFRecord" else "Features")
     entry = outer.nested_type.add(name="FeatureEntry")
     entry.options.map_entry = True
     entry.field.add(name="key", number=1, type=_FIELD.TYPE_STRING, label=_FIELD.LABEL_OPTIONAL)
-    entry.field.add(name="value", number=2, type=_FIELD.TYPE_MESSAGE, type_name=".t.Feature", label=_FIELD.LABEL_OPTIONAL)
+    entry.field.add(
+        name="value", number=2, type=_FIELD.TYPE_MESSAGE, type_name=".t.Feature", label=_FIELD.LABEL_OPTIONAL
+    )
     outer.field.add(
-        name="feature", number=1, type=_FIELD.TYPE_MESSAGE, type_name=f".t.{outer.name}.FeatureEntry", label=_FIELD.LABEL_REPEATED
+        name="feature",
+        number=1,
+        type=_FIELD.TYPE_MESSAGE,
+        type_name=f".t.{outer.name}.FeatureEntry",
+        label=_FIELD.LABEL_REPEATED,
     )
     if name == "Example":
         example = file.message_type.add(name="Example")
-        example.field.add(name="features", number=1, type=_FIELD.TYPE_MESSAGE, type_name=".t.Features", label=_FIELD.LABEL_OPTIONAL)
+        example.field.add(
+            name="features", number=1, type=_FIELD.TYPE_MESSAGE, type_name=".t.Features", label=_FIELD.LABEL_OPTIONAL
+        )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"t.{name}"))
@@ -98,7 +114,9 @@ def random_features(rng, kinds):
         "bytes_list": lambda: [rng.bytes(int(n)) for n in rng.choice([0, 3, 127, 128, 20_000], rng.integers(0, 3))],
         "float_list": lambda: rng.standard_normal(rng.integers(0, 40)).astype(np.float32),
         "double_list": lambda: rng.standard_normal(rng.integers(0, 40)),
-        "int32_list": lambda: rng.integers(-(2**31), 2**31, rng.integers(0, 40)).astype(np.int32) >> rng.integers(0, 31),
+        "int32_list": lambda: (
+            rng.integers(-(2**31), 2**31, rng.integers(0, 40)).astype(np.int32) >> rng.integers(0, 31)
+        ),
         "int64_list": lambda: rng.integers(-(2**63), 2**63 - 1, rng.integers(0, 40)) >> rng.integers(0, 63),
     }
     names = ["a", "encoded", "class/label", "漢字", "x" * 130]
@@ -131,7 +149,9 @@ def test_protobuf_reads_what_we_write(name, kinds, encode, decode, pick):
         features = random_features(rng, kinds)
         parsed = protobuf_class(name).FromString(encode(features))
         table = parsed.feature if name == "OFRecord" else parsed.features.feature
-        assert {key: as_plain(table[key]) for key in table} == {key: (v.kind, list(v.values)) for key, v in features.items()}
+        assert {key: as_plain(table[key]) for key in table} == {
+            key: (v.kind, list(v.values)) for key, v in features.items()
+        }
 
 
 @pytest.mark.parametrize("packed", [True, False])
@@ -189,7 +209,9 @@ def test_picking_equals_decoding_everything(what):
     everything = decode_record(message)
     same(pick_from_record(message, ("k",)), {key: value for key, value in everything.items() if key == "k"})
     wrapped = bytes([0x0A, len(message)]) + message
-    same(pick_from_example(wrapped, ("k",)), {key: value for key, value in decode_example(wrapped).items() if key == "k"})
+    same(
+        pick_from_example(wrapped, ("k",)), {key: value for key, value in decode_example(wrapped).items() if key == "k"}
+    )
 
 
 def test_every_cut_and_every_changed_byte_picks_the_same_or_fails():

@@ -12,6 +12,8 @@ import fastnn_records
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from fastnn import flags as fastnn_flags
 from fastnn.datasets import dataset_factory
 from fastnn.datasets.dataset_factory import data_files, get_dataset_iterator
@@ -21,8 +23,6 @@ from fastnn.flags import TABLE, Flags
 from fastnn.preprocessing import preprocessing_factory
 from fastnn.utils import dataset_utils
 from fastnn.utils.dataset_utils import RecordIterator, Share, require_labels
-from PIL import Image
-
 from oneflow.core.errors import DataError
 from oneflow.data import Parts, read_records
 
@@ -62,7 +62,15 @@ def test_a_parse_fn_may_give_tensors_of_tensorflow_where_it_is_installed(tmp_pat
     preprocess = preprocessing_factory.get_preprocessing("cifarnet", is_training=False)
     found = []
     for given in (np.asarray, OfTensorFlow):
-        iterator = RecordIterator(paths, lambda example, given=given: (given(np.full((40, 40, 3), 7, np.uint8)), given(3)), preprocess, 32, Share(), False, flags)
+        iterator = RecordIterator(
+            paths,
+            lambda example, given=given: (given(np.full((40, 40, 3), 7, np.uint8)), given(3)),
+            preprocess,
+            32,
+            Share(),
+            False,
+            flags,
+        )
         found.append(next(iterator))
         iterator.close()
     assert torch.equal(found[0][0], found[1][0]) and found[1][1].tolist() == [3, 3]
@@ -71,7 +79,9 @@ def test_a_parse_fn_may_give_tensors_of_tensorflow_where_it_is_installed(tmp_pat
 def test_a_worker_opens_its_own_files_once(tmp_path, monkeypatch):
     paths = fastnn_records.write_numbered(tmp_path, 2, 5)
     opened = []
-    monkeypatch.setattr(dataset_utils, "Parts", lambda files: opened.append([str(file) for file in files]) or Parts(files))
+    monkeypatch.setattr(
+        dataset_utils, "Parts", lambda files: opened.append([str(file) for file in files]) or Parts(files)
+    )
     numbered(paths, made(tmp_path, "--batch_size=4"), Share(1, 2)).close()
     assert sorted(opened) == [[str(path)] for path in paths]
 
@@ -91,7 +101,9 @@ def test_records_are_repeated_before_they_are_batched(tmp_path):
 
 def test_without_a_buffer_records_come_in_order(tmp_path):
     paths = fastnn_records.write_numbered(tmp_path, 1, 6)
-    assert labels_of(numbered(paths, made(tmp_path, "--batch_size=3", "--num_epochs=1", "--shuffle_buffer_size=1"))) == [[0, 1, 2], [3, 4, 5]]
+    assert labels_of(
+        numbered(paths, made(tmp_path, "--batch_size=3", "--num_epochs=1", "--shuffle_buffer_size=1"))
+    ) == [[0, 1, 2], [3, 4, 5]]
     assert labels_of(numbered(paths, made(tmp_path, "--batch_size=4"), is_training=False)) == [[0, 1, 2, 3], [4, 5]]
 
 
@@ -99,14 +111,19 @@ def test_labels_are_moved_and_checked(tmp_path):
     paths = fastnn_records.write_numbered(tmp_path, 1, 4)
     found = labels_of(numbered(paths, made(tmp_path, "--batch_size=4", "--labels_offset=1"), is_training=False))
     assert found == [[-1, 0, 1, 2]]
-    with pytest.raises(FlagError, match="the data has labels from -1 to 2, and the network 10 classes; set --num_classes, or --labels_offset"):
+    with pytest.raises(
+        FlagError,
+        match="the data has labels from -1 to 2, and the network 10 classes; set --num_classes, or --labels_offset",
+    ):
         require_labels(torch.tensor(found[0]), 10)
 
 
 @pytest.mark.parametrize("caching", ["True", "False"])
 def test_a_run_goes_on_from_its_middle(tmp_path, caching):
     paths = fastnn_records.write_numbered(tmp_path, 2, 7)
-    flags = made(tmp_path, "--batch_size=3", "--num_epochs=4", f"--datasets_use_caching={caching}", "--shuffle_buffer_size=5")
+    flags = made(
+        tmp_path, "--batch_size=3", "--num_epochs=4", f"--datasets_use_caching={caching}", "--shuffle_buffer_size=5"
+    )
     first = numbered(paths, flags)
     head = [first.get_next()[1].tolist() for _ in range(6)]
     state = first.state()
@@ -121,7 +138,10 @@ def test_a_run_goes_on_from_its_middle(tmp_path, caching):
 def test_workers_share_the_records_of_a_step_where_files_are_few(tmp_path):
     paths = fastnn_records.write_numbered(tmp_path, 1, 10)
     alone = labels_of(numbered(paths, made(tmp_path, "--batch_size=4", "--num_epochs=2")))
-    both = [labels_of(numbered(paths, made(tmp_path, "--batch_size=2", "--num_epochs=2"), Share(worker, 2))) for worker in (0, 1)]
+    both = [
+        labels_of(numbered(paths, made(tmp_path, "--batch_size=2", "--num_epochs=2"), Share(worker, 2)))
+        for worker in (0, 1)
+    ]
     assert [a + b for a, b in zip(*both)] == alone[:5]
     assert len(both[0]) == len(both[1]) == 5
 
@@ -140,7 +160,12 @@ def test_mock_data_has_no_end():
     flags.batch_size = 3
     iterator = get_dataset_iterator("mock", 8, flags=flags)
     images, labels = iterator.get_next()
-    assert images.shape == (3, 8, 8, 3) and (images == 1).all() and labels.tolist() == [1, 1, 1] and labels.dtype is torch.int64
+    assert (
+        images.shape == (3, 8, 8, 3)
+        and (images == 1).all()
+        and labels.tolist() == [1, 1, 1]
+        and labels.dtype is torch.int64
+    )
     assert iterator.steps is None
 
 
@@ -184,8 +209,12 @@ def test_a_data_set_needs_its_folder():
 
 def test_a_parse_fn_that_gives_two_labels(tmp_path):
     paths = fastnn_records.write_numbered(tmp_path, 1, 4)
-    iterator = RecordIterator(paths, lambda example: (np.zeros((2, 2, 3)), [1, 2]), None, 2, Share(), True, made(tmp_path))
-    with pytest.raises(DataError, match="record 0 at byte 0: parse_fn gave 2 labels for one picture|parse_fn gave 2 labels"):
+    iterator = RecordIterator(
+        paths, lambda example: (np.zeros((2, 2, 3)), [1, 2]), None, 2, Share(), True, made(tmp_path)
+    )
+    with pytest.raises(
+        DataError, match="record 0 at byte 0: parse_fn gave 2 labels for one picture|parse_fn gave 2 labels"
+    ):
         iterator.get_next()
     iterator.close()
 
@@ -202,7 +231,10 @@ def write_cifar_archive(folder, each):
     rng = np.random.default_rng(1)
     with tarfile.open(folder / "cifar-10-python.tar.gz", "w:gz") as tar:
         for name in [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"]:
-            batch = {b"data": rng.integers(0, 256, (each, 3072), dtype=np.uint8), b"labels": [int(i % 10) for i in range(each)]}
+            batch = {
+                b"data": rng.integers(0, 256, (each, 3072), dtype=np.uint8),
+                b"labels": [int(i % 10) for i in range(each)],
+            }
             add(tar, name, pickle.dumps(batch, protocol=2))
         names = "airplane automobile bird cat deer dog frog horse ship truck".split()
         add(tar, "batches.meta", pickle.dumps({"label_names": names}, protocol=2))
@@ -219,7 +251,11 @@ def test_cifar10_is_converted(tmp_path, capsys):
     source.mkdir()
     write_cifar_archive(source, 3)
     main([f"--dataset_dir={target}", "--dataset_name=cifar10", f"--source_dir={source}"])
-    assert sorted(file.name for file in target.iterdir()) == ["cifar10_test.tfrecord", "cifar10_train.tfrecord", "labels.txt"]
+    assert sorted(file.name for file in target.iterdir()) == [
+        "cifar10_test.tfrecord",
+        "cifar10_train.tfrecord",
+        "labels.txt",
+    ]
     train = features(target / "cifar10_train.tfrecord")
     assert len(train) == 15 and len(features(target / "cifar10_test.tfrecord")) == 3
     first = train[1]
@@ -257,7 +293,10 @@ def test_flowers_are_converted(tmp_path):
         for number in range(30):
             Image.new("RGB", (10 + number, 8), (number, 0, 0)).save(folder / f"{number}.jpg")
     convert("flowers", str(tmp_path / "target"), str(tmp_path / "source"))
-    counts = {split: [len(features(tmp_path / "target" / f"flowers_{split}_{i:05d}-of-00005.tfrecord")) for i in range(5)] for split in ("train", "validation")}
+    counts = {
+        split: [len(features(tmp_path / "target" / f"flowers_{split}_{i:05d}-of-00005.tfrecord")) for i in range(5)]
+        for split in ("train", "validation")
+    }
     assert counts == {"train": [11, 11, 11, 11, 10], "validation": [2, 1, 1, 1, 1]}
     assert (tmp_path / "target" / "labels.txt").read_text() == "0:daisy\n1:roses\n"
     record = features(tmp_path / "target" / "flowers_train_00000-of-00005.tfrecord")[0]
@@ -269,10 +308,22 @@ def test_flowers_are_converted(tmp_path):
     [
         ([], "You must supply the dataset name with --dataset_name"),
         (["--dataset_name=cifar10"], "You must supply the dataset directory with --dataset_dir"),
-        (["--dataset_name=cifar", "--dataset_dir=x"], "--dataset_name=cifar is not one of cifar10, flowers, mnist. Did you mean 'cifar10'?"),
-        (["--dataset_name=cifar10", "--dataset_dir={tmp}/x", "--source_dir={tmp}/no"], "--source_dir={tmp}/no is no folder"),
-        (["--dataset_name=cifar10", "--dataset_dir={tmp}/x", "--source_dir={tmp}"], "put cifar-10-python.tar.gz into a folder and name it by --source_dir"),
-        (["--dataset_name=flowers", "--dataset_dir={tmp}/x/y", "--source_dir={tmp}"], "has no folders, one for each kind of flower|cannot be shared out"),
+        (
+            ["--dataset_name=cifar", "--dataset_dir=x"],
+            "--dataset_name=cifar is not one of cifar10, flowers, mnist. Did you mean 'cifar10'?",
+        ),
+        (
+            ["--dataset_name=cifar10", "--dataset_dir={tmp}/x", "--source_dir={tmp}/no"],
+            "--source_dir={tmp}/no is no folder",
+        ),
+        (
+            ["--dataset_name=cifar10", "--dataset_dir={tmp}/x", "--source_dir={tmp}"],
+            "put cifar-10-python.tar.gz into a folder and name it by --source_dir",
+        ),
+        (
+            ["--dataset_name=flowers", "--dataset_dir={tmp}/x/y", "--source_dir={tmp}"],
+            "has no folders, one for each kind of flower|cannot be shared out",
+        ),
     ],
 )
 def test_conversions_that_cannot_be_done(tmp_path, words, message):
@@ -286,7 +337,10 @@ def test_conversions_that_cannot_be_done(tmp_path, words, message):
 def test_offline_it_asks_no_network_and_says_what_to_put_where(tmp_path, monkeypatch, name, archive):
     monkeypatch.setenv("ONEFLOW_OFFLINE", "1")
     monkeypatch.setattr(urllib.request, "urlopen", lambda *args, **kwargs: pytest.fail("the network was asked"))
-    with pytest.raises(DataError, match=f"cannot be downloaded .ONEFLOW_OFFLINE is set.; put {archive} into a folder and name it by --source_dir"):
+    with pytest.raises(
+        DataError,
+        match=f"cannot be downloaded .ONEFLOW_OFFLINE is set.; put {archive} into a folder and name it by --source_dir",
+    ):
         convert(name, str(tmp_path))
     assert [path.name for path in tmp_path.iterdir()] == []
 

@@ -1,4 +1,5 @@
-"""FastNN's preprocessing: TensorFlow's numbers where they are known, formulas elsewhere, and the laws of the random ones."""
+"""FastNN's preprocessing: TensorFlow's numbers where they are known, formulas elsewhere, and the laws of the random
+ones."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ from collections import Counter
 import numpy as np
 import pytest
 import torch
+
 from fastnn.errors import FlagError
 from fastnn.preprocessing import inception_preprocessing, pixels, preprocessing_factory
 from fastnn.preprocessing.preprocessing_factory import get_preprocessing, preprocessing_fn_map
-
 from oneflow.core.errors import ArgumentError
 
 
@@ -21,7 +22,8 @@ def picture(height, width):
     return ((7 * i + 13 * j + 29 * c + ((i * j) % 31)) % 256).astype(np.uint8)
 
 
-# name, size of the picture, size of the result; mean, deviation, least and largest element that TensorFlow gave in evaluation.
+# name, size of the picture, size of the result; mean, deviation, least and largest element that TensorFlow gave in
+# evaluation.
 TENSORFLOW = [
     ("vgg", 375, 500, 224, (12.694723, 67.882482, -123.084511, 150.689667)),
     ("vgg", 500, 333, 224, (12.632044, 67.986453, -123.289841, 150.297516)),
@@ -60,20 +62,34 @@ def test_other_resizings_by_hand():
     row = np.array([[0.0, 4.0, 8.0, 12.0]], np.float32)[..., None]
     np.testing.assert_array_equal(pixels.resize_nearest(row, 1, 8)[0, :, 0], [0, 0, 4, 4, 8, 8, 12, 12])
     np.testing.assert_allclose(pixels.resize_area(row, 1, 2)[0, :, 0], [2, 10])
-    np.testing.assert_allclose(pixels.resize_area(row, 1, 3)[0, :, 0], [(0 * 1 + 4 / 3) / (4 / 3), (4 * 2 / 3 + 8 * 2 / 3) / (4 / 3), (8 / 3 + 12) / (4 / 3)], rtol=1e-6)
+    np.testing.assert_allclose(
+        pixels.resize_area(row, 1, 3)[0, :, 0],
+        [(0 * 1 + 4 / 3) / (4 / 3), (4 * 2 / 3 + 8 * 2 / 3) / (4 / 3), (8 / 3 + 12) / (4 / 3)],
+        rtol=1e-6,
+    )
     np.testing.assert_allclose(pixels.resize_bicubic(row, 1, 4)[0, :, 0], [0, 4, 8, 12], atol=1e-6)
     # Half way between 4 and 8 by Keys' cubic of -0.75: weights -0.09375, 0.59375, 0.59375, -0.09375.
-    np.testing.assert_allclose(pixels.resize_bicubic(row, 1, 8)[0, 3, 0], -0.09375 * 0 + 0.59375 * (4 + 8) - 0.09375 * 12, rtol=1e-6)
+    np.testing.assert_allclose(
+        pixels.resize_bicubic(row, 1, 8)[0, 3, 0], -0.09375 * 0 + 0.59375 * (4 + 8) - 0.09375 * 12, rtol=1e-6
+    )
 
 
-@pytest.mark.parametrize(("side", "start", "size"), [(375, 23, 329), (500, 31, 438), (299, 18, 263), (101, 6, 89), (67, 4, 59), (10, 0, 10)])
+@pytest.mark.parametrize(
+    ("side", "start", "size"), [(375, 23, 329), (500, 31, 438), (299, 18, 263), (101, 6, 89), (67, 4, 59), (10, 0, 10)]
+)
 def test_the_central_fraction(side, start, size):
     assert pixels.central_fraction_window(side, side, 0.875) == (start, start, size, size)
 
 
 @pytest.mark.parametrize(
     ("height", "width", "smallest", "expected"),
-    [(375, 500, 256, (256, 341)), (500, 333, 256, (384, 256)), (500, 333, 512, (769, 512)), (100, 201, 257, (257, 517)), (480, 640, 399, (399, 532))],
+    [
+        (375, 500, 256, (256, 341)),
+        (500, 333, 256, (384, 256)),
+        (500, 333, 512, (769, 512)),
+        (100, 201, 257, (257, 517)),
+        (480, 640, 399, (399, 532)),
+    ],
 )
 def test_sizes_that_preserve_the_aspect(height, width, smallest, expected):
     assert pixels.aspect_preserving_size(height, width, smallest) == expected
@@ -128,7 +144,8 @@ def test_distorted_windows_obey_their_laws():
 
 
 def test_heights_of_distorted_windows_are_uniform():
-    """Of a square picture, at an aspect of 1: heights from rint(sqrt(0.1 n)) on are equally likely, as areas below a tenth are refused."""
+    """Of a square picture, at an aspect of 1: heights from rint(sqrt(0.1 n)) on are equally likely, as areas below a
+    tenth are refused."""
     draws = random.Random(2).random
     heights = Counter(pixels.distorted_window(draws, 20, 20, aspect_ratio_range=(1.0, 1.0))[2] for _ in range(14000))
     assert sorted(heights) == list(range(7, 21))
@@ -140,16 +157,24 @@ def test_distorted_windows_cover_a_box():
     box = np.array([[0.0, 0.0, 0.2, 0.2]])
     for _ in range(300):
         top, left, rows, columns = pixels.distorted_window(draws, 50, 50, box, min_object_covered=0.5)
-        assert max(0, min(10, top + rows) - top) * max(0, min(10, left + columns) - left) >= 50 or (rows, columns) == (50, 50)
+        assert max(0, min(10, top + rows) - top) * max(0, min(10, left + columns) - left) >= 50 or (rows, columns) == (
+            50,
+            50,
+        )
 
 
 def test_a_window_that_cannot_be_had_is_the_whole_picture():
-    assert pixels.distorted_window(random.Random(0).random, 10, 10, area_range=(0.05, 0.06), min_object_covered=0.9) == (0, 0, 10, 10)
+    assert pixels.distorted_window(
+        random.Random(0).random, 10, 10, area_range=(0.05, 0.06), min_object_covered=0.9
+    ) == (0, 0, 10, 10)
 
 
 @pytest.mark.parametrize("name", ["inception", "vgg", "cifarnet"])
 def test_training_is_a_function_of_the_draws(name):
-    made = [get_preprocessing(name, is_training=True)(picture(70, 90), 32, 32, draws=random.Random(seed).random) for seed in (1, 1, 2)]
+    made = [
+        get_preprocessing(name, is_training=True)(picture(70, 90), 32, 32, draws=random.Random(seed).random)
+        for seed in (1, 1, 2)
+    ]
     np.testing.assert_array_equal(made[0], made[1])
     assert not np.array_equal(made[0], made[2])
     assert made[0].shape == (32, 32, 3) and made[0].dtype == np.float32
@@ -173,13 +198,17 @@ def test_vgg_resizes_the_shorter_side_to_256_up_to_512():
 
 @pytest.mark.parametrize("ordering", range(4))
 def test_slow_colours_are_in_all_orders(ordering):
-    made = inception_preprocessing.distort_color(picture(8, 9).astype(np.float32) / 255, ordering, False, random.Random(ordering).random)
+    made = inception_preprocessing.distort_color(
+        picture(8, 9).astype(np.float32) / 255, ordering, False, random.Random(ordering).random
+    )
     assert made.shape == (8, 9, 3) and 0 <= made.min() and made.max() <= 1
 
 
 def test_slow_mode_uses_every_resize():
     for seed in range(12):
-        made = inception_preprocessing.preprocess_image(picture(30, 40), 16, 16, True, fast_mode=False, draws=random.Random(seed).random)
+        made = inception_preprocessing.preprocess_image(
+            picture(30, 40), 16, 16, True, fast_mode=False, draws=random.Random(seed).random
+        )
         assert made.shape == (16, 16, 3) and -1 <= made.min() and made.max() <= 1
 
 
@@ -198,12 +227,25 @@ def test_grayscale_and_no_crop_of_inception():
 def test_every_slim_network_has_its_preprocessing():
     kinds = {name: module.__name__.rsplit(".", 1)[-1] for name, module in preprocessing_fn_map.items()}
     assert kinds["resnet_v2_200"] == kinds["vgg_a"] == "vgg_preprocessing"
-    assert kinds["mobilenet_v2_140"] == kinds["pnasnet_large"] == kinds["alexnet_v2"] == kinds["overfeat"] == "inception_preprocessing"
-    assert kinds["nasnet_cifar"] == kinds["cifarnet"] == "cifarnet_preprocessing" and kinds["lenet"] == "lenet_preprocessing"
+    assert (
+        kinds["mobilenet_v2_140"]
+        == kinds["pnasnet_large"]
+        == kinds["alexnet_v2"]
+        == kinds["overfeat"]
+        == "inception_preprocessing"
+    )
+    assert (
+        kinds["nasnet_cifar"] == kinds["cifarnet"] == "cifarnet_preprocessing"
+        and kinds["lenet"] == "lenet_preprocessing"
+    )
 
 
 def test_a_preprocessing_of_ones_own(monkeypatch):
-    monkeypatch.setitem(preprocessing_fn_map, "mine", lambda image, height, width, is_training, **kw: (image, height, width, is_training, kw))
+    monkeypatch.setitem(
+        preprocessing_fn_map,
+        "mine",
+        lambda image, height, width, is_training, **kw: (image, height, width, is_training, kw),
+    )
     assert get_preprocessing("mine", True)(7, 1, 2, a=3) == (7, 1, 2, True, {"a": 3})
     assert not get_preprocessing("mine").takes_draws and get_preprocessing("vgg").takes_draws
     monkeypatch.setitem(preprocessing_fn_map, "mine", 5)
@@ -216,12 +258,30 @@ def test_a_preprocessing_of_ones_own(monkeypatch):
     [
         (lambda: get_preprocessing("vgg_17"), "preprocessing 'vgg_17' was not recognized. Did you mean 'vgg_1"),
         (lambda: get_preprocessing("vgg", use_grayscale=True), "the preprocessing 'vgg' does not take use_grayscale="),
-        (lambda: get_preprocessing("vgg")(np.zeros((5, 5), np.uint8), 3, 3), "a picture has the shape (height, width, channels) with 3 channels, got (5, 5)"),
-        (lambda: get_preprocessing("vgg")(picture(9, 9), 300, 300), "a crop of 300 x 300 cannot be taken from a picture of 256 x 256"),
-        (lambda: get_preprocessing("vgg", True)(picture(9, 9), 30, 30, resize_side_min=9, resize_side_max=8), "resize_side_min is at most resize_side_max"),
-        (lambda: get_preprocessing("cifarnet", True)(picture(9, 9), 30, 30), "a crop of 30 x 30 cannot be taken from a picture of 17 x 17"),
-        (lambda: pixels.distorted_window(random.random, 9, 9, np.array([[0.5, 0, 0.2, 1]])), "a box is ymin, xmin, ymax, xmax from 0 to 1"),
-        (lambda: inception_preprocessing.distort_color(picture(3, 3) / 255.0, 7), "color_ordering is from 0 to 3, got 7"),
+        (
+            lambda: get_preprocessing("vgg")(np.zeros((5, 5), np.uint8), 3, 3),
+            "a picture has the shape (height, width, channels) with 3 channels, got (5, 5)",
+        ),
+        (
+            lambda: get_preprocessing("vgg")(picture(9, 9), 300, 300),
+            "a crop of 300 x 300 cannot be taken from a picture of 256 x 256",
+        ),
+        (
+            lambda: get_preprocessing("vgg", True)(picture(9, 9), 30, 30, resize_side_min=9, resize_side_max=8),
+            "resize_side_min is at most resize_side_max",
+        ),
+        (
+            lambda: get_preprocessing("cifarnet", True)(picture(9, 9), 30, 30),
+            "a crop of 30 x 30 cannot be taken from a picture of 17 x 17",
+        ),
+        (
+            lambda: pixels.distorted_window(random.random, 9, 9, np.array([[0.5, 0, 0.2, 1]])),
+            "a box is ymin, xmin, ymax, xmax from 0 to 1",
+        ),
+        (
+            lambda: inception_preprocessing.distort_color(picture(3, 3) / 255.0, 7),
+            "color_ordering is from 0 to 3, got 7",
+        ),
     ],
 )
 def test_wrong_calls(call, message):

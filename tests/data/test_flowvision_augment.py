@@ -1,4 +1,5 @@
-"""AutoAugment, RandAugment, AugMix, Mixup, CutMix, RandomErasing, the usual transforms; losses; meters. By formulas, and by seed."""
+"""AutoAugment, RandAugment, AugMix, Mixup, CutMix, RandomErasing, the usual transforms; losses; meters. By formulas,
+and by seed."""
 
 from __future__ import annotations
 
@@ -14,7 +15,16 @@ from flowvision import data, transforms
 from flowvision.data import augment_ops, auto_augment
 from flowvision.data.mixup import cutmix_bbox_and_lam, mixup_target, one_hot, rand_bbox_minmax
 from flowvision.loss import LabelSmoothingCrossEntropy, SoftTargetCrossEntropy
-from flowvision.utils import AverageMeter, ModelEma, ModelEmaV2, accuracy, adaptive_clip_grad, dispatch_clip_grad, make_grid, save_image
+from flowvision.utils import (
+    AverageMeter,
+    ModelEma,
+    ModelEmaV2,
+    accuracy,
+    adaptive_clip_grad,
+    dispatch_clip_grad,
+    make_grid,
+    save_image,
+)
 from oneflow import nn
 
 
@@ -40,7 +50,14 @@ MADE = {
     "rand weights": lambda: data.rand_augment_transform("rand-m7-n2-w0", {"interpolation": Image.Resampling.BICUBIC}),
     "augmix": lambda: data.augment_and_mix_transform("augmix-m5-w4-d2", {}),
     "augmix blended": lambda: data.augment_and_mix_transform("augmix-m3-b1-a2.0", {}),
-    "train": lambda: data.create_transform((3, 16, 16), is_training=True, auto_augment="rand-m9-mstd0.5-inc1", re_prob=0.9, re_mode="pixel", interpolation="random"),
+    "train": lambda: data.create_transform(
+        (3, 16, 16),
+        is_training=True,
+        auto_augment="rand-m9-mstd0.5-inc1",
+        re_prob=0.9,
+        re_mode="pixel",
+        interpolation="random",
+    ),
     "jitter": lambda: data.create_transform(16, is_training=True, color_jitter=0.4, vflip=0.5),
 }
 
@@ -62,9 +79,17 @@ def test_every_change_keeps_the_size_of_colour_and_grey_pictures(picture, name):
 
 def test_magnitudes_become_the_numbers_of_the_papers():
     numbers = {name: augment_ops.CHANGES[name].number(5.0, {}) for name in augment_ops.CHANGES}
-    assert {name: tuple(map(abs, found)) for name, found in numbers.items() if name in ("Rotate", "ShearX", "TranslateX", "TranslateXRel")} == {
-        "Rotate": (15.0,), "ShearX": (0.15,), "TranslateX": (125.0,), "TranslateXRel": (0.225,)}
-    assert (numbers["Color"], numbers["Posterize"], numbers["PosterizeIncreasing"], numbers["PosterizeOriginal"]) == ((1.0,), (2,), (2,), (6,))
+    assert {
+        name: tuple(map(abs, found))
+        for name, found in numbers.items()
+        if name in ("Rotate", "ShearX", "TranslateX", "TranslateXRel")
+    } == {"Rotate": (15.0,), "ShearX": (0.15,), "TranslateX": (125.0,), "TranslateXRel": (0.225,)}
+    assert (numbers["Color"], numbers["Posterize"], numbers["PosterizeIncreasing"], numbers["PosterizeOriginal"]) == (
+        (1.0,),
+        (2,),
+        (2,),
+        (6,),
+    )
     assert (numbers["Solarize"], numbers["SolarizeIncreasing"], numbers["SolarizeAdd"]) == ((128,), (128,), (55,))
     assert numbers["Sharpness"] == (1.0,) and abs(numbers["SharpnessIncreasing"][0] - 1) == pytest.approx(0.45)
     assert numbers["Invert"] == ()
@@ -72,7 +97,10 @@ def test_magnitudes_become_the_numbers_of_the_papers():
 
 def test_changes_are_pil_s(picture):
     assert augment_ops.solarize(picture, 100).tobytes() == ImageOps.solarize(picture, 100).tobytes()
-    assert augment_ops.posterize(picture, 3).tobytes() == ImageOps.posterize(picture, 3).tobytes() and augment_ops.posterize(picture, 8) is picture
+    assert (
+        augment_ops.posterize(picture, 3).tobytes() == ImageOps.posterize(picture, 3).tobytes()
+        and augment_ops.posterize(picture, 8) is picture
+    )
     array = np.asarray(picture).astype(int)
     expected = np.where(array < 128, np.minimum(array + 40, 255), array)
     assert np.array_equal(np.asarray(augment_ops.solarize_add(picture, 40)), expected)
@@ -86,7 +114,10 @@ def test_policies_have_25_pairs_and_probabilities_are_kept(picture):
     random.seed(0)
     op = auto_augment.AugmentOp("Invert", prob=0.25)
     assert 200 < sum(op(picture) is not picture for _ in range(1000)) < 300
-    assert {auto_augment.AugmentOp("Rotate", magnitude=5, hparams={"magnitude_std": math.inf})._drawn_magnitude() > 5 for _ in range(50)} == {False}
+    assert {
+        auto_augment.AugmentOp("Rotate", magnitude=5, hparams={"magnitude_std": math.inf})._drawn_magnitude() > 5
+        for _ in range(50)
+    } == {False}
 
 
 def test_a_blend_of_chains_has_their_weights(picture):
@@ -113,7 +144,10 @@ def test_a_blend_of_chains_has_their_weights(picture):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: data.rand_augment_transform("rand-x9", {}), "'rand-x9': 'x9' is no setting; there are mstd, inc, m, n, w"),
+        (
+            lambda: data.rand_augment_transform("rand-x9", {}),
+            "'rand-x9': 'x9' is no setting; there are mstd, inc, m, n, w",
+        ),
         (lambda: data.rand_augment_transform("random-m9", {}), "begins with 'rand', got 'random-m9'"),
         (lambda: data.rand_augment_transform("rand-w3", {}), "one set of weights, w0"),
         (lambda: data.augment_and_mix_transform("mix", {}), "begins with 'augmix'"),
@@ -134,7 +168,8 @@ def test_mistakes_are_told(call, message):
         call()
 
 
-# ---------------------------------------------------------------------------------------------------------------- Mixup, CutMix
+# ----------------------------------------------------------------------------------------------------------------
+# Mixup, CutMix
 
 
 def batch(n=6):
@@ -142,10 +177,21 @@ def batch(n=6):
 
 
 def test_labels_are_smoothed_and_mixed():
-    assert one_hot(torch.tensor([2, 0]), 3, 0.9, 0.1).tolist() == [[pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.9)], [pytest.approx(0.9), pytest.approx(0.1), pytest.approx(0.1)]]
+    assert one_hot(torch.tensor([2, 0]), 3, 0.9, 0.1).tolist() == [
+        [pytest.approx(0.1), pytest.approx(0.1), pytest.approx(0.9)],
+        [pytest.approx(0.9), pytest.approx(0.1), pytest.approx(0.1)],
+    ]
     found = mixup_target(torch.tensor([0, 1]), 4, lam=0.75, smoothing=0.2)
     off, on = 0.05, 0.85
-    assert torch.allclose(found, torch.tensor([[0.75 * on + 0.25 * off, 0.75 * off + 0.25 * on, off, off], [0.75 * off + 0.25 * on, 0.75 * on + 0.25 * off, off, off]]))
+    assert torch.allclose(
+        found,
+        torch.tensor(
+            [
+                [0.75 * on + 0.25 * off, 0.75 * off + 0.25 * on, off, off],
+                [0.75 * off + 0.25 * on, 0.75 * on + 0.25 * off, off, off],
+            ]
+        ),
+    )
 
 
 @pytest.mark.parametrize("mode", ["batch", "pair", "elem"])
@@ -156,7 +202,9 @@ def test_mixup_blends_with_the_batch_in_reverse(mode):
     lam = (mixed - x.flip(0)) / (x - x.flip(0))
     assert torch.allclose(lam, lam[:, :1, :1, :1].expand_as(lam), atol=1e-5)  # all pixels of a picture alike
     own = lam[:, 0, 0, 0]
-    assert torch.allclose(target, torch.eye(4)[y] * own[:, None] + torch.eye(4)[y.flip(0)] * (1 - own[:, None]), atol=1e-5)
+    assert torch.allclose(
+        target, torch.eye(4)[y] * own[:, None] + torch.eye(4)[y.flip(0)] * (1 - own[:, None]), atol=1e-5
+    )
     assert len(own.round(decimals=4).unique()) == {"batch": 1, "pair": 3, "elem": 6}[mode]
     if mode == "pair":
         assert torch.allclose(own, own.flip(0), atol=1e-5)
@@ -166,10 +214,14 @@ def test_mixup_blends_with_the_batch_in_reverse(mode):
 def test_cutmix_puts_a_box_in_and_counts_its_area(mode):
     np.random.seed(2)
     x, y = batch()
-    mixed, target = data.Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, mode=mode, label_smoothing=0.0, num_classes=4)(x.clone(), y)
+    mixed, target = data.Mixup(mixup_alpha=0.0, cutmix_alpha=1.0, mode=mode, label_smoothing=0.0, num_classes=4)(
+        x.clone(), y
+    )
     kept = (mixed == x).float().mean((1, 2, 3))
     assert torch.equal(torch.where(mixed == x, x, x.flip(0)), mixed)
-    assert torch.allclose(target, torch.eye(4)[y] * kept[:, None] + torch.eye(4)[y.flip(0)] * (1 - kept[:, None]), atol=1e-6)
+    assert torch.allclose(
+        target, torch.eye(4)[y] * kept[:, None] + torch.eye(4)[y.flip(0)] * (1 - kept[:, None]), atol=1e-6
+    )
 
 
 def test_probabilities_of_mixing():
@@ -183,12 +235,17 @@ def test_probabilities_of_mixing():
     assert 0.2 < np.mean([both._drawn()[1] for _ in range(500)]) < 0.4
     for _ in range(50):
         (top, bottom, left, right), lam = cutmix_bbox_and_lam((1, 20, 30), 0.5, (0.2, 0.6))
-        assert 4 <= bottom - top < 12 and 6 <= right - left < 18 and lam == pytest.approx(1 - (bottom - top) * (right - left) / 600)
+        assert (
+            4 <= bottom - top < 12
+            and 6 <= right - left < 18
+            and lam == pytest.approx(1 - (bottom - top) * (right - left) / 600)
+        )
         assert 0 <= top and bottom <= 20 and 0 <= left and right <= 30
     assert rand_bbox_minmax((1, 20, 30), (0.2, 0.6), count=3)[0].shape == (3,)
 
 
-# --------------------------------------------------------------------------------------------------------------- RandomErasing
+# ---------------------------------------------------------------------------------------------------------------
+# RandomErasing
 
 
 @pytest.mark.parametrize("mode", ["const", "rand", "pixel"])
@@ -212,13 +269,17 @@ def test_erasing_by_chance_and_in_parts_of_a_batch():
     assert (split[:2] == 1).all() and (split[2:] == 0).flatten(1).any(1).all()
 
 
-# ---------------------------------------------------------------------------------------------------------- the usual transforms
+# ---------------------------------------------------------------------------------------------------------- the usual
+# transforms
 
 
 def test_the_transform_of_evaluation_by_hand(picture):
     made = data.create_transform((3, 16, 16), crop_pct=0.8, interpolation="bicubic")(picture)
     resized = picture.resize((30, 20), Image.Resampling.BICUBIC).crop((7, 2, 23, 18))
-    expected = (np.asarray(resized, np.float32).transpose(2, 0, 1) / 255 - np.float32(data.IMAGENET_DEFAULT_MEAN).reshape(3, 1, 1)) / np.float32(data.IMAGENET_DEFAULT_STD).reshape(3, 1, 1)
+    expected = (
+        np.asarray(resized, np.float32).transpose(2, 0, 1) / 255
+        - np.float32(data.IMAGENET_DEFAULT_MEAN).reshape(3, 1, 1)
+    ) / np.float32(data.IMAGENET_DEFAULT_STD).reshape(3, 1, 1)
     assert np.allclose(made.numpy(), expected, atol=1e-5)
     assert data.create_transform(16, use_prefetcher=True)(picture).dtype == np.uint8
 
@@ -228,22 +289,34 @@ def test_the_parts_of_the_transform_of_training():
     assert [type(step).__name__ for step in first.transforms] == ["RandomResizedCrop", "RandomHorizontalFlip"]
     assert [type(step).__name__ for step in second.transforms] == ["ColorJitter"]
     assert [type(step).__name__ for step in last.transforms] == ["ToTensor", "Normalize", "RandomErasing"]
-    assert [type(step).__name__ for step in data.create_transform(16, is_training=True, no_aug=True).transforms] == ["Resize", "CenterCrop", "ToTensor", "Normalize"]
-    assert isinstance(data.create_transform(16, is_training=True, auto_augment="augmix-m3").transforms[2], data.AugMixAugment)
+    assert [type(step).__name__ for step in data.create_transform(16, is_training=True, no_aug=True).transforms] == [
+        "Resize",
+        "CenterCrop",
+        "ToTensor",
+        "Normalize",
+    ]
+    assert isinstance(
+        data.create_transform(16, is_training=True, auto_augment="augmix-m3").transforms[2], data.AugMixAugment
+    )
     with pytest.raises(NotImplementedError, match="tf_preprocessing needs TensorFlow"):
         data.create_transform(16, tf_preprocessing=True)
 
 
-# ----------------------------------------------------------------------------------------------------------- losses and utilities
+# ----------------------------------------------------------------------------------------------------------- losses and
+# utilities
 
 
 def test_losses_by_their_formulas():
     scores, labels = torch.tensor([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]]), torch.tensor([1, 0], dtype=torch.int32)
     logs = np.log(np.exp(scores.numpy()) / np.exp(scores.numpy()).sum(1, keepdims=True))
     own = -logs[[0, 1], [1, 0]]
-    assert LabelSmoothingCrossEntropy(0.2)(scores, labels).item() == pytest.approx((0.8 * own - 0.2 * logs.mean(1)).mean(), rel=1e-5)
+    assert LabelSmoothingCrossEntropy(0.2)(scores, labels).item() == pytest.approx(
+        (0.8 * own - 0.2 * logs.mean(1)).mean(), rel=1e-5
+    )
     soft = np.array([[0.2, 0.5, 0.3], [0.9, 0.1, 0.0]], np.float32)
-    assert SoftTargetCrossEntropy()(scores, torch.from_numpy(soft)).item() == pytest.approx(-(soft * logs).sum(1).mean(), rel=1e-5)
+    assert SoftTargetCrossEntropy()(scores, torch.from_numpy(soft)).item() == pytest.approx(
+        -(soft * logs).sum(1).mean(), rel=1e-5
+    )
 
 
 def test_meters():
@@ -252,7 +325,11 @@ def test_meters():
     meter.update(6.0)
     assert (meter.val, meter.sum, meter.count, meter.avg) == (6.0, 12.0, 4, 3.0)
     scores = torch.tensor([[0.1, 0.9, 0.0], [0.5, 0.2, 0.3], [0.3, 0.3, 0.4]])
-    assert [round(float(value), 4) for value in accuracy(scores, torch.tensor([1, 2, 0]), (1, 2, 5))] == [33.3333, pytest.approx(100.0, abs=34), 100.0]
+    assert [round(float(value), 4) for value in accuracy(scores, torch.tensor([1, 2, 0]), (1, 2, 5))] == [
+        33.3333,
+        pytest.approx(100.0, abs=34),
+        100.0,
+    ]
 
 
 def test_a_model_that_follows():
@@ -269,7 +346,9 @@ def test_a_model_that_follows():
         expected = 0.75 * first[name] + 0.25 * now[name] if value.is_floating_point() else now[name]
         assert torch.allclose(value, expected)
     ema.set(model)
-    assert torch.equal(ema(torch.ones(1, 2)), ema.module(torch.ones(1, 2))) and torch.equal(ema.module[0].weight, model[0].weight)
+    assert torch.equal(ema(torch.ones(1, 2)), ema.module(torch.ones(1, 2))) and torch.equal(
+        ema.module[0].weight, model[0].weight
+    )
     assert not ema.module.training and ModelEma is ModelEmaV2
 
 
@@ -290,8 +369,17 @@ def test_clipping_in_proportion_to_weights():
 
 def test_pictures_side_by_side(tmp_path):
     grid = make_grid([torch.full((1, 2, 3), float(i)) for i in range(3)], nrow=2, padding=1, pad_value=9)
-    assert grid.shape == (3, 7, 9) and grid[0, 1, 1] == 0 and grid[0, 1, 5] == 1 and grid[0, 4, 1] == 2 and grid[0, 0, 0] == 9 and grid[0, 4, 5] == 9
-    assert make_grid(torch.tensor([[[[2.0, 4.0]]], [[[0.0, 8.0]]]]), padding=0, normalize=True, scale_each=True).max() == 1
+    assert (
+        grid.shape == (3, 7, 9)
+        and grid[0, 1, 1] == 0
+        and grid[0, 1, 5] == 1
+        and grid[0, 4, 1] == 2
+        and grid[0, 0, 0] == 9
+        and grid[0, 4, 5] == 9
+    )
+    assert (
+        make_grid(torch.tensor([[[[2.0, 4.0]]], [[[0.0, 8.0]]]]), padding=0, normalize=True, scale_each=True).max() == 1
+    )
     save_image(torch.ones(3, 4, 5) * 0.5, tmp_path / "x.png")
     assert Image.open(tmp_path / "x.png").getpixel((0, 0)) == (128, 128, 128)
     assert transforms.ToTensor()(Image.open(tmp_path / "x.png")).shape == (3, 4, 5)

@@ -49,11 +49,17 @@ LABELS = np.array([3, 1, 4, 1, 5, 9], np.uint8)
 def write_idx_set(folder, names=("train", "t10k"), packed=False, prefix=""):
     folder.mkdir(parents=True, exist_ok=True)
     for part, count in zip(names, (6, 2)):
-        for name, array in ((f"{prefix}{part}-images-idx3-ubyte", PICTURES[:count]), (f"{prefix}{part}-labels-idx1-ubyte", LABELS[:count])):
-            (folder / f"{name}.gz").write_bytes(gzip.compress(idx(array))) if packed else (folder / name).write_bytes(idx(array))
+        for name, array in (
+            (f"{prefix}{part}-images-idx3-ubyte", PICTURES[:count]),
+            (f"{prefix}{part}-labels-idx1-ubyte", LABELS[:count]),
+        ):
+            (folder / f"{name}.gz").write_bytes(gzip.compress(idx(array))) if packed else (folder / name).write_bytes(
+                idx(array)
+            )
 
 
-# ------------------------------------------------------------------------------------------------------------------------ MNIST
+# ------------------------------------------------------------------------------------------------------------------------
+# MNIST
 
 
 @pytest.mark.parametrize("packed", [False, True])
@@ -63,8 +69,14 @@ def test_files_that_are_there_are_read(tmp_path, cls, packed):
     train, test = cls(tmp_path), cls(str(tmp_path), train=False, download=True, source_url="http://nowhere.invalid/")
     assert (len(train), len(test), len(train.classes)) == (6, 2, 10)
     picture, label = train[2]
-    assert picture.mode == "L" and np.array_equal(np.asarray(picture), PICTURES[2]) and label == 4 and type(label) is int
-    assert train.data.dtype == torch.uint8 and train.targets.tolist() == LABELS.tolist() and train.class_to_idx[train.classes[3]] == 3
+    assert (
+        picture.mode == "L" and np.array_equal(np.asarray(picture), PICTURES[2]) and label == 4 and type(label) is int
+    )
+    assert (
+        train.data.dtype == torch.uint8
+        and train.targets.tolist() == LABELS.tolist()
+        and train.class_to_idx[train.classes[3]] == 3
+    )
     assert "Split: Train" in repr(train) and "Number of datapoints: 6" in repr(train)
 
 
@@ -72,17 +84,29 @@ def test_transforms_of_pictures_and_targets(tmp_path):
     write_idx_set(tmp_path / "MNIST" / "raw")
     plain = datasets.MNIST(tmp_path)
     row = [transforms.ToTensor(), transforms.Normalize((0.5,), (0.5,))]
-    for transform in (transforms.ToTensor(), transforms.Compose(row), transforms.Compose([transforms.Resize(14), *row]), np.asarray):
+    for transform in (
+        transforms.ToTensor(),
+        transforms.Compose(row),
+        transforms.Compose([transforms.Resize(14), *row]),
+        np.asarray,
+    ):
         made = datasets.MNIST(tmp_path, transform=transform, target_transform=lambda label: label * 10)
         for index in range(6):
-            assert np.array_equal(np.asarray(made[index][0]), np.asarray(transform(plain[index][0]))) and made[index][1] == plain[index][1] * 10
+            assert (
+                np.array_equal(np.asarray(made[index][0]), np.asarray(transform(plain[index][0])))
+                and made[index][1] == plain[index][1] * 10
+            )
 
 
 def test_without_a_network_mnist_is_the_shipped_subset(tmp_path, capsys):
     found = datasets.MNIST(tmp_path, download=True)
     assert len(found) == 5000 and len(datasets.MNIST(tmp_path, train=False, download=True)) == 1000
     told = capsys.readouterr().err
-    assert "using the shipped subset of MNIST" in told and "ONEFLOW_OFFLINE is set" in told and str(tmp_path / "MNIST" / "raw") in told
+    assert (
+        "using the shipped subset of MNIST" in told
+        and "ONEFLOW_OFFLINE is set" in told
+        and str(tmp_path / "MNIST" / "raw") in told
+    )
 
 
 def test_a_named_folder_serves_where_root_has_no_files(tmp_path, monkeypatch):
@@ -95,9 +119,15 @@ def test_a_named_folder_serves_where_root_has_no_files(tmp_path, monkeypatch):
 
 
 def test_missing_files_are_named_with_their_place(tmp_path):
-    with pytest.raises(RuntimeError, match="Dataset not found. You can use download=True to download it, or put train-images-idx3-ubyte.gz, .* into .*MNIST/raw"):
+    with pytest.raises(
+        RuntimeError,
+        match="Dataset not found. You can use download=True to download it, or put train-images-idx3-ubyte.gz, .* into .*MNIST/raw",
+    ):
         datasets.MNIST(tmp_path)
-    with pytest.raises(RuntimeError, match="FashionMNIST cannot be downloaded .ONEFLOW_OFFLINE is set.; put .* into .*FashionMNIST/raw, from http"):
+    with pytest.raises(
+        RuntimeError,
+        match="FashionMNIST cannot be downloaded .ONEFLOW_OFFLINE is set.; put .* into .*FashionMNIST/raw, from http",
+    ):
         datasets.FashionMNIST(tmp_path, download=True)
     write_idx_set(tmp_path / "MNIST" / "raw")
     (tmp_path / "MNIST" / "raw" / "train-labels-idx1-ubyte").write_bytes(idx(LABELS[:5]))
@@ -135,7 +165,9 @@ def test_what_is_missing_is_downloaded_checked_and_unpacked(tmp_path, server, mo
     assert len(datasets.KMNIST(tmp_path, download=True, source_url=url)) == 6
     assert (tmp_path / "KMNIST" / "raw" / "train-images-idx3-ubyte").read_bytes() == idx(PICTURES)
     monkeypatch.setattr(datasets.KMNIST, "resources", dict.fromkeys(sums, "0" * 32))
-    with pytest.raises(RuntimeError, match="KMNIST cannot be downloaded .*MD5 .*, expected 0000.*the file was not kept"):
+    with pytest.raises(
+        RuntimeError, match="KMNIST cannot be downloaded .*MD5 .*, expected 0000.*the file was not kept"
+    ):
         datasets.KMNIST(tmp_path / "other", download=True, source_url=url)
     assert not list((tmp_path / "other").rglob("*.gz*"))
 
@@ -161,17 +193,26 @@ def test_idx_files_of_any_dims(tmp_path):
     assert read_sn3_pascalvincent_tensor(tmp_path / "b.gz").tolist() == LABELS.tolist()
 
 
-# ------------------------------------------------------------------------------------------------------------------------ CIFAR
+# ------------------------------------------------------------------------------------------------------------------------
+# CIFAR
 
 
 def write_cifar(root, hundred=False):
     data = rng().integers(0, 256, (4, 3072), np.uint8)
-    files = {"cifar-100-python/train": "fine_labels", "cifar-100-python/test": "fine_labels"} if hundred else {
-        **{f"cifar-10-batches-py/data_batch_{i}": "labels" for i in range(1, 6)}, "cifar-10-batches-py/test_batch": "labels"}
+    files = (
+        {"cifar-100-python/train": "fine_labels", "cifar-100-python/test": "fine_labels"}
+        if hundred
+        else {
+            **{f"cifar-10-batches-py/data_batch_{i}": "labels" for i in range(1, 6)},
+            "cifar-10-batches-py/test_batch": "labels",
+        }
+    )
     with tarfile.open(root / ("cifar-100-python.tar.gz" if hundred else "cifar-10-python.tar.gz"), "w:gz") as tar:
         meta = {"fine_label_names": ["apple", "bear"]} if hundred else {"label_names": ["airplane", "cat"]}
         name = "cifar-100-python/meta" if hundred else "cifar-10-batches-py/batches.meta"
-        for path, content in [(path, {"data": data, key: [0, 1, 1, 0]}) for path, key in files.items()] + [(name, meta)]:
+        for path, content in [(path, {"data": data, key: [0, 1, 1, 0]}) for path, key in files.items()] + [
+            (name, meta)
+        ]:
             packed = pickle.dumps(content, protocol=2)
             info = tarfile.TarInfo(path)
             info.size = len(packed)
@@ -199,7 +240,9 @@ def test_a_batch_that_would_call_something_is_refused(tmp_path, capsys):
     write_cifar(tmp_path)
     datasets.CIFAR10(tmp_path)
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps({"data": Evil()}))
-    with pytest.raises(DataError, match="test_batch is damaged, or no file of CIFAR: it names builtins.print, .* nothing was executed"):
+    with pytest.raises(
+        DataError, match="test_batch is damaged, or no file of CIFAR: it names builtins.print, .* nothing was executed"
+    ):
         datasets.CIFAR10(tmp_path, train=False)
     assert capsys.readouterr().out == ""
     (tmp_path / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps({"data": np.zeros((2, 5))}))
@@ -209,7 +252,8 @@ def test_a_batch_that_would_call_something_is_refused(tmp_path, capsys):
         datasets.CIFAR100(tmp_path)
 
 
-# ------------------------------------------------------------------------------------------------------------- SVHN and STL-10
+# ------------------------------------------------------------------------------------------------------------- SVHN and
+# STL-10
 
 
 def mat_element(kind, content):
@@ -219,12 +263,19 @@ def mat_element(kind, content):
 def mat_array(name, array, mat_class, kind):
     flags = mat_element(6, struct.pack("<II", mat_class, 0))
     dims = mat_element(5, np.array(array.shape, "<i4").tobytes())
-    small = struct.pack("<HH", 1, len(name)) + name.encode().ljust(4, b"\0")  # a name of up to four letters lies within its tag
+    small = struct.pack("<HH", 1, len(name)) + name.encode().ljust(
+        4, b"\0"
+    )  # a name of up to four letters lies within its tag
     return mat_element(14, flags + dims + small + mat_element(kind, array.tobytes(order="F")))
 
 
 def write_mat(path, packed=True, **arrays):
-    parts = [mat_array(name, array, {"uint8": 9, "float64": 6}[array.dtype.name], {"uint8": 2, "float64": 9}[array.dtype.name]) for name, array in arrays.items()]
+    parts = [
+        mat_array(
+            name, array, {"uint8": 9, "float64": 6}[array.dtype.name], {"uint8": 2, "float64": 9}[array.dtype.name]
+        )
+        for name, array in arrays.items()
+    ]
     if packed:
         parts = [struct.pack("<II", 15, len(zlib.compress(part))) + zlib.compress(part) for part in parts]
     path.write_bytes(b"MATLAB 5.0 MAT-file".ljust(124) + struct.pack("<H", 0x0100) + b"IM" + b"".join(parts))
@@ -267,7 +318,11 @@ def test_stl10_pictures_stand_upright_and_have_folds(tmp_path):
     (folder / "fold_indices.txt").write_text("2 0\n1\n")
     (folder / "class_names.txt").write_text("airplane\nbird\n")
     found = datasets.STL10(tmp_path)
-    assert np.array_equal(np.asarray(found[1][0]), upright[1]) and found.labels.tolist() == [0, 9, 2] and found.classes == ["airplane", "bird"]
+    assert (
+        np.array_equal(np.asarray(found[1][0]), upright[1])
+        and found.labels.tolist() == [0, 9, 2]
+        and found.classes == ["airplane", "bird"]
+    )
     assert datasets.STL10(tmp_path, folds=0).labels.tolist() == [2, 0]
     assert datasets.STL10(tmp_path, "train+unlabeled").labels.tolist() == [0, 9, 2, -1, -1, -1]
     with pytest.raises(ValueError, match="folds is from 0 to 9, for the training pictures"):
@@ -279,7 +334,8 @@ def test_stl10_pictures_stand_upright_and_have_folds(tmp_path):
         datasets.STL10(tmp_path)
 
 
-# ---------------------------------------------------------------------------------------------------------------------- folders
+# ----------------------------------------------------------------------------------------------------------------------
+# folders
 
 
 def write_pictures(root, classes=("cat", "dog"), count=2):
@@ -295,9 +351,22 @@ def test_folders_of_pictures(tmp_path):
     (tmp_path / "cat" / "deep").mkdir()
     Image.new("RGB", (4, 5)).save(tmp_path / "cat" / "deep" / "z.png")
     found = datasets.ImageFolder(tmp_path)
-    assert found.classes == ["cat", "dog"] and found.class_to_idx == {"cat": 0, "dog": 1} and found.targets == [0, 0, 0, 1, 1]
-    assert found.imgs == found.samples and found[3][0].mode == "RGB" and found[3][0].getpixel((0, 0)) == (100, 100, 100) and found[3][1] == 1
-    texts = datasets.DatasetFolder(tmp_path, loader=lambda path: open(path).read(), is_valid_file=lambda path: path.endswith(("txt", "1.PNG")) and "dog" not in path or "0.PNG" in path)
+    assert (
+        found.classes == ["cat", "dog"]
+        and found.class_to_idx == {"cat": 0, "dog": 1}
+        and found.targets == [0, 0, 0, 1, 1]
+    )
+    assert (
+        found.imgs == found.samples
+        and found[3][0].mode == "RGB"
+        and found[3][0].getpixel((0, 0)) == (100, 100, 100)
+        and found[3][1] == 1
+    )
+    texts = datasets.DatasetFolder(
+        tmp_path,
+        loader=lambda path: open(path).read(),
+        is_valid_file=lambda path: path.endswith(("txt", "1.PNG")) and "dog" not in path or "0.PNG" in path,
+    )
     assert len(texts) == 4
 
 
@@ -307,7 +376,9 @@ def test_folders_without_samples_say_so(tmp_path):
     with pytest.raises(RuntimeError, match="Couldn't find any class folder in"):
         datasets.ImageFolder(tmp_path)
     (tmp_path / "cat").mkdir()
-    with pytest.raises(RuntimeError, match="Found no valid file for the classes cat in .* Supported extensions are: .jpg, "):
+    with pytest.raises(
+        RuntimeError, match="Found no valid file for the classes cat in .* Supported extensions are: .jpg, "
+    ):
         datasets.ImageFolder(tmp_path)
     with pytest.raises(ValueError, match="give extensions or is_valid_file"):
         datasets.DatasetFolder(tmp_path, str)
@@ -329,9 +400,19 @@ def test_imagenet_archives_are_unpacked(tmp_path):
         datasets.ImageNet(tmp_path, "val")
     torch.save(({"n01": ("tench", "Tinca"), "n02": ("goldfish",)}, ["n02", "n01"]), tmp_path / "meta.bin")
     train, val = datasets.ImageNet(tmp_path), datasets.ImageNet(tmp_path, "val")
-    assert train.wnids == ["n01", "n02"] and train.classes == [("tench", "Tinca"), ("goldfish",)] and train.class_to_idx["goldfish"] == 1 and len(train) == 4
-    assert val.targets == [0, 1] and val[1][0].getpixel((0, 0)) == (0, 0, 0) and val.split_folder == str(tmp_path / "val")
-    with pytest.raises(RuntimeError, match="ImageNet cannot be downloaded, it has to be asked for at image-net.org; put the pictures into .*train/<wnid>"):
+    assert (
+        train.wnids == ["n01", "n02"]
+        and train.classes == [("tench", "Tinca"), ("goldfish",)]
+        and train.class_to_idx["goldfish"] == 1
+        and len(train) == 4
+    )
+    assert (
+        val.targets == [0, 1] and val[1][0].getpixel((0, 0)) == (0, 0, 0) and val.split_folder == str(tmp_path / "val")
+    )
+    with pytest.raises(
+        RuntimeError,
+        match="ImageNet cannot be downloaded, it has to be asked for at image-net.org; put the pictures into .*train/<wnid>",
+    ):
         datasets.ImageNet(tmp_path / "none", download=True)
 
 
@@ -347,12 +428,16 @@ def test_archives_do_not_leave_their_folder(tmp_path):
 def test_fake_pictures_are_the_same_whenever_they_are_asked_for():
     found, other = datasets.FakeData(5, (3, 8, 9), 4), datasets.FakeData(5, (3, 8, 9), 4, random_offset=100)
     assert found[2][0].size == (9, 8) and found[2][0].tobytes() == found[2][0].tobytes() != other[2][0].tobytes()
-    assert all(0 <= label < 4 for _, label in (found[i] for i in range(5))) and datasets.FakeData(1, (1, 4, 4))[0][0].mode == "L"
+    assert (
+        all(0 <= label < 4 for _, label in (found[i] for i in range(5)))
+        and datasets.FakeData(1, (1, 4, 4))[0][0].mode == "L"
+    )
     with pytest.raises(IndexError, match="FakeData has 5 pictures, got index 5"):
         found[5]
 
 
-# ---------------------------------------------------------------------------------------------------------------------- records
+# ----------------------------------------------------------------------------------------------------------------------
+# records
 
 
 def png(value):
@@ -367,7 +452,12 @@ def test_record_folders(tmp_path, cls):
         with RecordWriter(tmp_path / f"part-{part}", format=cls.format) as writer:
             for i in range(3):
                 number = part * 3 + i
-                writer.write({"encoded": FeatureValue("bytes_list", [png(number)]), "class/label": FeatureValue("int64_list", np.array([number * 10]))})
+                writer.write(
+                    {
+                        "encoded": FeatureValue("bytes_list", [png(number)]),
+                        "class/label": FeatureValue("int64_list", np.array([number * 10])),
+                    }
+                )
     found = pickle.loads(pickle.dumps(cls(tmp_path, transform=transforms.ToTensor())))
     assert len(found) == 6 and found[4][1] == 40 and torch.equal(found[4][0][0], torch.full((4, 6), 4 / 255))
     with found.loader(3, flow.data.RawDecoder("class/label", (1,), torch.int32), epochs=1, threads=1) as loader:
@@ -376,7 +466,8 @@ def test_record_folders(tmp_path, cls):
         cls(tmp_path, image_key="image")[1]
 
 
-# ------------------------------------------------------------------------------------------------------------- what is not here
+# ------------------------------------------------------------------------------------------------------------- what is
+# not here
 
 
 def test_other_sets_are_refused_by_name():
@@ -388,7 +479,8 @@ def test_other_sets_are_refused_by_name():
         datasets.VisionDataset("", transforms=lambda a, b: (a, b), transform=str)
 
 
-# ------------------------------------------------------------------------------------------------------------------------ libai
+# ------------------------------------------------------------------------------------------------------------------------
+# libai
 
 
 def test_libai_s_sets_give_instances_one_by_one_and_at_once(tmp_path):
@@ -400,13 +492,21 @@ def test_libai_s_sets_give_instances_one_by_one_and_at_once(tmp_path):
     for cls in (of_libai.MNISTDataset, of_libai.CIFAR10Dataset, of_libai.CIFAR100Dataset):
         for transform in (transforms.ToTensor(), row):
             found = cls(tmp_path, transform=transform)
-            images, labels = at_once(lambda index, found=found: [found[index].images.tensor, found[index].labels.tensor], [3, 1])
+            images, labels = at_once(
+                lambda index, found=found: [found[index].images.tensor, found[index].labels.tensor], [3, 1]
+            )
             for place, index in enumerate([3, 1]):
-                assert torch.equal(images[place], found[index].images.tensor) and labels[place] == found[index].labels.tensor
+                assert (
+                    torch.equal(images[place], found[index].images.tensor)
+                    and labels[place] == found[index].labels.tensor
+                )
             assert found[0].labels.placement_idx == -1 and labels.dtype == found[0].labels.tensor.dtype == torch.int64
         turned = cls(tmp_path, transform=transforms.Compose([transforms.RandomHorizontalFlip(), *row.transforms]))
         with pytest.raises(NotAtOnce):
             at_once(lambda index, turned=turned: [turned[index].images.tensor], [0])
-    assert of_libai.ImageNetDataset(tmp_path / "imagenet", train=False, transform=transforms.ToTensor())[3].labels.tensor == 1
+    assert (
+        of_libai.ImageNetDataset(tmp_path / "imagenet", train=False, transform=transforms.ToTensor())[3].labels.tensor
+        == 1
+    )
     with pytest.raises(TypeError, match="gives a tensor, got Image; end it with ToTensor"):
         of_libai.MNISTDataset(tmp_path)[0]

@@ -36,7 +36,8 @@ def as_pixels(tensor):
     return tensor.permute(1, 2, 0).squeeze(-1).numpy()
 
 
-# ------------------------------------------------------------------------------------------------------------ tensors and back
+# ------------------------------------------------------------------------------------------------------------ tensors
+# and back
 
 
 def test_a_picture_becomes_floats_from_0_to_1_and_an_array_keeps_its_numbers(picture):
@@ -59,7 +60,9 @@ def test_every_mode_of_bytes(mode, picture):
 
 @pytest.mark.parametrize(("mode", "dtype"), [("I", torch.int32), ("F", torch.float32), ("I;16", torch.int16)])
 def test_wide_modes_keep_their_numbers(mode, dtype):
-    img = Image.fromarray(np.arange(6, dtype={"I": np.int32, "F": np.float32, "I;16": np.uint16}[mode]).reshape(2, 3) * 100)
+    img = Image.fromarray(
+        np.arange(6, dtype={"I": np.int32, "F": np.float32, "I;16": np.uint16}[mode]).reshape(2, 3) * 100
+    )
     assert img.mode == mode
     assert torch.equal(F.to_tensor(img), (torch.arange(6).reshape(1, 2, 3) * 100).to(dtype))
 
@@ -67,7 +70,10 @@ def test_wide_modes_keep_their_numbers(mode, dtype):
 def test_tensors_become_pictures_again(picture):
     assert np.array_equal(pixels(T.ToPILImage()(T.PILToTensor()(picture))), pixels(picture))
     assert np.array_equal(pixels(F.to_pil_image(F.to_tensor(picture) + 1e-4)), pixels(picture))
-    assert F.to_pil_image(torch.zeros(1, 4, 5)).mode == "L" and F.to_pil_image(np.zeros((4, 5, 4), np.uint8)).mode == "RGBA"
+    assert (
+        F.to_pil_image(torch.zeros(1, 4, 5)).mode == "L"
+        and F.to_pil_image(np.zeros((4, 5, 4), np.uint8)).mode == "RGBA"
+    )
     assert F.to_pil_image(torch.zeros(3, 4, 5, dtype=torch.uint8), "HSV").mode == "HSV"
     assert F.to_pil_image(torch.ones(2, 3), "F").mode == "F"
     assert np.array_equal(T.ToNumpy()(picture), pixels(picture).transpose(2, 0, 1))
@@ -90,7 +96,8 @@ def test_dtypes_have_ranges():
     assert F.convert_image_dtype(F.convert_image_dtype(bytes_, torch.int16), torch.uint8).tolist() == bytes_.tolist()
 
 
-# ------------------------------------------------------------------------------------------------------------- sizes and parts
+# ------------------------------------------------------------------------------------------------------------- sizes
+# and parts
 
 
 @pytest.mark.parametrize("mode", list(InterpolationMode))
@@ -105,8 +112,13 @@ def test_resizing_pictures_is_pil_s(picture, mode, size, expected):
 @pytest.mark.parametrize("size", [(17, 33), (20, 30), (70, 90)])
 def test_resizing_tensors_gives_what_pil_gives(picture, mode, size):
     expected = pixels(F.resize(picture, size, mode)).astype(int)
-    for made in (as_pixels(F.resize(as_tensor(picture), size, mode)).astype(int), as_pixels(F.resize(F.to_tensor(picture), size, mode)) * 255):
-        assert (np.abs(made - expected) < 1.01).mean() > {"bilinear": 1 - 1e-9, "bicubic": 0.95, "nearest": 0.85}[mode]  # PIL rounds and clips between rows and columns, and breaks ties its own way
+    for made in (
+        as_pixels(F.resize(as_tensor(picture), size, mode)).astype(int),
+        as_pixels(F.resize(F.to_tensor(picture), size, mode)) * 255,
+    ):
+        assert (np.abs(made - expected) < 1.01).mean() > {"bilinear": 1 - 1e-9, "bicubic": 0.95, "nearest": 0.85}[
+            mode
+        ]  # PIL rounds and clips between rows and columns, and breaks ties its own way
 
 
 @pytest.mark.parametrize("convert", [lambda img: img, as_tensor])
@@ -118,13 +130,17 @@ def test_crops(picture, convert):
     assert np.array_equal(back(T.CenterCrop(10)(img)), whole[15:25, 25:35])
     assert np.array_equal(back(T.CenterCrop((44, 63))(img)), np.pad(whole, ((2, 2), (1, 2), (0, 0)))[0:44, 0:63])
     five = T.FiveCrop((8, 9))(img)
-    assert [back(part).tolist() for part in five] == [part.tolist() for part in (whole[:8, :9], whole[:8, -9:], whole[-8:, :9], whole[-8:, -9:], whole[16:24, 26:35])]
+    assert [back(part).tolist() for part in five] == [
+        part.tolist() for part in (whole[:8, :9], whole[:8, -9:], whole[-8:, :9], whole[-8:, -9:], whole[16:24, 26:35])
+    ]
     ten = T.TenCrop((8, 9), vertical_flip=True)(img)
     assert np.array_equal(back(ten[5]), whole[::-1][:8, :9])
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric"])
-@pytest.mark.parametrize(("padding", "widths"), [(3, (3, 3, 3, 3)), ([2, 5], (2, 5, 2, 5)), ((1, 2, 3, 4), (1, 2, 3, 4))])
+@pytest.mark.parametrize(
+    ("padding", "widths"), [(3, (3, 3, 3, 3)), ([2, 5], (2, 5, 2, 5)), ((1, 2, 3, 4), (1, 2, 3, 4))]
+)
 def test_padding_is_numpy_s(picture, mode, padding, widths):
     left, top, right, bottom = widths
     expected = np.pad(pixels(picture), ((top, bottom), (left, right), (0, 0)), mode=mode)
@@ -144,15 +160,21 @@ def test_flips(picture):
         assert np.array_equal(as_pixels(flip(as_tensor(picture))), np.flip(pixels(picture), axis))
 
 
-# --------------------------------------------------------------------------------------------------------------------- colours
+# ---------------------------------------------------------------------------------------------------------------------
+# colours
 
 
 @pytest.mark.parametrize("factor", [0.0, 0.5, 1.0, 1.7])
-@pytest.mark.parametrize(("change", "pil"), [(F.adjust_brightness, "Brightness"), (F.adjust_contrast, "Contrast"), (F.adjust_saturation, "Color")])
+@pytest.mark.parametrize(
+    ("change", "pil"),
+    [(F.adjust_brightness, "Brightness"), (F.adjust_contrast, "Contrast"), (F.adjust_saturation, "Color")],
+)
 def test_colours_are_pil_s(picture, change, pil, factor):
     expected = pixels(getattr(ImageEnhance, pil)(picture).enhance(factor))
     assert np.array_equal(pixels(change(picture, factor)), expected)
-    assert np.abs(as_pixels(change(as_tensor(picture), factor)).astype(int) - expected).max() <= 2  # PIL rounds grey on the way
+    assert (
+        np.abs(as_pixels(change(as_tensor(picture), factor)).astype(int) - expected).max() <= 2
+    )  # PIL rounds grey on the way
 
 
 @pytest.mark.parametrize("factor", [-0.5, -0.1, 0.0, 0.25, 0.5])
@@ -184,7 +206,8 @@ def test_blur_by_hand():
     assert np.abs(pixels(F.gaussian_blur(img, 3, 1.0))[1:4, 1:4] - weights * 255).max() <= 0.51
 
 
-# ------------------------------------------------------------------------------------------------------------- turned and moved
+# ------------------------------------------------------------------------------------------------------------- turned
+# and moved
 
 
 @pytest.mark.parametrize("expand", [False, True])
@@ -203,7 +226,10 @@ def test_the_matrix_leads_back():
     (cx, cy), angle, (tx, ty), scale, (sx, sy) = arguments
     turn, sx, sy = math.radians(angle), math.radians(sx), math.radians(sy)
     rotation = np.array([[math.cos(turn), -math.sin(turn), 0], [math.sin(turn), math.cos(turn), 0], [0, 0, 1]])
-    shear_y, shear_x = np.array([[1, 0, 0], [-math.tan(sy), 1, 0], [0, 0, 1]]), np.array([[1, -math.tan(sx), 0], [0, 1, 0], [0, 0, 1]])
+    shear_y, shear_x = (
+        np.array([[1, 0, 0], [-math.tan(sy), 1, 0], [0, 0, 1]]),
+        np.array([[1, -math.tan(sx), 0], [0, 1, 0], [0, 0, 1]]),
+    )
     center = np.array([[1, 0, cx], [0, 1, cy], [0, 0, 1]])
     move = np.array([[1, 0, tx], [0, 1, ty], [0, 0, 1]])
     forward = move @ center @ rotation @ shear_y @ shear_x @ np.diag([scale, scale, 1]) @ np.linalg.inv(center)
@@ -216,10 +242,13 @@ def test_moving_by_whole_pixels(picture):
     assert np.array_equal(pixels(F.affine(picture, 0, (3, 4), 1.0, 0.0)), expected)
     assert np.array_equal(as_pixels(F.affine(as_tensor(picture), 0, (3, 4), 1.0, 0.0)), expected)
     filled = F.affine(as_tensor(picture), 0, (3, 4), 1.0, 0.0, fill=[7, 8, 9])
-    assert filled[:, 0, 0].tolist() == [7, 8, 9] and F.affine(picture, 0, (3, 4), 1.0, 0.0, fill=(7, 8, 9)).getpixel((0, 0)) == (7, 8, 9)
+    assert filled[:, 0, 0].tolist() == [7, 8, 9] and F.affine(picture, 0, (3, 4), 1.0, 0.0, fill=(7, 8, 9)).getpixel(
+        (0, 0)
+    ) == (7, 8, 9)
 
 
-# ------------------------------------------------------------------------------------------------------------------ at random
+# ------------------------------------------------------------------------------------------------------------------ at
+# random
 
 RANDOM = [
     T.RandomCrop(16, padding=4),
@@ -258,7 +287,12 @@ def test_the_part_of_a_random_resized_crop_lies_within_its_bounds():
         top, left, height, width = T.RandomResizedCrop.get_params(img, (0.2, 0.5), (0.5, 2.0))
         assert 0 <= top <= 40 - height and 0 <= left <= 60 - width
         assert 0.18 <= height * width / 2400 <= 0.53 and 0.45 <= width / height <= 2.2
-    assert T.RandomResizedCrop.get_params(Image.new("L", (100, 10)), (1.0, 1.0), (0.75, 4 / 3)) == (0, 43, 10, 13)  # none fits: the middle
+    assert T.RandomResizedCrop.get_params(Image.new("L", (100, 10)), (1.0, 1.0), (0.75, 4 / 3)) == (
+        0,
+        43,
+        10,
+        13,
+    )  # none fits: the middle
 
 
 def test_probabilities():
@@ -283,14 +317,38 @@ def test_compose_runs_one_after_the_other(picture):
         (lambda p: F.pil_to_tensor(np.zeros(3)), TypeError, "takes a PIL picture, got ndarray"),
         (lambda p: F.to_pil_image(p), TypeError, "takes a tensor or an array, got Image"),
         (lambda p: F.to_pil_image(torch.zeros(5, 2, 2)), ValueError, "a picture has 1 to 4 channels, got 5"),
-        (lambda p: F.to_pil_image(torch.zeros(2, 2, dtype=torch.uint8), "RGB"), ValueError, "is a picture of mode 'L', not 'RGB'"),
-        (lambda p: T.Normalize((0,), (1,))(p), TypeError, "normalize takes a tensor, got Image; put ToTensor before it"),
-        (lambda p: T.Normalize((0, 0), (1, 1))(torch.zeros(3, 2, 2)), ValueError, "for each of the 3 channels, got 2 and 2"),
+        (
+            lambda p: F.to_pil_image(torch.zeros(2, 2, dtype=torch.uint8), "RGB"),
+            ValueError,
+            "is a picture of mode 'L', not 'RGB'",
+        ),
+        (
+            lambda p: T.Normalize((0,), (1,))(p),
+            TypeError,
+            "normalize takes a tensor, got Image; put ToTensor before it",
+        ),
+        (
+            lambda p: T.Normalize((0, 0), (1, 1))(torch.zeros(3, 2, 2)),
+            ValueError,
+            "for each of the 3 channels, got 2 and 2",
+        ),
         (lambda p: T.Normalize((0,), (0,))(torch.zeros(3, 2, 2)), ValueError, "std has no zero"),
         (lambda p: T.Resize("big"), ValueError, "size is an int, the shorter side, or .height, width., got 'big'"),
-        (lambda p: T.Resize(3, "bilinea"), ValueError, "interpolation is one of .* got 'bilinea'. Did you mean 'bilinear'"),
-        (lambda p: F.resize(torch.zeros(1, 4, 4), 2, "lanczos"), ValueError, "a tensor is resized by one of .* other modes are for PIL pictures"),
-        (lambda p: T.RandomCrop(100)(p), ValueError, "a crop of 100 x 100 is larger than the picture of 40 x 60; give padding, or pad_if_needed=True"),
+        (
+            lambda p: T.Resize(3, "bilinea"),
+            ValueError,
+            "interpolation is one of .* got 'bilinea'. Did you mean 'bilinear'",
+        ),
+        (
+            lambda p: F.resize(torch.zeros(1, 4, 4), 2, "lanczos"),
+            ValueError,
+            "a tensor is resized by one of .* other modes are for PIL pictures",
+        ),
+        (
+            lambda p: T.RandomCrop(100)(p),
+            ValueError,
+            "a crop of 100 x 100 is larger than the picture of 40 x 60; give padding, or pad_if_needed=True",
+        ),
         (lambda p: T.FiveCrop(100)(p), ValueError, "the crops are 100 x 100, larger than the picture"),
         (lambda p: T.Pad((1, 2, 3))(p), ValueError, "padding is an int, .*got .1, 2, 3."),
         (lambda p: F.pad(p, 1, padding_mode="wrap"), ValueError, "padding_mode is one of .* got 'wrap'"),
@@ -299,7 +357,11 @@ def test_compose_runs_one_after_the_other(picture):
         (lambda p: T.ColorJitter(brightness=-1), ValueError, "brightness is at least 0"),
         (lambda p: F.adjust_hue(p, 0.6), ValueError, "hue_factor is from -0.5 to 0.5, got 0.6"),
         (lambda p: F.gaussian_blur(p, 4), ValueError, "kernel_size is an odd int"),
-        (lambda p: T.RandomResizedCrop(3, scale=(0.9, 0.1)), ValueError, "scale is two numbers above 0, the lower first"),
+        (
+            lambda p: T.RandomResizedCrop(3, scale=(0.9, 0.1)),
+            ValueError,
+            "scale is two numbers above 0, the lower first",
+        ),
         (lambda p: T.RandomAffine(10, translate=(2, 0)), ValueError, "translate is two shares from 0 to 1"),
         (lambda p: F.hflip("x"), TypeError, "a PIL picture or a tensor, got str"),
         (lambda p: T.Lambda(3), TypeError, "Lambda takes a function, got int"),

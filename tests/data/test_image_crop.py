@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.image import Window, aspect_window, center_crop, keep_aspect_size, random_crop_window, shorter_side_size
+from oneflow.data.image import (
+    Window,
+    aspect_window,
+    center_crop,
+    keep_aspect_size,
+    random_crop_window,
+    shorter_side_size,
+)
 
 AREA, RATIO = (0.08, 1.0), (3 / 4, 4 / 3)
 
@@ -36,7 +43,9 @@ def test_the_numbers_drawn_decide() -> None:
 
 
 @pytest.mark.parametrize(("size", "expected"), [((300, 10), (13, 10)), ((10, 300), (10, 13)), ((40, 40), (40, 40))])
-def test_without_a_fitting_attempt_the_largest_window_is_taken(size: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_without_a_fitting_attempt_the_largest_window_is_taken(
+    size: tuple[int, int], expected: tuple[int, int]
+) -> None:
     window = random_crop_window(*size, AREA, RATIO, 0, random.Random(0).random)
     assert (window.w, window.h) == expected
     window.check(*size)
@@ -46,7 +55,10 @@ def test_a_picture_of_one_pixel() -> None:
     assert random_crop_window(1, 1, AREA, RATIO, 10, random.Random(0).random) == Window(0, 0, 1, 1)
 
 
-@pytest.mark.parametrize("arguments", [((0, 1), RATIO, 1), ((0.5, 0.1), RATIO, 1), ((0.1, 1.5), RATIO, 1), (AREA, (0, 1), 1), (AREA, RATIO, -1)])
+@pytest.mark.parametrize(
+    "arguments",
+    [((0, 1), RATIO, 1), ((0.5, 0.1), RATIO, 1), ((0.1, 1.5), RATIO, 1), (AREA, (0, 1), 1), (AREA, RATIO, -1)],
+)
 def test_wrong_ranges(arguments: tuple) -> None:
     with pytest.raises(ArgumentError, match="random crop"):
         random_crop_window(10, 10, *arguments, random.random)

@@ -27,7 +27,9 @@ def deep_png(values: np.ndarray, color_type: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
-@pytest.mark.parametrize("options", [{}, {"quality": 95, "subsampling": 0}, {"subsampling": 1}, {"progressive": True}, {"keep_rgb": True}])
+@pytest.mark.parametrize(
+    "options", [{}, {"quality": 95, "subsampling": 0}, {"subsampling": 1}, {"progressive": True}, {"keep_rgb": True}]
+)
 def test_jpeg_has_the_pixels_that_pillow_gives(options: dict) -> None:
     data = stored(PHOTO, **options)
     np.testing.assert_array_equal(decode(data), read_back(data))
@@ -66,7 +68,9 @@ def test_png_of_every_kind() -> None:
     see_through.putalpha(100)
     np.testing.assert_array_equal(decode(stored(see_through, "PNG")), PHOTO)
     black_and_white = image.convert("1")
-    np.testing.assert_array_equal(decode(stored(black_and_white, "PNG"))[:, :, 0], np.asarray(black_and_white.convert("L")))
+    np.testing.assert_array_equal(
+        decode(stored(black_and_white, "PNG"))[:, :, 0], np.asarray(black_and_white.convert("L"))
+    )
 
 
 def test_sixteen_bits_keep_their_upper_eight() -> None:
@@ -76,7 +80,9 @@ def test_sixteen_bits_keep_their_upper_eight() -> None:
     np.testing.assert_array_equal(decode(deep_png(deep[:, :, 0], 0)), np.repeat(deep[:, :, :1] >> 8, 3, 2))
 
 
-@pytest.mark.parametrize(("kind", "exact"), [("BMP", True), ("GIF", False), ("PPM", True), ("TIFF", True), ("WEBP", False)])
+@pytest.mark.parametrize(
+    ("kind", "exact"), [("BMP", True), ("GIF", False), ("PPM", True), ("TIFF", True), ("WEBP", False)]
+)
 def test_other_formats(kind: str, exact: bool) -> None:
     data = stored(PHOTO, kind)
     np.testing.assert_array_equal(decode(data), PHOTO if exact else read_back(data))

@@ -26,7 +26,10 @@ from oneflow.data.image import (
 
 MEAN, STD = (123.68, 116.78, 103.94), (58.4, 57.1, 57.4)
 PHOTO = photo(161, 121)
-BACKENDS = ["python", pytest.param("native", marks=pytest.mark.skipif(native.library is None, reason="the extension was not built"))]
+BACKENDS = [
+    "python",
+    pytest.param("native", marks=pytest.mark.skipif(native.library is None, reason="the extension was not built")),
+]
 FILES = {
     "420": stored(PHOTO, quality=90),
     "422": stored(PHOTO, subsampling=1),
@@ -56,7 +59,9 @@ def random_window(rng: random.Random, width: int = 161, height: int = 121) -> Wi
 
 @pytest.mark.parametrize("color", ["RGB", "BGR", "GRAY"])
 @pytest.mark.parametrize("name", FILES)
-def test_a_window_without_resizing_has_exactly_the_pixels_of_a_full_decode(each_backend: str, name: str, color: str) -> None:
+def test_a_window_without_resizing_has_exactly_the_pixels_of_a_full_decode(
+    each_backend: str, name: str, color: str
+) -> None:
     full = decode(FILES[name], color)
     rng = random.Random(name)
     for _ in range(25):
@@ -83,8 +88,14 @@ def test_enlarging_by_area_takes_the_same_pixels_in_both_backends(each_backend: 
         for new in (old + 1, 2 * old - 1, 7 * old, 110):
             for method in ("area", "nearest"):
                 out = np.empty((3, 2, new), np.float32)
-                decode_crop_resize_normalize(FILES["444"], Window(0, 0, old, 2), None, False, (0,), (1,), out, method=method)
-                assert np.abs(out - resize(image[:2, :old], new, 2, method).transpose(2, 0, 1)).max() <= 0.501, (old, new, method)
+                decode_crop_resize_normalize(
+                    FILES["444"], Window(0, 0, old, 2), None, False, (0,), (1,), out, method=method
+                )
+                assert np.abs(out - resize(image[:2, :old], new, 2, method).transpose(2, 0, 1)).max() <= 0.501, (
+                    old,
+                    new,
+                    method,
+                )
 
 
 @pytest.mark.parametrize("method", ["antialias", "linear", "area", "nearest", "auto"])
@@ -105,7 +116,9 @@ def test_crop_and_resize_equal_pillows_within_one_level(each_backend: str) -> No
     image = Image.fromarray(decode(FILES["420"]))
     for _ in range(25):
         x, y, w, h = random_crop_window(161, 121, (0.08, 1.0), (3 / 4, 4 / 3), 10, rng.random)
-        expected = np.asarray(image.crop((x, y, x + w, y + h)).resize((64, 48), Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+        expected = np.asarray(image.crop((x, y, x + w, y + h)).resize((64, 48), Image.Resampling.BILINEAR)).transpose(
+            2, 0, 1
+        )
         out = torch.empty(3, 48, 64)
         decode_crop_resize_normalize(FILES["420"], Window(x, y, w, h), (64, 48), False, (0,), (1,), out)
         assert np.abs(out.numpy() - expected).max() <= 1.001
@@ -176,7 +189,11 @@ def test_bytes_behind_the_end_do_no_harm(each_backend: str) -> None:
     np.testing.assert_array_equal(out[0], out[1])
 
 
-@pytest.mark.parametrize("profiles", [[b"\0\1"], [b"\1\2"], [b"\1\2", b"\1\2"], [b"\1\2", b"\2\3"]], ids=["number", "missing", "twice", "count"])
+@pytest.mark.parametrize(
+    "profiles",
+    [[b"\0\1"], [b"\1\2"], [b"\1\2", b"\1\2"], [b"\1\2", b"\2\3"]],
+    ids=["number", "missing", "twice", "count"],
+)
 def test_a_broken_colour_profile_does_no_harm(each_backend: str, profiles: list[bytes]) -> None:
     """No profile is read, so that one which no reader would accept changes no pixel."""
     bodies = [b"ICC_PROFILE\0" + part + b"profile" for part in profiles]
@@ -235,7 +252,9 @@ def test_other_threads_run_meanwhile(each_backend: str) -> None:
 def test_wrong_arguments(each_backend: str) -> None:
     def call(out: object = None, **changes: object) -> None:
         arguments = {"window": None, "size": None, "flip": False, "mean": (0,), "std": (1,), **changes}
-        decode_crop_resize_normalize(FILES["420"], out=np.empty((3, 8, 8), np.float32) if out is None else out, **arguments)  # type: ignore[arg-type]
+        decode_crop_resize_normalize(
+            FILES["420"], out=np.empty((3, 8, 8), np.float32) if out is None else out, **arguments
+        )  # type: ignore[arg-type]
 
     for changes, match in [
         ({"window": Window(0, 0, 162, 4)}, "does not lie within a picture of 161 x 121"),

@@ -39,7 +39,12 @@ PICTURES = [picture(i, "PNG" if i == 4 else "JPEG") for i in range(COUNT)]
 def folder(tmp_path_factory):
     path = tmp_path_factory.mktemp("pictures")
     records = [
-        encode_record({"encoded": FeatureValue("bytes_list", [PICTURES[i]]), "label": FeatureValue("int32_list", np.array([i], np.int32))})
+        encode_record(
+            {
+                "encoded": FeatureValue("bytes_list", [PICTURES[i]]),
+                "label": FeatureValue("int32_list", np.array([i], np.int32)),
+            }
+        )
         for i in range(COUNT)
     ]
     write_records(path / "part-0", records[:4])
@@ -49,7 +54,9 @@ def folder(tmp_path_factory):
 
 @contextmanager
 def job():
-    settings = SimpleNamespace(is_train=False, default_data_type=dtypes.float32, default_initializer=None, random_seed=0)
+    settings = SimpleNamespace(
+        is_train=False, default_data_type=dtypes.float32, default_initializer=None, random_seed=0
+    )
     trace = Trace("job", settings, {}, parse_placement("cpu", "0:0"))
     with tracing(trace):
         yield trace
@@ -63,7 +70,11 @@ def run(body, steps: int = 1) -> list[dict[str, np.ndarray]]:
     trace.graph.drop_unused_sources()
     found = []
     for _ in range(steps):
-        fed = {node: tensor.numpy().copy() for source, nodes in trace.graph.sources for node, tensor in zip(nodes, source.next(), strict=True)}
+        fed = {
+            node: tensor.numpy().copy()
+            for source, nodes in trace.graph.sources
+            for node, tensor in zip(nodes, source.next(), strict=True)
+        }
         found.append({name: fed[blob.node] for name, blob in blobs.items()})
     trace.graph.close_sources()
     return found
@@ -113,7 +124,9 @@ def test_crop(folder):
     np.testing.assert_array_equal(fixed[2], decode(PICTURES[2], "BGR")[5:29, 3:23])
     moving = decoded(folder, fdata.ImageCodec([fdata.ImageCropPreprocessor(20, 24)]), steps=3)
     assert len({row.tobytes() for row in moving[::COUNT]}) == 3
-    with pytest.raises(DataError, match=r"part-0: record 0 at byte 0: .*a crop of 50 x 20 does not fit in a picture of 40 x 30"):
+    with pytest.raises(
+        DataError, match=r"part-0: record 0 at byte 0: .*a crop of 50 x 20 does not fit in a picture of 40 x 30"
+    ):
         decoded(folder, fdata.ImageCodec([fdata.ImageCropPreprocessor(50, 20)]))
 
 
@@ -134,7 +147,9 @@ def test_target_resize_keeps_the_shape_of_a_picture(folder):
 def test_crops_of_random_size_lie_in_the_picture(folder):
     small = fdata.ImageResizePreprocessor(20, 24)
     whole = fdata.ImageCropWithRandomSizePreprocessor(aspect_ratio=(4 / 3, 4 / 3), area=(1.0, 1.0))
-    np.testing.assert_array_equal(decoded(folder, fdata.ImageCodec([whole, small]))[0], decoded(folder, fdata.ImageCodec([small]))[0])  # of 40 x 30
+    np.testing.assert_array_equal(
+        decoded(folder, fdata.ImageCodec([whole, small]))[0], decoded(folder, fdata.ImageCodec([small]))[0]
+    )  # of 40 x 30
     rows = decoded(folder, fdata.ImageCodec([fdata.ImageCropWithRandomSizePreprocessor(), small]), steps=3)
     assert len({row.tobytes() for row in rows[::COUNT]}) == 3
     with pytest.raises(DataError, match=r"where shape \(24, 20, 3\) was asked for"):
@@ -152,7 +167,9 @@ def test_norm_by_channel(folder, data_format, mean):
     norm = fdata.NormByChannelPreprocessor(mean, (2.0, 4.0, 8.0), data_format)
     found = decoded(folder, codec, preprocessors=[norm])
     expected = decoded(folder, codec)
-    expected = (expected - np.float32(mean)) / np.float32((2, 4, 8)) if data_format == "channels_last" else (expected - 5) / 2
+    expected = (
+        (expected - np.float32(mean)) / np.float32((2, 4, 8)) if data_format == "channels_last" else (expected - 5) / 2
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
@@ -224,7 +241,9 @@ def test_keep_aspect_ratio_gives_sizes(folder):
     def body():
         images = fdata.OFRecordImageDecoder(reader(folder), "encoded")
         resized, scale, size = image.Resize(images, target_size=40, keep_aspect_ratio=True, resize_side="longer")
-        x = image.CropMirrorNormalize(resized, crop_h=20, crop_w=20, crop_pos_x=0.0, crop_pos_y=1.0, output_layout="NHWC")
+        x = image.CropMirrorNormalize(
+            resized, crop_h=20, crop_w=20, crop_pos_x=0.0, crop_pos_y=1.0, output_layout="NHWC"
+        )
         return {"x": x, "scale": scale, "size": size}
 
     (found,) = run(body)
@@ -315,7 +334,9 @@ def test_a_job_runs_the_chain_and_any_blob_mirrors(folder):
     """Flips by a coin are done by the reader, flips by an input of the job in the job; both flip the same way."""
 
     @flow.global_function()
-    def mirrored(which: flow.typing.Numpy.Placeholder((COUNT,), flow.int8)) -> tuple[flow.typing.Numpy, flow.typing.Numpy]:
+    def mirrored(
+        which: flow.typing.Numpy.Placeholder((COUNT,), flow.int8),
+    ) -> tuple[flow.typing.Numpy, flow.typing.Numpy]:
         images = fdata.OFRecordImageDecoder(reader(folder), "encoded")
         pixels = image.Resize(images, target_size=(10, 8))[0]
         return image.CropMirrorNormalize(pixels, which, output_layout="NHWC"), pixels
@@ -327,7 +348,9 @@ def test_a_job_runs_the_chain_and_any_blob_mirrors(folder):
 
 
 def test_a_bad_picture_stops_the_job_with_its_place(tmp_path):
-    good, bad = (encode_record({"encoded": FeatureValue("bytes_list", [data])}) for data in (PICTURES[0], PICTURES[0][:300]))
+    good, bad = (
+        encode_record({"encoded": FeatureValue("bytes_list", [data])}) for data in (PICTURES[0], PICTURES[0][:300])
+    )
     write_records(tmp_path / "part-0", [good, bad])
 
     def define(**more):

@@ -119,7 +119,10 @@ def framed(*bodies):
 
 DAMAGED = [
     (framed(b"abc", b"de") + b"\x05\x00", "record 2 at byte 21: the file ends inside the 8 bytes"),
-    (framed(b"abc", b"de") + struct.pack("<q", 9) + b"xy", "record 2 at byte 21: the record has 9 bytes, the file only 2 more"),
+    (
+        framed(b"abc", b"de") + struct.pack("<q", 9) + b"xy",
+        "record 2 at byte 21: the record has 9 bytes, the file only 2 more",
+    ),
     (framed(b"abc", b"de") + struct.pack("<q", -1) + b"xy", "record 2 at byte 21: length -1 is not between"),
 ]
 

@@ -10,7 +10,17 @@ from pathlib import Path
 import pytest
 
 from libai.utils import file_utils
-from libai.utils.file_io import HTTPURLHandler, LazyPath, NativePathHandler, OneDrivePathHandler, PathHandler, PathManagerBase, PathManagerFactory, file_lock, get_cache_dir
+from libai.utils.file_io import (
+    HTTPURLHandler,
+    LazyPath,
+    NativePathHandler,
+    OneDrivePathHandler,
+    PathHandler,
+    PathManagerBase,
+    PathManagerFactory,
+    file_lock,
+    get_cache_dir,
+)
 from libai.utils.non_blocking_io import NonBlockingIOManager
 
 
@@ -24,9 +34,22 @@ def test_files_of_this_machine(tmp_path):
     paths.mkdirs(at("a/b"))
     with paths.open(at("a/x"), "w") as file:
         file.write("text")
-    assert paths.isfile(at("a/x")) and paths.isdir(at("a/b")) and not paths.exists(at("y")) and sorted(paths.ls(at("a"))) == ["b", "x"]
-    assert paths.copy(at("a/x"), at("y")) and content(paths.open(at("y"))) == "text" and paths.get_local_path("file://" + at("y")) == at("y")
-    assert paths.copy_from_local(at("y"), at("a/x"), overwrite=True) and paths.symlink(at("y"), at("link")) and os.readlink(at("link")) == at("y")
+    assert (
+        paths.isfile(at("a/x"))
+        and paths.isdir(at("a/b"))
+        and not paths.exists(at("y"))
+        and sorted(paths.ls(at("a"))) == ["b", "x"]
+    )
+    assert (
+        paths.copy(at("a/x"), at("y"))
+        and content(paths.open(at("y"))) == "text"
+        and paths.get_local_path("file://" + at("y")) == at("y")
+    )
+    assert (
+        paths.copy_from_local(at("y"), at("a/x"), overwrite=True)
+        and paths.symlink(at("y"), at("link"))
+        and os.readlink(at("link")) == at("y")
+    )
     assert paths.mv(at("y"), at("z")) and not paths.exists(at("y"))
     paths.rm(at("z"))
     paths.set_cwd(str(tmp_path / "a"))
@@ -41,7 +64,9 @@ def test_files_that_a_thread_writes_are_whole_after_the_join(tmp_path):
         with paths.opena(str(tmp_path / "x"), "w", buffering, callback_after_file_close=lambda: done.append(1)) as file:
             for i in range(100):
                 file.write(f"{i} ")
-        assert paths.async_join(str(tmp_path / "x")) and (tmp_path / "x").read_text() == "".join(f"{i} " for i in range(100))
+        assert paths.async_join(str(tmp_path / "x")) and (tmp_path / "x").read_text() == "".join(
+            f"{i} " for i in range(100)
+        )
     assert done == [1, 1] and paths.async_close()
     executor = ThreadPoolExecutor(1)
     manager = NonBlockingIOManager(executor=executor)
@@ -80,9 +105,15 @@ def test_handlers_by_what_an_address_begins_with(tmp_path, monkeypatch):
     monkeypatch.setattr(file_utils, "download_file", lambda path, url: Path(path).write_text(url))
     paths.register_handler(HTTPURLHandler())
     paths.register_handler(OneDrivePathHandler())
-    assert paths.get_local_path("https://host/a/b.txt") == str(tmp_path / "host" / "a" / "b.txt") and content(paths.open("https://host/a/b.txt")) == "https://host/a/b.txt"
+    assert (
+        paths.get_local_path("https://host/a/b.txt") == str(tmp_path / "host" / "a" / "b.txt")
+        and content(paths.open("https://host/a/b.txt")) == "https://host/a/b.txt"
+    )
     assert paths.get_local_path("https://1drv.ms/u/s!abc").startswith(str(tmp_path / "api.onedrive.com"))
-    assert OneDrivePathHandler().create_one_drive_direct_download("https://1drv.ms/u/s!abc") == "https://api.onedrive.com/v1.0/shares/u!aHR0cHM6Ly8xZHJ2Lm1zL3UvcyFhYmM/root/content"
+    assert (
+        OneDrivePathHandler().create_one_drive_direct_download("https://1drv.ms/u/s!abc")
+        == "https://api.onedrive.com/v1.0/shares/u!aHR0cHM6Ly8xZHJ2Lm1zL3UvcyFhYmM/root/content"
+    )
 
 
 def test_paths_that_are_made_when_they_are_needed(tmp_path):
@@ -91,7 +122,10 @@ def test_paths_that_are_made_when_they_are_needed(tmp_path):
     assert not asked and os.listdir(path) == [] and str(path) == str(tmp_path) and asked == [1]
     with file_lock(str(tmp_path / "x")):
         assert (tmp_path / "x.lock").exists()
-    assert PathManagerFactory.get() is PathManagerFactory.get() and PathManagerFactory.get("one") is not PathManagerFactory.get()
+    assert (
+        PathManagerFactory.get() is PathManagerFactory.get()
+        and PathManagerFactory.get("one") is not PathManagerFactory.get()
+    )
     PathManagerFactory.remove("one")
 
 
@@ -109,8 +143,15 @@ def test_what_cannot_be_done_is_said(tmp_path):
     refused(lambda: paths.set_cwd("nowhere"), "there is no folder 'nowhere' to work in")
     refused(lambda: paths.opena(here, "r"), "opena writes; .* mode 'r'")
     with open(os.devnull) as reading:
-        refused(lambda: NonBlockingIOManager().get_non_blocking_io("x", reading), "only files that are written are written by a thread")
-    refused(lambda: paths.exists(here, deeply=True), "NativePathHandler takes no argument 'deeply'; set_strict_kwargs_checking", TypeError)
+        refused(
+            lambda: NonBlockingIOManager().get_non_blocking_io("x", reading),
+            "only files that are written are written by a thread",
+        )
+    refused(
+        lambda: paths.exists(here, deeply=True),
+        "NativePathHandler takes no argument 'deeply'; set_strict_kwargs_checking",
+        TypeError,
+    )
     paths.set_strict_kwargs_checking(False)
     assert paths.exists(here, deeply=True)
     for what in ("exists", "isfile", "isdir", "ls", "mkdirs", "rm", "get_local_path"):

@@ -18,7 +18,11 @@ SEQUENCES = [sentence for document in DOCUMENTS for sentence in document]
 SIZES, POINTERS, DOC_IDX = [3, 1, 5], [0, 6, 8], [0, 2, 3]
 MMAP_INDEX = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, 3, 3) + struct.pack("<3i3q3q", *SIZES, *POINTERS, *DOC_IDX)
 MMAP_DATA = struct.pack("<9H", 1, 2, 3, 4, 5, 6, 7, 8, 65000)
-LAZY_INDEX = b"TNTIDX\x00\x00" + struct.pack("<6Q", 1, 4, 4, 3, 3, 3) + struct.pack("<4q4q3q3q", 0, 1, 2, 3, 0, 3, 4, 9, *SIZES, *DOC_IDX)
+LAZY_INDEX = (
+    b"TNTIDX\x00\x00"
+    + struct.pack("<6Q", 1, 4, 4, 3, 3, 3)
+    + struct.pack("<4q4q3q3q", 0, 1, 2, 3, 0, 3, 4, 9, *SIZES, *DOC_IDX)
+)
 LAZY_DATA = struct.pack("<9i", 1, 2, 3, 4, 5, 6, 7, 8, 65000)
 FILES = {"mmap": (MMAP_INDEX, MMAP_DATA), "lazy": (LAZY_INDEX, LAZY_DATA), "cached": (LAZY_INDEX, LAZY_DATA)}
 KINDS = pytest.mark.parametrize("impl", ["mmap", "lazy", "cached"])
@@ -54,7 +58,9 @@ def test_files_of_the_format_are_read(tmp_path, impl):
     found = get_indexed_dataset(prefix, impl, skip_warmup=False)
     assert type(found) is {"mmap": MMapIndexedDataset, "lazy": IndexedDataset, "cached": IndexedCachedDataset}[impl]
     assert indexed.infer_dataset_impl(prefix) == ("mmap" if impl == "mmap" else "cached")
-    assert type(get_indexed_dataset(prefix, "infer", True)) is (MMapIndexedDataset if impl == "mmap" else IndexedCachedDataset)
+    assert type(get_indexed_dataset(prefix, "infer", True)) is (
+        MMapIndexedDataset if impl == "mmap" else IndexedCachedDataset
+    )
     assert [found[i].tolist() for i in range(len(found))] == SEQUENCES == [one.tolist() for one in found[:]]
     assert [one.tolist() for one in found[1:3]] == SEQUENCES[1:] and found[-1].tolist() == SEQUENCES[-1]
     assert found.get(2, 1, 3).tolist() == [6, 7, 8] and found.get(2, offset=3).tolist() == [8, 65000]
@@ -84,7 +90,9 @@ def test_files_are_merged(tmp_path, impl):
         builder.merge_file_(part)
     builder.finalize(prefix + ".idx")
     assert ((tmp_path / "text.idx").read_bytes(), (tmp_path / "text.bin").read_bytes()) == FILES[impl]
-    wide = (indexed.MMapIndexedDatasetBuilder if impl == "mmap" else indexed.IndexedDatasetBuilder)(str(tmp_path / "wide.bin"), dtype=np.int64)
+    wide = (indexed.MMapIndexedDatasetBuilder if impl == "mmap" else indexed.IndexedDatasetBuilder)(
+        str(tmp_path / "wide.bin"), dtype=np.int64
+    )
     with pytest.raises(ValueError, match="tokens of one dtype: .*part0 has (uint16|int32), .*wide.bin int64"):
         wide.merge_file_(parts[0])
 
@@ -96,10 +104,24 @@ def test_the_reader_of_jobs_reads_them_too(tmp_path):
 
 def test_tokens_are_small_if_the_vocabulary_is(tmp_path):
     dtype = lambda impl, size: indexed.make_builder(str(tmp_path / "x.bin"), impl, size).dtype  # noqa: E731
-    assert (dtype("mmap", 65499), dtype("mmap", 65500), dtype("mmap", None), dtype("lazy", 10)) == (np.uint16, np.int32, np.int32, np.int32)
+    assert (dtype("mmap", 65499), dtype("mmap", 65500), dtype("mmap", None), dtype("lazy", 10)) == (
+        np.uint16,
+        np.int32,
+        np.int32,
+        np.int32,
+    )
     with pytest.raises(ValueError, match="are uint16, which cannot hold all of 3 to 70000"):
         indexed.make_builder(str(tmp_path / "x.bin"), "mmap", 100).add_item([3, 70000])
-    assert [indexed.code(dtype) for dtype in ("u1", "i1", "i2", "i4", "i8", "f4", "f8", "u2")] == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert [indexed.code(dtype) for dtype in ("u1", "i1", "i2", "i4", "i8", "f4", "f8", "u2")] == [
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+        7,
+        8,
+    ]
     with pytest.raises(ValueError, match="tokens are uint8, .* got bool"):
         indexed.code(bool)
 
@@ -155,7 +177,12 @@ def damaged(content, at, value):
         ("mmap", MMAP_INDEX, MMAP_DATA[:-2], "text.bin has 8 tokens, its index speaks of 9; .*cut short"),
         ("mmap", MMAP_INDEX, MMAP_DATA[:-1], "no whole number of 2-byte tokens"),
         ("mmap", damaged(MMAP_INDEX, 34, b"\xff\xff\xff\xff"), MMAP_DATA, "do not belong together"),
-        ("mmap", MMAP_INDEX[:-8] + struct.pack("<q", 2), MMAP_DATA, "document index runs from 0 to the number of sequences, 3"),
+        (
+            "mmap",
+            MMAP_INDEX[:-8] + struct.pack("<q", 2),
+            MMAP_DATA,
+            "document index runs from 0 to the number of sequences, 3",
+        ),
         ("lazy", LAZY_INDEX[:-1], LAZY_DATA, "text.idx ends after 2 of 3 numbers; it was cut short"),
         ("lazy", damaged(LAZY_INDEX, 8, b"\x02"), LAZY_DATA, "version 2, dtype code 4 and 4 bytes"),
         ("cached", LAZY_INDEX, LAZY_DATA[:-4], "text.bin has 8 tokens, its index speaks of 9"),
@@ -179,7 +206,11 @@ def test_what_is_not_there_is_said(tmp_path):
         MMapIndexedDataset(prefix)[::2]
     with pytest.raises(ValueError, match="is not an index of the lazy kind"):
         IndexedDataset(prefix)
-    assert indexed.infer_dataset_impl(str(tmp_path / "nothing")) is None and indexed.get_available_dataset_impl() == ["lazy", "cached", "mmap"]
+    assert indexed.infer_dataset_impl(str(tmp_path / "nothing")) is None and indexed.get_available_dataset_impl() == [
+        "lazy",
+        "cached",
+        "mmap",
+    ]
     (tmp_path / "text.bin").unlink()
     with pytest.raises(ValueError, match="there is no .*text.bin"):
         get_indexed_dataset(prefix, "infer", True)

@@ -10,7 +10,14 @@ import pytest
 import torch
 
 from libai.config import LazyCall
-from libai.data import DistTensorData, Instance, build_image_test_loader, build_image_train_loader, build_nlp_test_loader, build_nlp_train_val_test_loader
+from libai.data import (
+    DistTensorData,
+    Instance,
+    build_image_test_loader,
+    build_image_train_loader,
+    build_nlp_test_loader,
+    build_nlp_train_val_test_loader,
+)
 from libai.data.build import build_nlp_train_loader, trivial_batch_collator
 from libai.data.data_utils import get_train_valid_test_split_
 from libai.data.samplers import CyclicSampler, SingleRoundSampler
@@ -41,7 +48,9 @@ class AtOnce(Noisy):
         raise AssertionError("samples are not asked for one by one")
 
     def __getitems__(self, indices):
-        return Instance(labels=DistTensorData(torch.tensor(indices)), images=DistTensorData(torch.rand(len(indices), 3)))
+        return Instance(
+            labels=DistTensorData(torch.tensor(indices)), images=DistTensorData(torch.rand(len(indices), 3))
+        )
 
 
 @pytest.fixture(autouse=True)
@@ -103,7 +112,16 @@ def test_lists_and_lazy_data_sets_are_joined_for_training_and_test():
     assert isinstance(train.dataset, ConcatDataset) and len(train.dataset) == 8 and (valid, test) == (None, None)
     assert train.mixup_func.count == 1
     held_out = build_image_test_loader(described, 3, num_workers=0)
-    assert len(held_out) == 3 and sorted(sum((labels for _, labels in batches(held_out)), [])) == [0, 0, 1, 1, 2, 2, 3, 4]
+    assert len(held_out) == 3 and sorted(sum((labels for _, labels in batches(held_out)), [])) == [
+        0,
+        0,
+        1,
+        1,
+        2,
+        2,
+        3,
+        4,
+    ]
     assert held_out.batch_sampler.shuffle and not build_nlp_test_loader(Noisy(), 3, num_workers=0).batch_sampler.shuffle
     assert isinstance(build_nlp_train_loader(Noisy(), 3, num_workers=0)[0].batch_sampler, CyclicSampler)
 
@@ -120,7 +138,10 @@ def test_an_error_of_a_data_set_comes_once_with_index_class_and_line(workers):
     with pytest.raises(ValueError) as caught:
         batches(loader)
     message = str(caught.value)
-    assert message.startswith("sample 7 of ConcatDataset of Noisy, Noisy cannot be read: KeyError: 'no sample 3' (") and __file__ in message
+    assert (
+        message.startswith("sample 7 of ConcatDataset of Noisy, Noisy cannot be read: KeyError: 'no sample 3' (")
+        and __file__ in message
+    )
     assert message.count("KeyError") == 1 and "\n" not in message
     assert "Traceback" in caught.value.__notes__[0]
 
@@ -131,9 +152,14 @@ class Plain(Noisy):
 
 
 def test_what_is_no_data_set_or_no_instance_is_refused():
-    with pytest.raises(ValueError, match=r"the samples \[0, 1\] of Plain do not make a batch: DTypeError: .*returns an Instance from __getitem__.* got int"):
+    with pytest.raises(
+        ValueError,
+        match=r"the samples \[0, 1\] of Plain do not make a batch: DTypeError: .*returns an Instance from __getitem__.* got int",
+    ):
         batches(build_nlp_test_loader(Plain(), 2, num_workers=0))
-    with pytest.raises(TypeError, match="has __getitem__ and __len__, got <class .*Noisy.>; a lazy one is written LazyCall"):
+    with pytest.raises(
+        TypeError, match="has __getitem__ and __len__, got <class .*Noisy.>; a lazy one is written LazyCall"
+    ):
         build_image_train_loader([Noisy], 2)
     with pytest.raises(ValueError, match="a list of one or more, got an empty list"):
         build_image_train_loader([], 2)
@@ -164,23 +190,43 @@ class OfDocuments(Noisy):
 def test_texts_are_cut_into_parts():
     assert get_train_valid_test_split_(10, [949, 50, 1]) == [0, 10, 10, 10]
     assert get_train_valid_test_split_(10, [0.5, 0.3, 0.2]) == [0, 5, 8, 10]
-    assert get_train_valid_test_split_(10, [1, 1, 1]) == [0, 4, 7, 10]  # 3 + 3 + 3, the missing one comes off every bound
+    assert get_train_valid_test_split_(10, [1, 1, 1]) == [
+        0,
+        4,
+        7,
+        10,
+    ]  # 3 + 3 + 3, the missing one comes off every bound
     assert get_train_valid_test_split_(7) == [0, 7, 7, 7]
     with pytest.raises(ValueError, match="three ratios"):
         get_train_valid_test_split_(7, [0, 0])
     described = LazyCall(OfDocuments)(indexed_dataset=LazyCall(Documents)())
-    train, valid, test = build_nlp_train_val_test_loader([described], [[0.8, 0.2, 0.0]], [1.0], [16, 4, 4], 4, 2, num_workers=0)
+    train, valid, test = build_nlp_train_val_test_loader(
+        [described], [[0.8, 0.2, 0.0]], [1.0], [16, 4, 4], 4, 2, num_workers=0
+    )
     assert train.dataset.documents == list(range(9)) and valid.dataset.documents == [8, 9, 10] and test is None
     assert (len(train.dataset), len(valid.dataset), train.dataset.name, valid.dataset.name) == (16, 4, "train", "valid")
     with pytest.raises(ValueError, match="one entry each for every data set, got 1, 1 and 2"):
         build_nlp_train_val_test_loader([described], [[1, 0, 0]], [1, 1], [1, 1, 1], 1, 1)
 
 
-@pytest.mark.parametrize("image", [torch.zeros(0), torch.arange(5, dtype=torch.int16), torch.tensor(True), torch.rand(3, 4).t(), torch.zeros(2**20 + 1)])
+@pytest.mark.parametrize(
+    "image",
+    [
+        torch.zeros(0),
+        torch.arange(5, dtype=torch.int16),
+        torch.tensor(True),
+        torch.rand(3, 4).t(),
+        torch.zeros(2**20 + 1),
+    ],
+)
 def test_batches_of_any_kind_come_whole_from_workers(image):
     class Kind(Noisy):
         def __getitem__(self, index):
-            return Instance(images=DistTensorData(image, sbp_list=["broadcast"], placement_idx=2), index=torch.tensor(index), note=[index])
+            return Instance(
+                images=DistTensorData(image, sbp_list=["broadcast"], placement_idx=2),
+                index=torch.tensor(index),
+                note=[index],
+            )
 
     class Tensors(Kind):
         def __getitem__(self, index):
@@ -189,15 +235,29 @@ def test_batches_of_any_kind_come_whole_from_workers(image):
             return sample
 
     for kind in (Kind(), Tensors()):
-        read = [list(islice(build_image_train_loader(kind, 4, num_workers=workers, seed=5)[0], 11)) for workers in (0, 2)]
+        read = [
+            list(islice(build_image_train_loader(kind, 4, num_workers=workers, seed=5)[0], 11)) for workers in (0, 2)
+        ]
         for one, other in zip(*read):
-            assert list(one.get_fields()) == list(other.get_fields()) and torch.equal(one.index, other.index) and torch.equal(one.images.tensor, other.images.tensor)
-            assert (one.images.sbp_list, one.images.placement_idx, one.images.tensor.dtype) == (other.images.sbp_list, other.images.placement_idx, other.images.tensor.dtype)
+            assert (
+                list(one.get_fields()) == list(other.get_fields())
+                and torch.equal(one.index, other.index)
+                and torch.equal(one.images.tensor, other.images.tensor)
+            )
+            assert (one.images.sbp_list, one.images.placement_idx, one.images.tensor.dtype) == (
+                other.images.sbp_list,
+                other.images.placement_idx,
+                other.images.tensor.dtype,
+            )
             is_large = other.has("note") or image.numel() > 2**20  # or not a batch of tensors
-            assert other.index.is_shared() == is_large and one.get_fields().get("note") == other.get_fields().get("note")
+            assert other.index.is_shared() == is_large and one.get_fields().get("note") == other.get_fields().get(
+                "note"
+            )
 
 
 def test_batches_that_are_kept_are_not_written_over():
     loader, _, _ = build_image_train_loader(Noisy(), 4, num_workers=1, seed=5)
     kept = list(islice(loader, 20))
-    assert [batch.labels.tensor.tolist() for batch in kept] == [labels for _, labels in batches(build_image_train_loader(Noisy(), 4, num_workers=0, seed=5)[0], 20)]
+    assert [batch.labels.tensor.tolist() for batch in kept] == [
+        labels for _, labels in batches(build_image_train_loader(Noisy(), 4, num_workers=0, seed=5)[0], 20)
+    ]

@@ -1,4 +1,5 @@
-"""Index maps: the samples that documents make, in the order of the original's twisters; and the files that keep them."""
+"""Index maps: the samples that documents make, in the order of the original's twisters; and the files that keep
+them."""
 
 from __future__ import annotations
 
@@ -77,7 +78,10 @@ def test_a_map_of_sentences_is_that_of_its_definition(short, least):
     text = some_text()
     for epochs, count in ((1, ENDLESS), (ENDLESS, 200), (3, 10**6)):
         found = sentence_map(text.documents, text.sizes, epochs, count, 64, short, 11, least)
-        assert found.dtype == np.uint32 and found.tolist() == [list(map(int, row)) for row in by_sentence(text, epochs, count, 64, round(1 / short) if short else 0, 11, least)]
+        assert found.dtype == np.uint32 and found.tolist() == [
+            list(map(int, row))
+            for row in by_sentence(text, epochs, count, 64, round(1 / short) if short else 0, 11, least)
+        ]
     assert not len(sentence_map(text.documents, text.sizes, 5, 0, 64, short, 11, least))
 
 
@@ -111,14 +115,20 @@ def test_samples_of_tokens_cover_every_document_and_share_one_token(wanted):
     row = np.concatenate([tokens[number] for number in found.sequences]).astype(int)
     count, epochs = len(found.order), len(found.sequences) // 50
     assert count >= wanted > (epochs - 1) * sizes.sum() // length - 1 and count == (epochs * sizes.sum() - 1) // length
-    assert sorted(found.order) == list(range(count)) and found.starts.shape == (count + 1, 2) and found.starts.dtype == np.int32
+    assert (
+        sorted(found.order) == list(range(count))
+        and found.starts.shape == (count + 1, 2)
+        and found.starts.dtype == np.int32
+    )
     for number in range(count + 1):
         place, inside = found.starts[number]
         assert tokens[found.sequences[place]][inside] == row[number * length]
     order = found.sequences.tolist()
     for first, last in zip(documents, documents[1:]):
         begins = [at for at, number in enumerate(order) if number == first]
-        assert len(begins) == epochs and all(order[at : at + last - first] == list(range(first, last)) for at in begins)  # a document stays in one piece
+        assert len(begins) == epochs and all(
+            order[at : at + last - first] == list(range(first, last)) for at in begins
+        )  # a document stays in one piece
 
 
 def test_a_last_epoch_of_which_little_is_needed_is_read_last():
@@ -137,7 +147,9 @@ def test_a_map_is_kept_beside_the_data_and_made_anew_for_other_documents(tmp_pat
     rows = ask()
     (path,) = tmp_path.iterdir()
     assert path.name == "text_train_indexmap_100mns_64msl_0.10ssp_7s.npy"
-    assert np.array_equal(np.load(path), rows) and np.array_equal(rows, sentence_map(text.documents, text.sizes, ENDLESS, 100, 64, 0.1, 7, 2))
+    assert np.array_equal(np.load(path), rows) and np.array_equal(
+        rows, sentence_map(text.documents, text.sizes, ENDLESS, 100, 64, 0.1, 7, 2)
+    )
     written = path.stat().st_mtime_ns
     assert np.array_equal(ask(), rows) and path.stat().st_mtime_ns == written
     text.documents = text.documents[:20]  # another split has the same name
@@ -162,7 +174,9 @@ def _count_builds(path, barrier, lines):
 def test_ranks_that_come_at_once_build_a_map_once(tmp_path):
     fork = multiprocessing.get_context("fork")
     barrier, lines = fork.Barrier(4), tmp_path / "lines"
-    ranks = [fork.Process(target=_count_builds, args=(str(tmp_path / "map.npy"), barrier, str(lines))) for _ in range(4)]
+    ranks = [
+        fork.Process(target=_count_builds, args=(str(tmp_path / "map.npy"), barrier, str(lines))) for _ in range(4)
+    ]
     for rank in ranks:
         rank.start()
     for rank in ranks:
@@ -179,7 +193,10 @@ def test_a_map_is_pickled_by_its_file(tmp_path):
 
 def test_a_folder_that_cannot_be_written_to_costs_the_time_again(tmp_path, caplog):
     found = cached_map(str(tmp_path / "no folder" / "map.npy"), fingerprint(1), lambda: np.arange(3))
-    assert found.rows.tolist() == [0, 1, 2] and "cannot be kept (No such file or directory); it is built in every process" in caplog.text
+    assert (
+        found.rows.tolist() == [0, 1, 2]
+        and "cannot be kept (No such file or directory); it is built in every process" in caplog.text
+    )
 
 
 def test_what_makes_no_map_is_said(tmp_path):

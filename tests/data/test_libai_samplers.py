@@ -12,11 +12,22 @@ from libai.data.samplers import CyclicSampler, SingleRoundSampler
 
 def cyclic(n, micro, ranks, count, shuffle=False, **more):
     """The first batches of each rank."""
-    return [list(islice(CyclicSampler(range(n), micro, shuffle, data_parallel_rank=rank, data_parallel_size=ranks, **more), count)) for rank in range(ranks)]
+    return [
+        list(
+            islice(
+                CyclicSampler(range(n), micro, shuffle, data_parallel_rank=rank, data_parallel_size=ranks, **more),
+                count,
+            )
+        )
+        for rank in range(ranks)
+    ]
 
 
 def once(n, micro, ranks, **more):
-    samplers = [SingleRoundSampler(range(n), micro, data_parallel_rank=rank, data_parallel_size=ranks, **more) for rank in range(ranks)]
+    samplers = [
+        SingleRoundSampler(range(n), micro, data_parallel_rank=rank, data_parallel_size=ranks, **more)
+        for rank in range(ranks)
+    ]
     return samplers, [list(sampler) for sampler in samplers]
 
 
@@ -28,7 +39,9 @@ def test_buckets_are_contiguous_and_batches_never_straddle_epochs():
 def test_shuffling_stays_inside_a_bucket_with_one_permutation_for_all_ranks():
     for epoch in range(2):
         order = torch.randperm(4, generator=torch.Generator().manual_seed(7 + epoch)).tolist()
-        first, second = (sum(batches[2 * epoch : 2 * epoch + 2], []) for batches in cyclic(9, 2, 2, 4, shuffle=True, seed=7))
+        first, second = (
+            sum(batches[2 * epoch : 2 * epoch + 2], []) for batches in cyclic(9, 2, 2, 4, shuffle=True, seed=7)
+        )
         assert first == order
         assert second == [4 + index for index in order]
 
@@ -38,7 +51,16 @@ def test_shuffling_stays_inside_a_bucket_with_one_permutation_for_all_ranks():
 @pytest.mark.parametrize("stopped", [1, 3, 4, 5, 9])
 def test_a_sampler_goes_on_where_another_stopped(ranks, stopped, rank_buckets):
     whole = cyclic(33, 2, ranks, 12, shuffle=True, seed=3, rank_buckets=rank_buckets)
-    resumed = cyclic(33, 2, ranks, 12 - stopped, shuffle=True, seed=3, consumed_samples=stopped * 2 * ranks, rank_buckets=rank_buckets)
+    resumed = cyclic(
+        33,
+        2,
+        ranks,
+        12 - stopped,
+        shuffle=True,
+        seed=3,
+        consumed_samples=stopped * 2 * ranks,
+        rank_buckets=rank_buckets,
+    )
     assert resumed == [batches[stopped:] for batches in whole]
 
 
@@ -111,9 +133,15 @@ def test_a_data_set_that_can_prefetch_is_told_the_indices_of_an_epoch():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CyclicSampler(range(3), 2, data_parallel_size=2), "has 3 samples, less than one global batch of 4 .micro_batch_size 2 on 2 ranks"),
+        (
+            lambda: CyclicSampler(range(3), 2, data_parallel_size=2),
+            "has 3 samples, less than one global batch of 4 .micro_batch_size 2 on 2 ranks",
+        ),
         (lambda: CyclicSampler(range(3), 0), "micro_batch_size is an int >= 1, got 0"),
-        (lambda: CyclicSampler(range(3), 1, data_parallel_rank=2, data_parallel_size=2), "data_parallel_rank is an int >= 0 and <= 1, got 2"),
+        (
+            lambda: CyclicSampler(range(3), 1, data_parallel_rank=2, data_parallel_size=2),
+            "data_parallel_rank is an int >= 0 and <= 1, got 2",
+        ),
         (lambda: CyclicSampler(range(3), 1, consumed_samples=-1), "consumed_samples is an int >= 0, got -1"),
         (lambda: SingleRoundSampler([], 1), "the data set has no samples"),
     ],

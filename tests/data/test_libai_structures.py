@@ -41,7 +41,10 @@ def test_instances_are_copied_and_sent():
 
 
 def test_stacking_makes_a_batch_of_every_kind_of_field():
-    samples = [Instance(x=DistTensorData(torch.full((2, 3), float(i)), placement_idx=-1), t=torch.tensor(i), words=[i, "w"]) for i in range(4)]
+    samples = [
+        Instance(x=DistTensorData(torch.full((2, 3), float(i)), placement_idx=-1), t=torch.tensor(i), words=[i, "w"])
+        for i in range(4)
+    ]
     batch = Instance.stack(samples)
     assert batch.x.tensor.shape == (4, 2, 3) and batch.x.tensor[:, 0, 0].tolist() == [0, 1, 2, 3]
     assert batch.x.placement_idx == -1 and batch.x.sbp_list == ["split_0", "broadcast"]
@@ -63,10 +66,26 @@ T = torch.ones(2)
         ([Instance(), 3], ValueError, "takes one or more Instances, got int"),
         ([Instance(x=3), Instance(x=3)], ValueError, "Unsupported type <class 'int'> for stack. Field 'x'"),
         ([Instance(x=T), Instance(y=T)], ValueError, r"the first has 'x', sample 1 has only \['y'\]"),
-        ([Instance(x=DistTensorData(5))], TypeError, "holds a tensor, got int; make it one in the data set's __getitem__"),
-        ([Instance(x=DistTensorData(T)), Instance(x=DistTensorData(torch.ones(3)))], ValueError, r"shape is not equal: the first .* \(2,\), sample 1 \(3,\)"),
-        ([Instance(x=DistTensorData(T)), Instance(x=DistTensorData(T, ["broadcast"] * 2))], ValueError, "sbp_list is not equal"),
-        ([Instance(x=DistTensorData(T)), Instance(x=DistTensorData(T, placement_idx=-1))], ValueError, "placement_idx is not equal: .* 0, sample 1 -1"),
+        (
+            [Instance(x=DistTensorData(5))],
+            TypeError,
+            "holds a tensor, got int; make it one in the data set's __getitem__",
+        ),
+        (
+            [Instance(x=DistTensorData(T)), Instance(x=DistTensorData(torch.ones(3)))],
+            ValueError,
+            r"shape is not equal: the first .* \(2,\), sample 1 \(3,\)",
+        ),
+        (
+            [Instance(x=DistTensorData(T)), Instance(x=DistTensorData(T, ["broadcast"] * 2))],
+            ValueError,
+            "sbp_list is not equal",
+        ),
+        (
+            [Instance(x=DistTensorData(T)), Instance(x=DistTensorData(T, placement_idx=-1))],
+            ValueError,
+            "placement_idx is not equal: .* 0, sample 1 -1",
+        ),
     ],
 )
 def test_what_cannot_be_stacked_says_why(samples, error, message):

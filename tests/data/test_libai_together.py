@@ -1,4 +1,5 @@
-"""Batches of Instances by one call of ``__getitem__``: bit for bit those of single samples, whatever the data set does."""
+"""Batches of Instances by one call of ``__getitem__``: bit for bit those of single samples, whatever the data set
+does."""
 
 import random
 
@@ -110,9 +111,15 @@ def _hiding(index):
 
 def same(one, other):
     if isinstance(one, DistTensorData):
-        return (one.sbp_list, one.placement_idx) == (other.sbp_list, other.placement_idx) and same(one.tensor, other.tensor)
+        return (one.sbp_list, one.placement_idx) == (other.sbp_list, other.placement_idx) and same(
+            one.tensor, other.tensor
+        )
     if isinstance(one, torch.Tensor):
-        return (one.dtype, one.shape, one.stride()) == (other.dtype, other.shape, other.stride()) and one.numpy().tobytes() == other.numpy().tobytes()
+        return (one.dtype, one.shape, one.stride()) == (
+            other.dtype,
+            other.shape,
+            other.stride(),
+        ) and one.numpy().tobytes() == other.numpy().tobytes()
     return one == other
 
 
@@ -201,10 +208,25 @@ def test_an_index_that_stands_for_many_has_no_value():
         with pytest.raises(NotAtOnce):
             at_once(sample, [1, 2])
 
-    for question in (int, float, bool, str, hash, len, list, "{}".format, lambda index: index == 1, lambda index: index + 1, lambda index: PIXELS.clone().__setitem__(index, 0)):
+    for question in (
+        int,
+        float,
+        bool,
+        str,
+        hash,
+        len,
+        list,
+        "{}".format,
+        lambda index: index == 1,
+        lambda index: index + 1,
+        lambda index: PIXELS.clone().__setitem__(index, 0),
+    ):
         ask(question)
     ask(lambda index: torch.tensor([BatchNumber(index.of(LABELS))]))
-    assert [found.tolist() for found in at_once(lambda index: [torch.tensor(BatchNumber(index.of(LABELS)), dtype=torch.int16)], [3, 1])] == [[1, 7]]
+    assert [
+        found.tolist()
+        for found in at_once(lambda index: [torch.tensor(BatchNumber(index.of(LABELS)), dtype=torch.int16)], [3, 1])
+    ] == [[1, 7]]
 
 
 @pytest.mark.parametrize(("batch", "workers"), [(1, 0), (4, 0), (4, 1)])

@@ -15,12 +15,21 @@ from omegaconf import OmegaConf
 
 from libai.config import LazyCall, get_config
 from libai.engine import DefaultTrainer
-from libai.tokenizer import BertTokenizer, GPT2Tokenizer, PreTrainedTokenizer, RobertaTokenizer, T5Tokenizer, build_tokenizer
+from libai.tokenizer import (
+    BertTokenizer,
+    GPT2Tokenizer,
+    PreTrainedTokenizer,
+    RobertaTokenizer,
+    T5Tokenizer,
+    build_tokenizer,
+)
 from libai.tokenizer.tokenization_bert import BasicTokenizer, WordpieceTokenizer, load_vocab, whitespace_tokenize
 from libai.tokenizer.tokenization_gpt2 import bytes_to_unicode, get_pairs
 from libai.utils import distributed as dist
 
-SHARED = Path(__file__).resolve().parents[3] / "shared" / "data"  # where whole vocabularies may lie, beside the repository
+SHARED = (
+    Path(__file__).resolve().parents[3] / "shared" / "data"
+)  # where whole vocabularies may lie, beside the repository
 TEXTS = [
     "Hello, World! It's 5 o'clock: naïve café.",
     "  two  blanks\n\nand\tmore ",
@@ -30,6 +39,7 @@ TEXTS = [
     "don't you'll we've unaffable",
 ]
 
+
 def made(kind, folder, **arguments):
     """A small tokenizer of ours, and that of transformers."""
     if kind == "bert":
@@ -37,8 +47,12 @@ def made(kind, folder, **arguments):
         return BertTokenizer(file, **arguments), transformers.BertTokenizer(file)
     if kind == "t5":
         ours = T5Tokenizer(piece_file(folder), **{"extra_ids": 10, **arguments})
-        pieces = [(ours.sp_model.id_to_piece(i), ours.sp_model.get_score(i)) for i in range(ours.sp_model.get_piece_size())]
-        return ours, transformers.T5Tokenizer(pieces + [(f"<extra_id_{i}>", 0.0) for i in reversed(range(10))], extra_ids=10)
+        pieces = [
+            (ours.sp_model.id_to_piece(i), ours.sp_model.get_score(i)) for i in range(ours.sp_model.get_piece_size())
+        ]
+        return ours, transformers.T5Tokenizer(
+            pieces + [(f"<extra_id_{i}>", 0.0) for i in reversed(range(10))], extra_ids=10
+        )
     files = byte_files(folder, kind)
     if kind == "gpt2":
         return GPT2Tokenizer(*files, **arguments), transformers.GPT2Tokenizer(*files)
@@ -60,7 +74,9 @@ def test_tokens_numbers_and_texts_are_those_of_transformers(tmp_path, kind):
             assert ours.tokenize(text) == theirs.tokenize(text), text
         if kind != "t5":  # whose decoder there leaves out blanks around special tokens
             for skip in (False, True):
-                assert ours.decode(numbers, skip_special_tokens=skip) == theirs.decode(numbers, skip_special_tokens=skip, clean_up_tokenization_spaces=kind == "bert"), text
+                assert ours.decode(numbers, skip_special_tokens=skip) == theirs.decode(
+                    numbers, skip_special_tokens=skip, clean_up_tokenization_spaces=kind == "bert"
+                ), text
     assert len(ours) == len(theirs) and {**ours.get_vocab(), **ours.get_added_vocab()} == theirs.get_vocab()
     assert ours.convert_tokens_to_ids("no such token") == theirs.convert_tokens_to_ids("no such token")
 
@@ -91,7 +107,12 @@ def test_special_tokens_are_put_in_only_if_asked_for(tmp_path, kind):
         whole = {"gpt2": [ours.bos_token_id, *plain]}.get(kind) or theirs.encode("the fox")
         assert ours.encode("the fox") == (whole if add else plain)
         begin, end = [ours.start_token_id], [ours.end_token_id]
-        pairs = {"gpt2": [*begin, 8, *begin, 9], "bert": [*begin, 8, *end, 9, *end], "roberta": [*begin, 8, *end, *end, 9, *end], "t5": [8, *end, 9, *end]}
+        pairs = {
+            "gpt2": [*begin, 8, *begin, 9],
+            "bert": [*begin, 8, *end, 9, *end],
+            "roberta": [*begin, 8, *end, *end, 9, *end],
+            "t5": [8, *end, 9, *end],
+        }
         assert ours.build_inputs_with_special_tokens([8], [9]) == (pairs[kind] if add else [8, 9])
     if kind == "roberta":
         assert ours.create_token_type_ids_from_sequences([3], [4]) == [0] * 6
@@ -101,15 +122,24 @@ def test_special_tokens_are_put_in_only_if_asked_for(tmp_path, kind):
 def test_a_tokenizer_goes_through_a_folder_and_through_pickle(tmp_path, kind):
     ours, _ = made(kind, tmp_path, add_bos_token=True)
     ours.add_tokens(["newword"])
-    ours.add_special_tokens({"eod_token": "<eod>", "additional_special_tokens": [*ours.additional_special_tokens, "<x>"]})
+    ours.add_special_tokens(
+        {"eod_token": "<eod>", "additional_special_tokens": [*ours.additional_special_tokens, "<x>"]}
+    )
     files = ours.save_pretrained(tmp_path / "saved")
     assert {Path(file).name for file in files} == {path.name for path in (tmp_path / "saved").iterdir()}
     for again in (type(ours).from_pretrained(tmp_path / "saved"), pickle.loads(pickle.dumps(ours))):
         for text in TEXTS:
             assert again.encode(text + " <eod> newword<x>") == ours.encode(text + " <eod> newword<x>")
-        assert again.special_tokens_map == ours.special_tokens_map and len(again) == len(ours) and again.get_added_vocab() == ours.get_added_vocab()
+        assert (
+            again.special_tokens_map == ours.special_tokens_map
+            and len(again) == len(ours)
+            and again.get_added_vocab() == ours.get_added_vocab()
+        )
     changed = type(ours).from_pretrained(tmp_path / "saved", add_bos_token=False, eod_token="<end>")
-    assert changed.eod_token == "<end>" and changed.encode("the fox") == ours.encode("the fox")[(kind != "t5") : None if kind == "gpt2" else -1]
+    assert (
+        changed.eod_token == "<end>"
+        and changed.encode("the fox") == ours.encode("the fox")[(kind != "t5") : None if kind == "gpt2" else -1]
+    )
 
 
 @pytest.mark.parametrize("kind", ["bert", "gpt2", "roberta"])
@@ -117,7 +147,9 @@ def test_folders_of_transformers_are_read(tmp_path, kind):
     _, theirs = made(kind, tmp_path)
     theirs.save_pretrained(tmp_path / "theirs")
     assert not (tmp_path / "theirs" / "vocab.txt").exists()  # it keeps everything in one file
-    ours = {"bert": BertTokenizer, "gpt2": GPT2Tokenizer, "roberta": RobertaTokenizer}[kind].from_pretrained(str(tmp_path / "theirs"))
+    ours = {"bert": BertTokenizer, "gpt2": GPT2Tokenizer, "roberta": RobertaTokenizer}[kind].from_pretrained(
+        str(tmp_path / "theirs")
+    )
     for text in TEXTS:
         assert ours.encode(text) == theirs.encode(text, add_special_tokens=False)
 
@@ -125,18 +157,44 @@ def test_folders_of_transformers_are_read(tmp_path, kind):
 def test_special_and_added_tokens(tmp_path):
     ours, _ = made("bert", tmp_path)
     count = len(BERT_WORDS)
-    assert (ours.vocab_size, len(ours), ours.padded_vocab_size(), ours.padded_vocab_size(16)) == (count, count, count, 32)
-    assert (ours.cls_token_id, ours.sep_token_id, ours.mask_token_id, ours.pad_token_id, ours.unk_token_id) == (2, 3, 4, 0, 1)
+    assert (ours.vocab_size, len(ours), ours.padded_vocab_size(), ours.padded_vocab_size(16)) == (
+        count,
+        count,
+        count,
+        32,
+    )
+    assert (ours.cls_token_id, ours.sep_token_id, ours.mask_token_id, ours.pad_token_id, ours.unk_token_id) == (
+        2,
+        3,
+        4,
+        0,
+        1,
+    )
     assert (ours.bos_token, ours.bos_token_id, ours.eod_token_id) == (None, None, None)
     assert (ours.start_token, ours.end_token, ours.start_token_id, ours.end_token_id) == ("[CLS]", "[SEP]", 2, 3)
-    assert ours.add_tokens(["fox", "wolf", "wolf"]) == 1 and ours.get_added_vocab() == {"wolf": count} and len(ours) == count + 1
+    assert (
+        ours.add_tokens(["fox", "wolf", "wolf"]) == 1
+        and ours.get_added_vocab() == {"wolf": count}
+        and len(ours) == count + 1
+    )
     assert ours.tokenize("the wolf[CLS] werewolf") == ["the", "wolf", "[CLS]", "[UNK]", "wolf"]
     assert ours.add_special_tokens({"bos_token": "<s>", "additional_special_tokens": ["<a>", "[SEP]"]}) == 2
-    assert (ours.bos_token_id, ours.start_token, ours.additional_special_tokens_ids) == (count + 1, "<s>", [count + 2, 3])
-    assert ours.all_special_tokens == ["<s>", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]", "<a>"] and set(ours.all_special_ids) == {count + 1, 1, 3, 0, 2, 4, count + 2}
+    assert (ours.bos_token_id, ours.start_token, ours.additional_special_tokens_ids) == (
+        count + 1,
+        "<s>",
+        [count + 2, 3],
+    )
+    assert ours.all_special_tokens == ["<s>", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]", "<a>"] and set(
+        ours.all_special_ids
+    ) == {count + 1, 1, 3, 0, 2, 4, count + 2}
     assert ours.decode(ours.encode("the<a>fox jumped wolf .")) == "the <a> fox jumped wolf." and ours.decode(5) == "the"
-    assert ours.decode(ours.encode("the<a>fox"), skip_special_tokens=True) == "the fox" and ours.decode(ours.encode("the<a>fox"), spaces_between_special_tokens=False) == "the<a>fox"
-    assert ours.convert_ids_to_tokens(5) == "the" and ours.convert_ids_to_tokens([5, 2], skip_special_tokens=True) == ["the"]
+    assert (
+        ours.decode(ours.encode("the<a>fox"), skip_special_tokens=True) == "the fox"
+        and ours.decode(ours.encode("the<a>fox"), spaces_between_special_tokens=False) == "the<a>fox"
+    )
+    assert ours.convert_ids_to_tokens(5) == "the" and ours.convert_ids_to_tokens([5, 2], skip_special_tokens=True) == [
+        "the"
+    ]
     assert ours.add_tokens("<z>", special_tokens=True) == 1 and "<z>" in ours.additional_special_tokens
     ours.eod_token = "[SEP]"
     assert ours.eod_token_id == 3
@@ -146,18 +204,35 @@ def test_numbers_come_as_lists_arrays_and_tensors(tmp_path):
     dist.setup_dist_util({})
     ours, _ = made("bert", tmp_path, add_bos_token=True)
     assert ours.encode(["the fox", "the"]) == [[2, 5, 7, 3], [2, 5, 3]] and ours.encode([5, 7]) == [2, 5, 7, 3]
-    assert ours.encode(["the fox", "the"], padding=True) == [[2, 5, 7, 3], [2, 5, 3, 0]] and ours.encode("the fox jumped", max_length=4) == [2, 5, 7, 3]
+    assert ours.encode(["the fox", "the"], padding=True) == [[2, 5, 7, 3], [2, 5, 3, 0]] and ours.encode(
+        "the fox jumped", max_length=4
+    ) == [2, 5, 7, 3]
     array = ours.encode("the fox", return_tensors="np")
     assert isinstance(array, np.ndarray) and array.tolist() == [2, 5, 7, 3]
     tensor = ours.encode(["the fox", "fox the"], return_tensors="of", device="cpu")
-    assert tensor.dtype is torch.int64 and tensor.tolist() == [[2, 5, 7, 3], [2, 7, 5, 3]] and ours.decode(tensor, skip_special_tokens=True) == ["the fox", "fox the"]
+    assert (
+        tensor.dtype is torch.int64
+        and tensor.tolist() == [[2, 5, 7, 3], [2, 7, 5, 3]]
+        and ours.decode(tensor, skip_special_tokens=True) == ["the fox", "fox the"]
+    )
     spread = ours.encode("the fox", return_tensors="of", is_global=True, device="cpu")
     assert spread.is_global and spread.numpy().tolist() == [2, 5, 7, 3]
 
 
 def test_chinese_words_are_marked_for_masks_of_whole_words(tmp_path):
     ours = BertTokenizer(bert_file(tmp_path), do_chinese_wwm=True)
-    assert ours.tokenize("中国 hello the中国[MASK]中文!") == ["中", "##国", "hello", "the", "中", "##国", "[MASK]", "中", "文", "!"]  # "##文" is no piece of this vocabulary
+    assert ours.tokenize("中国 hello the中国[MASK]中文!") == [
+        "中",
+        "##国",
+        "hello",
+        "the",
+        "中",
+        "##国",
+        "[MASK]",
+        "中",
+        "文",
+        "!",
+    ]  # "##文" is no piece of this vocabulary
     assert ours.decode(ours.encode("中国hello")) == "中国 hello"
     assert BertTokenizer(bert_file(tmp_path)).tokenize("中国") == ["中", "国"]
 
@@ -167,16 +242,33 @@ def test_words_that_are_never_split_and_words_without_the_basic_step(tmp_path):
     assert BertTokenizer(file, never_split=["fox,the"]).tokenize("Hello fox,the World") == ["hello", "fox,the", "world"]
     assert BertTokenizer(file, do_basic_tokenize=False).tokenize("hello unaffable, the") == ["hello", "[UNK]", "the"]
     assert BertTokenizer(file, do_lower_case=False).tokenize("Hello the") == ["[UNK]", "the"]
-    assert BasicTokenizer().tokenize("Naïve,café 中国") == ["naive", ",", "cafe", "中", "国"] and BasicTokenizer(tokenize_chinese_chars=False).tokenize("中国") == ["中国"]
-    assert BasicTokenizer(do_lower_case=False).tokenize("A-B [SEP] x", never_split=["[SEP]"]) == ["A", "-", "B", "[SEP]", "x"]
+    assert BasicTokenizer().tokenize("Naïve,café 中国") == ["naive", ",", "cafe", "中", "国"] and BasicTokenizer(
+        tokenize_chinese_chars=False
+    ).tokenize("中国") == ["中国"]
+    assert BasicTokenizer(do_lower_case=False).tokenize("A-B [SEP] x", never_split=["[SEP]"]) == [
+        "A",
+        "-",
+        "B",
+        "[SEP]",
+        "x",
+    ]
     pieces = WordpieceTokenizer(load_vocab(file), "[UNK]", max_input_chars_per_word=9)
-    assert pieces.tokenize("unaffable jumped  unaffableed") == ["un", "##aff", "##able", "jump", "##ed", "[UNK]"] and whitespace_tokenize(" a  b ") == ["a", "b"]
+    assert pieces.tokenize("unaffable jumped  unaffableed") == [
+        "un",
+        "##aff",
+        "##able",
+        "jump",
+        "##ed",
+        "[UNK]",
+    ] and whitespace_tokenize(" a  b ") == ["a", "b"]
 
 
 def test_byte_pairs(tmp_path):
     ours, _ = made("gpt2", tmp_path)
     assert ours.bpe("Ġthe") == "Ġthe" and ours.bpe("zz") == "z z" and get_pairs("abab") == {("a", "b"), ("b", "a")}
-    assert sorted(map(ord, bytes_to_unicode().values()))[-1] == 256 + 67 and len(set(bytes_to_unicode().values())) == 256
+    assert (
+        sorted(map(ord, bytes_to_unicode().values()))[-1] == 256 + 67 and len(set(bytes_to_unicode().values())) == 256
+    )
     assert ours.decode(ours.encode("any \x00 bytes\n .")) == "any \x00 bytes\n ."
 
 
@@ -205,12 +297,23 @@ def test_the_configs_of_data_sets_feed_the_trainer(tmp_path, kind):
     dist.setup_dist_util({})
     prefix = text_files(tmp_path, impl="mmap")
     cfg = get_config(f"common/data/{kind}_dataset.py")
-    cfg.train, cfg.graph, cfg.optim = get_config("common/train.py").train, get_config("common/models/graph.py").graph, get_config("common/optim.py").optim
+    cfg.train, cfg.graph, cfg.optim = (
+        get_config("common/train.py").train,
+        get_config("common/models/graph.py").graph,
+        get_config("common/optim.py").optim,
+    )
     cfg.model = LazyCall(dict)(cfg=dict(vocab_size=1))
     cfg.train.update(dict(train_iter=3, train_micro_batch_size=4, test_micro_batch_size=2))
     cfg.train.evaluation.update(dict(eval_iter=2, eval_period=2))
     files = {"bert": lambda: {"vocab_file": bert_file(tmp_path)}, "t5": lambda: {"vocab_file": piece_file(tmp_path)}}
-    cfg.tokenization.tokenizer.update(files.get(kind, lambda: dict(zip(("vocab_file", "merges_file"), byte_files(tmp_path, "roberta" if kind == "roberta" else "gpt2"))))())
+    cfg.tokenization.tokenizer.update(
+        files.get(
+            kind,
+            lambda: dict(
+                zip(("vocab_file", "merges_file"), byte_files(tmp_path, "roberta" if kind == "roberta" else "gpt2"))
+            ),
+        )()
+    )
     cfg.dataloader.train.update(num_workers=0, splits=[[6, 2, 2]])
     dataset = cfg.dataloader.train.dataset[0]
     dataset.data_prefix = dataset.indexed_dataset.data_prefix = prefix
@@ -230,7 +333,11 @@ def test_a_run_that_is_told_in_epochs_has_the_samples_of_one(tmp_path):
     dist.setup_dist_util({})
     prefix, (vocab, merges) = text_files(tmp_path), byte_files(tmp_path)
     cfg = get_config("common/data/gpt_dataset.py")
-    cfg.train, cfg.graph, cfg.optim = get_config("common/train.py").train, get_config("common/models/graph.py").graph, get_config("common/optim.py").optim
+    cfg.train, cfg.graph, cfg.optim = (
+        get_config("common/train.py").train,
+        get_config("common/models/graph.py").graph,
+        get_config("common/optim.py").optim,
+    )
     cfg.train.update(dict(train_iter=0, train_epoch=3, train_micro_batch_size=4))
     cfg.train.evaluation.enabled = False
     cfg.model = LazyCall(dict)()
@@ -254,50 +361,104 @@ def test_what_is_no_vocabulary_is_said(tmp_path):
     (tmp_path / "other.json").write_text('{"a": 0}')
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9\n")
-    refused(lambda: BertTokenizer(str(tmp_path / "none.txt")), "the vocabulary .*none.txt' cannot be read: No such file")
+    refused(
+        lambda: BertTokenizer(str(tmp_path / "none.txt")), "the vocabulary .*none.txt' cannot be read: No such file"
+    )
     refused(lambda: BertTokenizer(str(tmp_path / "latin.txt")), "cannot be read: 'utf-8' codec")
     refused(lambda: BertTokenizer(str(tmp_path / "words.txt")), r"has no token '\[UNK\]': it is no vocabulary of BERT")
     refused(lambda: GPT2Tokenizer(str(tmp_path / "broken.json"), merges), "broken.json is no vocabulary: Expecting")
-    refused(lambda: GPT2Tokenizer(str(tmp_path / "list.json"), merges), "is no vocabulary: a JSON object is expected, it holds a list")
+    refused(
+        lambda: GPT2Tokenizer(str(tmp_path / "list.json"), merges),
+        "is no vocabulary: a JSON object is expected, it holds a list",
+    )
     refused(lambda: GPT2Tokenizer(vocab, str(tmp_path / "words.txt")), "is no list of merges: each line has two pieces")
     refused(lambda: GPT2Tokenizer(vocab, str(tmp_path / "other.json")), "is no list of merges")
-    refused(lambda: GPT2Tokenizer(str(tmp_path / "other.json"), merges), "other.json and .*merges.txt do not belong together")
+    refused(
+        lambda: GPT2Tokenizer(str(tmp_path / "other.json"), merges),
+        "other.json and .*merges.txt do not belong together",
+    )
     (tmp_path / "other.json").write_text('{"a": "b"}')
-    refused(lambda: GPT2Tokenizer(str(tmp_path / "other.json"), merges), "is no vocabulary: a JSON object of tokens and their numbers")
-    refused(lambda: T5Tokenizer(str(tmp_path / "none.model")), "there is no sentencepiece model .*none.model'; T5's is called spiece.model")
+    refused(
+        lambda: GPT2Tokenizer(str(tmp_path / "other.json"), merges),
+        "is no vocabulary: a JSON object of tokens and their numbers",
+    )
+    refused(
+        lambda: T5Tokenizer(str(tmp_path / "none.model")),
+        "there is no sentencepiece model .*none.model'; T5's is called spiece.model",
+    )
     refused(lambda: T5Tokenizer(str(tmp_path / "words.txt")), "words.txt is no sentencepiece model")
 
 
 def test_what_a_folder_has_not_is_said(tmp_path):
-    refused(lambda: BertTokenizer.from_pretrained("bert-base-uncased"), "there is no folder 'bert-base-uncased': BertTokenizer.from_pretrained takes one that has vocab.txt")
-    refused(lambda: GPT2Tokenizer.from_pretrained(str(tmp_path)), "has no vocab.json, which GPT2Tokenizer needs; it has nothing")
+    refused(
+        lambda: BertTokenizer.from_pretrained("bert-base-uncased"),
+        "there is no folder 'bert-base-uncased': BertTokenizer.from_pretrained takes one that has vocab.txt",
+    )
+    refused(
+        lambda: GPT2Tokenizer.from_pretrained(str(tmp_path)),
+        "has no vocab.json, which GPT2Tokenizer needs; it has nothing",
+    )
     file = bert_file(tmp_path)
     assert BertTokenizer.from_pretrained(file, do_lower_case=False).vocab_size == len(BERT_WORDS)
-    refused(lambda: GPT2Tokenizer.from_pretrained(file), "has the files vocab.json and merges.txt; give from_pretrained their folder")
+    refused(
+        lambda: GPT2Tokenizer.from_pretrained(file),
+        "has the files vocab.json and merges.txt; give from_pretrained their folder",
+    )
     refused(lambda: BertTokenizer(file).save_pretrained(file), "takes a folder, .* is a file")
     (tmp_path / "added_tokens.json").write_text('{"<x>": 99}')
-    refused(lambda: BertTokenizer.from_pretrained(tmp_path), "the tokens that were added in .* do not fit its vocabulary: {'<x>': 99} have other numbers")
+    refused(
+        lambda: BertTokenizer.from_pretrained(tmp_path),
+        "the tokens that were added in .* do not fit its vocabulary: {'<x>': 99} have other numbers",
+    )
 
 
 def test_wrong_arguments_are_said(tmp_path, monkeypatch):
     file = bert_file(tmp_path)
     ours = BertTokenizer(file)
-    refused(lambda: BertTokenizer(file, bos_tokn="x"), "BertTokenizer takes no argument 'bos_tokn'.*bos_token", TypeError)
+    refused(
+        lambda: BertTokenizer(file, bos_tokn="x"), "BertTokenizer takes no argument 'bos_tokn'.*bos_token", TypeError
+    )
     refused(lambda: BertTokenizer(file, bos_token=3), "bos_token is a string or None, got 3", TypeError)
-    refused(lambda: BertTokenizer(file, additional_special_tokens="<a>"), "is a list of tokens, got the string '<a>'", TypeError)
-    refused(lambda: ours.add_special_tokens({"mask": "x"}), "add_special_tokens takes bos_token, .* got 'mask'", TypeError)
+    refused(
+        lambda: BertTokenizer(file, additional_special_tokens="<a>"),
+        "is a list of tokens, got the string '<a>'",
+        TypeError,
+    )
+    refused(
+        lambda: ours.add_special_tokens({"mask": "x"}), "add_special_tokens takes bos_token, .* got 'mask'", TypeError
+    )
     refused(lambda: ours.tokenize(3), "tokenize takes a string, got int", TypeError)
-    refused(lambda: ours.encode(3.5), "encode takes a string, a list of strings or a list of numbers, got 'float'", TypeError)
+    refused(
+        lambda: ours.encode(3.5),
+        "encode takes a string, a list of strings or a list of numbers, got 'float'",
+        TypeError,
+    )
     refused(lambda: ours.encode(["a", 3]), r"got \['a', 3\]", TypeError)
     refused(lambda: ours.encode("the", return_tensors="tf"), "return_tensors is one of None, 'np' and 'of', got 'tf'")
-    refused(lambda: ours.encode(["the", "the fox"], return_tensors="np"), "texts of 1, 2 tokens make no tensor; give padding=True")
+    refused(
+        lambda: ours.encode(["the", "the fox"], return_tensors="np"),
+        "texts of 1, 2 tokens make no tensor; give padding=True",
+    )
     refused(lambda: ours.padded_vocab_size(0), "a multiple of 1 or more, got 0")
     gpt = GPT2Tokenizer(*byte_files(tmp_path))
-    refused(lambda: gpt.encode(["a", "the fox"], padding=True), "padding needs a pad_token, GPT2Tokenizer has none; set one")
-    refused(lambda: T5Tokenizer(piece_file(tmp_path), extra_ids=2, additional_special_tokens=["<extra_id_0>"]), "extra_ids=2 asks for <extra_id_0> to <extra_id_1>")
+    refused(
+        lambda: gpt.encode(["a", "the fox"], padding=True), "padding needs a pad_token, GPT2Tokenizer has none; set one"
+    )
+    refused(
+        lambda: T5Tokenizer(piece_file(tmp_path), extra_ids=2, additional_special_tokens=["<extra_id_0>"]),
+        "extra_ids=2 asks for <extra_id_0> to <extra_id_1>",
+    )
     real = builtins.__import__
-    monkeypatch.setattr(builtins, "__import__", lambda name, *rest: (_ for _ in ()).throw(ImportError(name)) if name == "jieba" else real(name, *rest))
-    refused(lambda: BertTokenizer(file, do_chinese_wwm=True), "with jieba, which is not installed: pip install jieba", NotImplementedError)
+    monkeypatch.setattr(
+        builtins,
+        "__import__",
+        lambda name, *rest: (_ for _ in ()).throw(ImportError(name)) if name == "jieba" else real(name, *rest),
+    )
+    refused(
+        lambda: BertTokenizer(file, do_chinese_wwm=True),
+        "with jieba, which is not installed: pip install jieba",
+        NotImplementedError,
+    )
 
 
 class Letters(PreTrainedTokenizer):
@@ -320,4 +481,9 @@ class Letters(PreTrainedTokenizer):
 
 def test_a_tokenizer_of_one_s_own():
     ours = Letters(pad_token="<pad>")
-    assert ours.sanitize_special_tokens() == 1 and ours.encode("a b<pad>") == [0, 1, 26] and ours.decode([0, 1, 26]) == "a b <pad>" and len(ours) == 27
+    assert (
+        ours.sanitize_special_tokens() == 1
+        and ours.encode("a b<pad>") == [0, 1, 26]
+        and ours.decode([0, 1, 26]) == "a b <pad>"
+        and len(ours) == 27
+    )

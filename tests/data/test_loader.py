@@ -43,7 +43,10 @@ def test_a_function_makes_the_samples():
 
 
 def test_samples_of_one_batch_must_agree():
-    with Loader([1, 2], 2, lambda item, draws: np.zeros(item)) as loader, pytest.raises(ArgumentError, match="one structure, shape and dtype"):
+    with (
+        Loader([1, 2], 2, lambda item, draws: np.zeros(item)) as loader,
+        pytest.raises(ArgumentError, match="one structure, shape and dtype"),
+    ):
         next(iter(loader))
 
 
@@ -63,7 +66,10 @@ def test_pictures_are_those_of_the_record(folder):
     image, levels = take(Loader(folder, 1, [plain, pixels]), 7)[6]
     assert levels.dtype == torch.uint8
     expected = np.asarray(Image.open(io.BytesIO(picture(6))).convert("RGB"))[:, :, ::-1]
-    np.testing.assert_array_equal(levels[0], np.asarray(Image.fromarray(expected[:, :, ::-1]).resize((34, 26), Image.Resampling.BILINEAR))[:, :, ::-1])
+    np.testing.assert_array_equal(
+        levels[0],
+        np.asarray(Image.fromarray(expected[:, :, ::-1]).resize((34, 26), Image.Resampling.BILINEAR))[:, :, ::-1],
+    )
     assert (image[0] - levels[0]).abs().max() <= 1
 
 
@@ -77,7 +83,8 @@ def test_any_number_of_ranks_and_threads_reads_the_same(folder, how):
 
     def steps(world, threads, prefetch):
         loaders = [
-            Loader(folder, 8 // world, fields, rank=r, world=world, threads=threads, prefetch=prefetch, **how) for r in range(world)
+            Loader(folder, 8 // world, fields, rank=r, world=world, threads=threads, prefetch=prefetch, **how)
+            for r in range(world)
         ]
         batches = list(zip(*(take(loader, 12) for loader in loaders)))
         return [{name: torch.cat([b[name] for b in step]) for name in fields} for step in batches]
@@ -123,7 +130,10 @@ def test_drop_last(folder):
 
 @pytest.mark.parametrize("world", [2, 4])
 def test_ranks_share_the_short_batch(folder, world):
-    passes = [[batch.tolist() for batch in Loader(folder, 8, LABEL, epochs=1, rank=r, world=world, threads=1)] for r in range(world)]
+    passes = [
+        [batch.tolist() for batch in Loader(folder, 8, LABEL, epochs=1, rank=r, world=world, threads=1)]
+        for r in range(world)
+    ]
     assert sorted(i for batches in passes for batch in batches for i in batch) == list(range(N))
     assert {len(batches) for batches in passes} == {-(-N // (8 * world))}
     gc.collect()
@@ -131,7 +141,17 @@ def test_ranks_share_the_short_batch(folder, world):
 
 def test_ranks_with_parts_of_their_own(folder):
     def of(rank):
-        return labels(folder, 6, 10, order="oneflow", shard="parts", rank=rank, world=2, shuffle_buffer_size=0, shuffle_after_epoch=False)
+        return labels(
+            folder,
+            6,
+            10,
+            order="oneflow",
+            shard="parts",
+            rank=rank,
+            world=2,
+            shuffle_buffer_size=0,
+            shuffle_after_epoch=False,
+        )
 
     assert of(0)[:22] == [*range(21), 0]
     assert of(1)[:17] == [*range(21, 37), 21]

@@ -28,7 +28,10 @@ def test_a_picture_that_does_not_decode_is_named(broken):
 
 def test_the_first_error_in_the_order_of_samples_is_raised(broken):
     for threads in (1, 4):
-        with Loader(broken, 10, {"image": IMAGE}, threads=threads) as loader, pytest.raises(DataError, match="record 3 "):
+        with (
+            Loader(broken, 10, {"image": IMAGE}, threads=threads) as loader,
+            pytest.raises(DataError, match="record 3 "),
+        ):
             next(iter(loader))
 
 
@@ -59,13 +62,18 @@ def test_a_bad_record_counts_once_in_all_epochs(broken, how):
 def test_too_many_bad_samples_are_an_error(broken):
     with Loader(broken, 5, {"image": IMAGE}, on_error="skip", max_errors=1) as loader:
         for _ in range(2):  # asking again does not help
-            with pytest.raises(DataError, match=r"2 samples could not be read, more than max_errors=1; the last: .*record [34]"):
+            with pytest.raises(
+                DataError, match=r"2 samples could not be read, more than max_errors=1; the last: .*record [34]"
+            ):
                 next(iter(loader))
 
 
 def test_a_source_with_nothing_good_is_an_error(tmp_path):
     write_records(tmp_path / "part-0", [record(0, encoded=FeatureValue("bytes_list", [b"x"]))])
-    with Loader(tmp_path, 1, {"image": IMAGE}, on_error="skip") as loader, pytest.raises(DataError, match="not one sample"):
+    with (
+        Loader(tmp_path, 1, {"image": IMAGE}, on_error="skip") as loader,
+        pytest.raises(DataError, match="not one sample"),
+    ):
         next(iter(loader))
 
 
@@ -113,7 +121,10 @@ def test_a_record_that_a_users_function_cannot_decode_is_named(broken):
     def image(record, draws):
         return decode(record.features["encoded"].values[0])[:1, :1]
 
-    with Loader(broken, 5, image) as loader, pytest.raises(DataError, match=r"part-0: record 3 at byte \d+: broken JPEG"):
+    with (
+        Loader(broken, 5, image) as loader,
+        pytest.raises(DataError, match=r"part-0: record 3 at byte \d+: broken JPEG"),
+    ):
         next(iter(loader))
     with Loader(broken, 5, image, on_error="skip") as loader:
         next(iter(loader))

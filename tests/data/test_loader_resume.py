@@ -19,7 +19,9 @@ def run(loader, count):
 
 
 @pytest.mark.parametrize("how", ORDERS, ids=["sequential", "shuffle", "oneflow"])
-@pytest.mark.parametrize("stop", [0, 1, 7, 37, 40])  # batches of 2: in epoch 0, at an edge of epochs (74 samples), behind it
+@pytest.mark.parametrize(
+    "stop", [0, 1, 7, 37, 40]
+)  # batches of 2: in epoch 0, at an edge of epochs (74 samples), behind it
 def test_a_resumed_run_equals_one_that_never_stopped(folder, how, stop):
     fields = {"label": LABEL, "image": IMAGE}
     whole = run(Loader(folder, 2, fields, threads=2, **how), 60)
@@ -84,7 +86,16 @@ def test_a_state_of_other_files_or_another_order_is_refused(folder, tmp_path):
         Loader(tmp_path, 2, LABEL, order="shuffle").load_state(state)
 
 
-@pytest.mark.parametrize("state", [{}, "x", {"epoch": 0, "sample": 0, "errors": 0, "bad_records": 3}, {"epoch": -1, "sample": 0, "errors": 0}, {"epoch": 0, "sample": "1", "errors": 0}])
+@pytest.mark.parametrize(
+    "state",
+    [
+        {},
+        "x",
+        {"epoch": 0, "sample": 0, "errors": 0, "bad_records": 3},
+        {"epoch": -1, "sample": 0, "errors": 0},
+        {"epoch": 0, "sample": "1", "errors": 0},
+    ],
+)
 def test_what_is_no_state_is_refused(folder, state):
     with Loader(folder, 2, LABEL) as loader, pytest.raises(DataError, match="is not a position of a loader"):
         loader.load_state(state)

@@ -81,7 +81,9 @@ print(time.time(), flush=True)
 
 
 @pytest.mark.quiet
-@pytest.mark.parametrize("then", ["", "held = iter(loader)", "loader.close(); loader.start()", "time.sleep(0.3); del loader"])
+@pytest.mark.parametrize(
+    "then", ["", "held = iter(loader)", "loader.close(); loader.start()", "time.sleep(0.3); del loader"]
+)
 def test_a_program_ends_without_the_batches_in_work(then):
     environment = os.environ | {"PYTHONPATH": str(Path(oneflow.__file__).parents[1])}
     program = [*WARM.command(), "-c", SLEEPER.format(then=then)]

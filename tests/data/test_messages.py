@@ -52,7 +52,7 @@ def test_unpacked_and_mixed_lists_are_read(kind, values, feature):
 
 
 def test_unknown_fields_of_every_wire_type_are_skipped():
-    unknown = bytes.fromhex("78 01" "79 0102030405060708" "7a 02 aabb" "7d 01020304" "7b 08 01 0b 10 01 0c 7c")
+    unknown = bytes.fromhex("78 0179 01020304050607087a 02 aabb7d 010203047b 08 01 0b 10 01 0c 7c")
     message = unknown + record("22 03 0a 01 07") + unknown
     assert decode_record(message)["k"].values.tolist() == [7]
     assert decode_list("int32_list", unknown + bytes.fromhex("0a 01 07") + unknown).tolist() == [7]

@@ -234,7 +234,9 @@ def test_a_mirror_that_never_answers_is_given_up():
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         start = time.monotonic()
-        assert download.answering([NOWHERE, *[f"http://127.0.0.1:{silent.getsockname()[1]}/"] * 3], "x", seconds=1) == []
+        assert (
+            download.answering([NOWHERE, *[f"http://127.0.0.1:{silent.getsockname()[1]}/"] * 3], "x", seconds=1) == []
+        )
         assert time.monotonic() - start < 2.5  # one after the other they would be waited for 3 seconds
 
 

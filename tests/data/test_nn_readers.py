@@ -76,7 +76,13 @@ def test_decoders_of_one_batch_see_the_same_records(reader):
 
 def test_a_decoder_may_be_called_late_or_twice(reader):
     first, second = reader(), reader()
-    assert LABEL(second).tolist() == [5, 6, 7, 8, 9] and LABEL(first).tolist() == LABEL(first).tolist() == [0, 1, 2, 3, 4]
+    assert LABEL(second).tolist() == [5, 6, 7, 8, 9] and LABEL(first).tolist() == LABEL(first).tolist() == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,16 @@ def test_pictures_are_the_users_own(reader):
 
 
 def test_raw_numbers_are_filled_up_and_cut(tmp_path):
-    features = {"n": FeatureValue("float_list", np.array([1, 2, 3], np.float32)), "b": FeatureValue("bytes_list", [b"\x01\xc8\x02"])}
+    features = {
+        "n": FeatureValue("float_list", np.array([1, 2, 3], np.float32)),
+        "b": FeatureValue("bytes_list", [b"\x01\xc8\x02"]),
+    }
     write_records(tmp_path / "part-0", [encode_record(features)])
     with closing(nn.OFRecordReader(tmp_path)) as reader:
         records = reader()
-        assert nn.OFRecordRawDecoder("n", (2, 2), torch.float64, auto_zero_padding=True)(records).tolist() == [[[1, 2], [3, 0]]]
+        assert nn.OFRecordRawDecoder("n", (2, 2), torch.float64, auto_zero_padding=True)(records).tolist() == [
+            [[1, 2], [3, 0]]
+        ]
         assert nn.OFRecordRawDecoder("n", (2,), torch.float32, truncate=True)(records).tolist() == [[1, 2]]
         assert nn.OFRecordRawDecoder("b", (2,), torch.int8, truncate=True)(records).tolist() == [[1, -56]]
         assert nn.OFRecordRawDecoder("b", (3,), torch.uint8)(records).tolist() == [[1, 200, 2]]
@@ -185,7 +196,9 @@ def test_tensors_are_normalised_in_their_full_size_and_any_layout():
 
 
 def test_random_parts_follow_from_the_seeds_and_lie_in_their_pictures(tmp_path):
-    pixels = [np.arange(40 * 50, dtype=np.uint32).view(np.uint8).reshape(40, 50, 4)[:, :, :3] for _ in range(4)]  # a pixel tells its place
+    pixels = [
+        np.arange(40 * 50, dtype=np.uint32).view(np.uint8).reshape(40, 50, 4)[:, :, :3] for _ in range(4)
+    ]  # a pixel tells its place
     png_folder(tmp_path, pixels)
 
     def parts(reader_seed: int, seed: int | None) -> list[np.ndarray]:
@@ -201,7 +214,9 @@ def test_random_parts_follow_from_the_seeds_and_lie_in_their_pictures(tmp_path):
         place = int(image[0, 0, 0]) + 256 * int(image[0, 0, 1])
         y, x = divmod(place, 50)
         assert np.array_equal(image, pixels[0][y : y + height, x : x + width]) and 0.15 < height * width / 2000 < 0.55
-    same = [all(np.array_equal(a, b) for a, b in zip(found, parts(*seeds))) for seeds in ((1, 2), (1, 3), (2, 2), (1, None))]
+    same = [
+        all(np.array_equal(a, b) for a, b in zip(found, parts(*seeds))) for seeds in ((1, 2), (1, 3), (2, 2), (1, None))
+    ]
     assert same == [True, False, False, False]
     assert len({image.shape for image in found}) > 1
 
@@ -209,7 +224,12 @@ def test_random_parts_follow_from_the_seeds_and_lie_in_their_pictures(tmp_path):
 def test_coins_fall_by_their_own_generator():
     first, second = nn.CoinFlip(200, random_seed=1), nn.CoinFlip(200, random_seed=1)
     a, b = first(), first()
-    assert torch.equal(a, second()) and not torch.equal(a, b) and a.dtype == torch.int8 and set(a.unique().tolist()) == {0, 1}
+    assert (
+        torch.equal(a, second())
+        and not torch.equal(a, b)
+        and a.dtype == torch.int8
+        and set(a.unique().tolist()) == {0, 1}
+    )
     torch.manual_seed(4)
     drawn = nn.CoinFlip(200, probability=0.1)()
     torch.manual_seed(4)
@@ -245,9 +265,15 @@ def test_shuffled_raw_rows_keep_blocks_together(tmp_path, block):
         return [reader()[:, 1].tolist() for _ in range(2)]
 
     first, second = epochs(3)
-    assert sorted(first) == sorted(second) == list(range(20)) and first != second and [first, second] == epochs(3) != epochs(4)
+    assert (
+        sorted(first) == sorted(second) == list(range(20))
+        and first != second
+        and [first, second] == epochs(3) != epochs(4)
+    )
     if block:
-        assert all(first[i : i + 4] == list(range(first[i], first[i] + 4)) and first[i] % 4 == 0 for i in range(0, 20, 4))
+        assert all(
+            first[i : i + 4] == list(range(first[i], first[i] + 4)) and first[i] % 4 == 0 for i in range(0, 20, 4)
+        )
 
 
 def indexed(path: Path, documents: list[list[int]], code: int = 8, dtype: str = "<u2") -> Path:
@@ -255,7 +281,11 @@ def indexed(path: Path, documents: list[list[int]], code: int = 8, dtype: str = 
     sizes = [len(document) for document in documents]
     starts = np.cumsum([0, *sizes])[:-1] * np.dtype(dtype).itemsize
     head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, code, len(sizes), len(sizes) + 1)
-    tail = np.array(sizes, "<i4").tobytes() + starts.astype("<i8").tobytes() + np.arange(len(sizes) + 1, dtype="<i8").tobytes()
+    tail = (
+        np.array(sizes, "<i4").tobytes()
+        + starts.astype("<i8").tobytes()
+        + np.arange(len(sizes) + 1, dtype="<i8").tobytes()
+    )
     (path / "text.idx").write_bytes(head + tail)
     np.array([token for document in documents for token in document], dtype).tofile(path / "text.bin")
     return path / "text"
@@ -353,9 +383,15 @@ def test_wrong_arguments_are_refused_where_a_module_is_made(make, error, message
         (LABEL, "OFRecordRawDecoder takes what flow.nn.OFRecordReader gave, got tensor"),
         (nn.OFRecordBytesDecoder("x"), "OFRecordBytesDecoder takes what flow.nn.OFRecordReader gave"),
         (nn.OFRecordImageDecoder("x"), "OFRecordImageDecoder takes what flow.nn.OFRecordReader gave"),
-        (nn.OFRecordImageDecoderRandomCrop("x"), "OFRecordImageDecoderRandomCrop takes what flow.nn.OFRecordReader gave"),
+        (
+            nn.OFRecordImageDecoderRandomCrop("x"),
+            "OFRecordImageDecoderRandomCrop takes what flow.nn.OFRecordReader gave",
+        ),
         (nn.image.decode(), "flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave"),
-        (nn.image.Resize((2, 2)), "flow.nn.image.Resize takes what flow.nn.OFRecordImageDecoder or flow.nn.image.decode gave"),
+        (
+            nn.image.Resize((2, 2)),
+            "flow.nn.image.Resize takes what flow.nn.OFRecordImageDecoder or flow.nn.image.decode gave",
+        ),
         (nn.CropMirrorNormalize(), r"takes pictures, or uint8 of \(batch, height, width, channels\); got tensor"),
     ],
 )
@@ -366,7 +402,9 @@ def test_a_module_refuses_what_comes_from_nowhere(module, message):
 
 def test_crops_that_do_not_fit_are_refused(reader):
     pictures = nn.OFRecordImageDecoder("encoded", "RGB")(reader())
-    with pytest.raises(ArgumentError, match="CropMirrorNormalize of pictures of any size: crop_h is an int of at least 1, got 0"):
+    with pytest.raises(
+        ArgumentError, match="CropMirrorNormalize of pictures of any size: crop_h is an int of at least 1, got 0"
+    ):
         nn.CropMirrorNormalize("RGB")(pictures)
     with pytest.raises(DataError, match="part-0.*record 0.*a crop of 90 x 90 does not fit in a picture of 30 x 20"):
         nn.CropMirrorNormalize("RGB", crop_h=90, crop_w=90)(pictures)
@@ -376,7 +414,9 @@ def test_crops_that_do_not_fit_are_refused(reader):
 
 def test_a_missing_feature_and_a_broken_picture_name_their_record(broken):
     with closing(nn.OFRecordReader(broken, 2)) as reader:
-        with pytest.raises(DataError, match=r"part-0.*record 0.*Field image not found; the record has \['encoded', 'label', 'words'\]"):
+        with pytest.raises(
+            DataError, match=r"part-0.*record 0.*Field image not found; the record has \['encoded', 'label', 'words'\]"
+        ):
             nn.OFRecordRawDecoder("image", (), torch.int32)(reader())
     with closing(nn.OFRecordReader(broken, 2)) as reader:
         decoder = nn.OFRecordImageDecoder("encoded")
@@ -390,13 +430,22 @@ def test_a_missing_feature_and_a_broken_picture_name_their_record(broken):
     [
         (lambda idx, tokens: (b"x" + idx[1:], tokens), "is not an index of the memory-mapped kind"),
         (lambda idx, tokens: (idx[:20], tokens), "is not an index of the memory-mapped kind"),
-        (lambda idx, tokens: (idx[:9] + b"\2" + idx[10:], tokens), "has version 2 and dtype code 8; version 1 and the codes"),
+        (
+            lambda idx, tokens: (idx[:9] + b"\2" + idx[10:], tokens),
+            "has version 2 and dtype code 8; version 1 and the codes",
+        ),
         (lambda idx, tokens: (idx[:17] + b"\x63" + idx[18:], tokens), "has version 1 and dtype code 99"),
         (lambda idx, tokens: (idx[:-3], tokens), "sequences and 7 document entries take"),
         (lambda idx, tokens: (idx, tokens[:-2]), "text.bin has 19 tokens, its index 20"),
         (lambda idx, tokens: (idx, tokens[:-1]), "text.bin has 39 bytes, which are no whole number of 2-byte tokens"),
-        (lambda idx, tokens: (idx[:-8] + struct.pack("<q", 5), tokens), "the document index runs from 0 to the number of sequences, 6"),
-        (lambda idx, tokens: (idx[:58] + struct.pack("<q", 4) + idx[66:], tokens), "the sequences do not lie one behind the other"),
+        (
+            lambda idx, tokens: (idx[:-8] + struct.pack("<q", 5), tokens),
+            "the document index runs from 0 to the number of sequences, 6",
+        ),
+        (
+            lambda idx, tokens: (idx[:58] + struct.pack("<q", 4) + idx[66:], tokens),
+            "the sequences do not lie one behind the other",
+        ),
     ],
 )
 def test_token_files_that_are_damaged_are_refused(tmp_path, spoil, message):

@@ -25,7 +25,13 @@ def test_part_names():
 
 
 def test_mersenne_twister():
-    assert list(islice(libstdcxx.mersenne_words(524288), 5)) == [441918132, 2323828421, 4035452903, 2659908906, 3762218829]
+    assert list(islice(libstdcxx.mersenne_words(524288), 5)) == [
+        441918132,
+        2323828421,
+        4035452903,
+        2659908906,
+        3762218829,
+    ]
 
 
 def test_seed_sequence():
@@ -99,7 +105,8 @@ def test_all_orders_of_three_are_equally_likely():
 
 
 def emptied(count, size, slots, last):
-    """A buffer written out: each draw replaces what it takes by the next, and what is left comes in the order ``last``."""
+    """A buffer written out: each draw replaces what it takes by the next, and what is left comes in the order
+    ``last``."""
     held, following, left = list(range(size)), size, []
     for slot in slots:
         left.append(held[slot])
@@ -189,7 +196,14 @@ def test_draws_are_fixed_for_ever():
 
 
 def test_draws_are_even_and_depend_on_every_part_of_the_key():
-    values = np.array([Draws(0, epoch, position).stream(salt)() for epoch in range(10) for position in range(100) for salt in range(10)])
+    values = np.array(
+        [
+            Draws(0, epoch, position).stream(salt)()
+            for epoch in range(10)
+            for position in range(100)
+            for salt in range(10)
+        ]
+    )
     assert len(set(values.tolist())) == 10_000
     assert np.histogram(values, 10, (0, 1))[0].min() > 850
     stream = Draws(5, 0, 0).stream()

@@ -44,7 +44,10 @@ def test_an_empty_file_has_no_records(tmp_path):
 
 BROKEN = [
     (framed(b"abc") + b"\x05\x00\x00", "record 1 at byte 11: the file ends inside the 8 bytes of the length"),
-    (framed(b"abc") + struct.pack("<q", 5) + b"ab", "record 1 at byte 11: the record has 5 bytes, the file only 2 more"),
+    (
+        framed(b"abc") + struct.pack("<q", 5) + b"ab",
+        "record 1 at byte 11: the record has 5 bytes, the file only 2 more",
+    ),
     (framed(b"abc") + struct.pack("<q", 0), "record 1 at byte 11: length 0 is not between"),
     (struct.pack("<q", -4) + b"abcd", "record 0 at byte 0: length -4 is not between"),
     (struct.pack(">q", 4) + b"abcd", "record 0 at byte 0: length 288230376151711744 is not between"),

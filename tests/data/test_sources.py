@@ -20,7 +20,9 @@ from oneflow.ir.trace import Trace, tracing
 
 @contextmanager
 def job():
-    settings = SimpleNamespace(is_train=False, default_data_type=dtypes.float32, default_initializer=None, random_seed=0)
+    settings = SimpleNamespace(
+        is_train=False, default_data_type=dtypes.float32, default_initializer=None, random_seed=0
+    )
     trace = Trace("job", settings, {}, parse_placement("cpu", "0:0"))
     with tracing(trace):
         yield trace
@@ -70,7 +72,9 @@ def decode(folder, key, shape, dtype, **more):
 
 def test_decoders_of_one_reader_see_the_same_records(folder):
     with job() as trace:
-        reader = fdata.ofrecord_reader(folder, batch_size=2, data_part_num=2, part_name_suffix_length=5, random_shuffle=True)
+        reader = fdata.ofrecord_reader(
+            folder, batch_size=2, data_part_num=2, part_name_suffix_length=5, random_shuffle=True
+        )
         assert reader.shape == (2,)
         labels = fdata.OFRecordRawDecoder(reader, "label", shape=(), dtype=dtypes.int32, name="labels")
         images = fdata.ofrecord_raw_decoder(reader, "image", shape=(2, 3), dtype=dtypes.float32, name="images")
@@ -89,7 +93,9 @@ def test_order_over_steps(folder):
 
 
 def test_number_lists_are_cast(folder):
-    np.testing.assert_array_equal(decode(folder, "double", (1,), dtypes.float32), np.arange(5, dtype=np.float32)[:, None] + 0.5)
+    np.testing.assert_array_equal(
+        decode(folder, "double", (1,), dtypes.float32), np.arange(5, dtype=np.float32)[:, None] + 0.5
+    )
     np.testing.assert_array_equal(decode(folder, "double", (), dtypes.int32), np.arange(5))
     np.testing.assert_array_equal(decode(folder, "huge", (3,), dtypes.float64), [[1e300, np.inf, np.nan]] * 5)
     np.testing.assert_array_equal(decode(folder, "big", (), dtypes.float32), np.full(5, 2.0**40))
@@ -99,7 +105,12 @@ def test_number_lists_are_cast(folder):
 
 @pytest.mark.parametrize(
     ("dtype", "values"),
-    [(dtypes.uint8, [1, 200, 255]), (dtypes.int8, [1, -56, -1]), (dtypes.float32, [1, -56, -1]), (dtypes.int32, [1, -56, -1])],
+    [
+        (dtypes.uint8, [1, 200, 255]),
+        (dtypes.int8, [1, -56, -1]),
+        (dtypes.float32, [1, -56, -1]),
+        (dtypes.int32, [1, -56, -1]),
+    ],
 )
 def test_bytes_are_signed_except_in_uint8(folder, dtype, values):
     assert decode(folder, "bytes", (3,), dtype)[0].tolist() == values
@@ -111,11 +122,29 @@ def test_zero_padding(folder):
 
 
 BAD_RECORDS = [
-    ("lable", (), dtypes.int32, {}, r"part-00000: record 0 at byte 0: Field lable not found; the record has \['big', 'bytes'"),
+    (
+        "lable",
+        (),
+        dtypes.int32,
+        {},
+        r"part-00000: record 0 at byte 0: Field lable not found; the record has \['big', 'bytes'",
+    ),
     ("words", (2,), dtypes.int32, {}, r"record 0 .*'words' has 0 values, shape \(2,\) takes 2; auto_zero_padding"),
-    ("words", (2,), dtypes.int32, {"auto_zero_padding": True}, r"part-00001: record 0 at byte 0: feature 'words' has 3 values"),
+    (
+        "words",
+        (2,),
+        dtypes.int32,
+        {"auto_zero_padding": True},
+        r"part-00001: record 0 at byte 0: feature 'words' has 3 values",
+    ),
     ("big", (), dtypes.int32, {}, "which int32 cannot hold"),
-    ("huge", (3,), dtypes.float32, {}, r"part-00000: record 0 at byte 0: feature 'huge' has values from 1e\+300 to inf, which float32 cannot hold"),
+    (
+        "huge",
+        (3,),
+        dtypes.float32,
+        {},
+        r"part-00000: record 0 at byte 0: feature 'huge' has values from 1e\+300 to inf, which float32 cannot hold",
+    ),
     ("big", (), dtypes.float16, {}, "which float16 cannot hold"),
     ("two", (1,), dtypes.int8, {}, "exactly one entry, this one has 2"),
     ("bytes", (4,), dtypes.uint8, {}, "has 3 values"),
@@ -154,7 +183,9 @@ def test_decode_ofrecord_shuffles(folder):
     def labels(**more):
         with job() as trace:
             conf = fdata.BlobConf("label", shape=(), dtype=dtypes.int32, codec=fdata.RawCodec())
-            fdata.decode_ofrecord(folder, [conf], batch_size=5, data_part_num=2, part_name_suffix_length=5, name="d", **more)
+            fdata.decode_ofrecord(
+                folder, [conf], batch_size=5, data_part_num=2, part_name_suffix_length=5, name="d", **more
+            )
         return [step(trace)["d"].tolist() for _ in range(4)]
 
     assert labels(shuffle=True, buffer_size=4) == labels(shuffle=True, buffer_size=4)
@@ -164,7 +195,9 @@ def test_decode_ofrecord_shuffles(folder):
 def test_sources_resume_together(folder):
     def make():
         with job() as trace:
-            reader = fdata.ofrecord_reader(folder, 2, 2, part_name_suffix_length=5, random_shuffle=True, shuffle_buffer_size=3)
+            reader = fdata.ofrecord_reader(
+                folder, 2, 2, part_name_suffix_length=5, random_shuffle=True, shuffle_buffer_size=3
+            )
             fdata.OFRecordRawDecoder(reader, "label", (), dtypes.int32, name="labels")
             fdata.OFRecordRawDecoder(reader, "double", (), dtypes.float64, name="doubles")
         return trace
@@ -245,33 +278,77 @@ def _random_crop(folder, **more):
 
 
 BAD_CALLS = [
-    (lambda f: _reader(f, data_part_num=3), DataError, r"test_sources.py.*ofrecord_reader: .*part-00002: the file cannot be opened: No such file.*data_part_num"),
+    (
+        lambda f: _reader(f, data_part_num=3),
+        DataError,
+        r"test_sources.py.*ofrecord_reader: .*part-00002: the file cannot be opened: No such file.*data_part_num",
+    ),
     (lambda f: _reader(f, part_name_suffix_length=-1), DataError, "part-0: the file cannot be opened"),
     (lambda f: _reader(f, part_name_suffix_length=0), ArgumentError, "part_name_suffix_length"),
     (lambda f: _reader(f, batch_size=0), ArgumentError, "batch_size is an int of at least 1, got 0"),
     (lambda f: _reader(f, data_part_num=-1), ArgumentError, "data_part_num"),
     (lambda f: _reader(f, shuffle_buffer_size=0), ArgumentError, "shuffle_buffer_size"),
-    (lambda f: fdata.OFRecordRawDecoder(1, "label", (), dtypes.int32), ArgumentError, "what flow.data.ofrecord_reader gave"),
-    (lambda f: fdata.OFRecordRawDecoder(_reader(f), "label", 3, dtypes.int32), ArgumentError, "a list or tuple of ints > 0"),
+    (
+        lambda f: fdata.OFRecordRawDecoder(1, "label", (), dtypes.int32),
+        ArgumentError,
+        "what flow.data.ofrecord_reader gave",
+    ),
+    (
+        lambda f: fdata.OFRecordRawDecoder(_reader(f), "label", 3, dtypes.int32),
+        ArgumentError,
+        "a list or tuple of ints > 0",
+    ),
     (lambda f: fdata.OFRecordRawDecoder(_reader(f), "label", (), dtypes.bfloat16), UnsupportedError, "bfloat16"),
-    (lambda f: fdata.OFRecordRawDecoder(_reader(f), "label", (), dtypes.int32, True), UnsupportedError, "dim1_varying_length"),
+    (
+        lambda f: fdata.OFRecordRawDecoder(_reader(f), "label", (), dtypes.int32, True),
+        UnsupportedError,
+        "dim1_varying_length",
+    ),
     (lambda f: (_reader(f, name="r"), _reader(f, name="r")), NameError_, "already exist"),
     (lambda f: fdata.decode_ofrecord(f, []), ArgumentError, "list or tuple of flow.data.BlobConf"),
     (lambda f: fdata.decode_ofrecord(f, [_conf("raw")]), UnsupportedError, "RawCodec"),
-    (lambda f: fdata.decode_ofrecord(f, [_conf(fdata.RawCodec(), preprocessors=["x"])]), UnsupportedError, "NormByChannelPreprocessor"),
-    (lambda f: fdata.decode_ofrecord(f, [_conf(fdata.RawCodec())], data_part_num=2), DataError, "part-0: the file cannot"),
+    (
+        lambda f: fdata.decode_ofrecord(f, [_conf(fdata.RawCodec(), preprocessors=["x"])]),
+        UnsupportedError,
+        "NormByChannelPreprocessor",
+    ),
+    (
+        lambda f: fdata.decode_ofrecord(f, [_conf(fdata.RawCodec())], data_part_num=2),
+        DataError,
+        "part-0: the file cannot",
+    ),
     (lambda f: _reader(f, on_error="ignore"), ArgumentError, "on_error is 'raise' or 'skip'"),
     (lambda f: fdata.ImagePreprocessor("rgb2bgr"), ValueError, "'bgr2rgb' or 'mirror', got 'rgb2bgr'"),
     (lambda f: fdata.ImageCodec([3]), ArgumentError, "Image.*Preprocessor, got 3"),
     (lambda f: fdata.ImageResizePreprocessor(0, 3), ArgumentError, "width is an int of at least 1"),
     (lambda f: fdata.ImageCropPreprocessor(2, 2, -1), ArgumentError, "x and y are at least 0"),
     (lambda f: fdata.ImageCenterCropPreprocessor(2, 0), ArgumentError, "height is an int of at least 1"),
-    (lambda f: fdata.ImageCropWithRandomSizePreprocessor(area=(0.5, 2)), ArgumentError, "area is two numbers, 0 < low <= high <= 1.0; got"),
-    (lambda f: fdata.ImageTargetResizePreprocessor(2, resize_side="both"), ArgumentError, "'shorter' or 'longer', got 'both'"),
+    (
+        lambda f: fdata.ImageCropWithRandomSizePreprocessor(area=(0.5, 2)),
+        ArgumentError,
+        "area is two numbers, 0 < low <= high <= 1.0; got",
+    ),
+    (
+        lambda f: fdata.ImageTargetResizePreprocessor(2, resize_side="both"),
+        ArgumentError,
+        "'shorter' or 'longer', got 'both'",
+    ),
     (lambda f: fdata.NormByChannelPreprocessor((1.0,), (0.0,)), ArgumentError, "std of 0"),
-    (lambda f: fdata.NormByChannelPreprocessor((1.0,), (1.0,), "NHWC"), ArgumentError, "data_format is one of channels_last"),
-    (lambda f: fdata.decode_ofrecord(f, [_conf(fdata.ImageCodec())]), ArgumentError, r"\(height, width, 1 or 3\), got \(\)"),
-    (lambda f: fdata.decode_ofrecord(f, [_conf(fdata.BytesListCodec())]), ArgumentError, "BytesListCodec decodes to int8"),
+    (
+        lambda f: fdata.NormByChannelPreprocessor((1.0,), (1.0,), "NHWC"),
+        ArgumentError,
+        "data_format is one of channels_last",
+    ),
+    (
+        lambda f: fdata.decode_ofrecord(f, [_conf(fdata.ImageCodec())]),
+        ArgumentError,
+        r"\(height, width, 1 or 3\), got \(\)",
+    ),
+    (
+        lambda f: fdata.decode_ofrecord(f, [_conf(fdata.BytesListCodec())]),
+        ArgumentError,
+        "BytesListCodec decodes to int8",
+    ),
     (lambda f: fdata.decode_ofrecord(f, [_normed(dtypes.int32)]), ArgumentError, "normalises a float blob"),
     (lambda f: fdata.decode_ofrecord(f, [_normed(dtypes.float32)]), ArgumentError, "got 3 and 3 for 1 channels"),
     (lambda f: fdata.OFRecordImageDecoder(_reader(f), "encoded", "CMYK"), ArgumentError, "color_space is one of RGB"),
@@ -282,25 +359,73 @@ BAD_CALLS = [
     (lambda f: image.Resize(_images(f)), ArgumentError, r"target_size is \(width, height\), got None"),
     (lambda f: image.Resize(_images(f), target_size=3), ArgumentError, "keep_aspect_ratio=True"),
     (lambda f: image.Resize(_images(f), target_size=(3, 3), channels=1), ArgumentError, "3 channels; 1 were asked for"),
-    (lambda f: image.Resize(_images(f), target_size=(3, 3), interpolation_type="lanczos"), UnsupportedError, "interpolates by"),
+    (
+        lambda f: image.Resize(_images(f), target_size=(3, 3), interpolation_type="lanczos"),
+        UnsupportedError,
+        "interpolates by",
+    ),
     (lambda f: image.Resize(_images(f), resize_shorter=3, resize_x=3), ArgumentError, "not all of them"),
-    (lambda f: image.Resize(image.Resize(_images(f), resize_shorter=3), resize_shorter=2), UnsupportedError, "was resized before"),
+    (
+        lambda f: image.Resize(image.Resize(_images(f), resize_shorter=3), resize_shorter=2),
+        UnsupportedError,
+        "was resized before",
+    ),
     (lambda f: image.CropMirrorNormalize(_images(f)), ArgumentError, "crop_h is an int of at least 1"),
-    (lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, mean=[1.0, 2.0]), ArgumentError, "mean is a list of 1 or 3 numbers"),
-    (lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, mean=5.0), ArgumentError, "mean is a list of 1 or 3 numbers"),
-    (lambda f: image.CropMirrorNormalize(_images(f), crop_h=-1, crop_w=1), ArgumentError, "crop_h is an int of at least 0"),
-    (lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, crop_pos_x=1.5), ArgumentError, "from 0 to 1, got 0.5 and 1.5"),
-    (lambda f: image.CropMirrorNormalize(_resized(f), crop_h=4, crop_w=2), ArgumentError, "2 x 4 does not fit in pictures of 3 x 3"),
-    (lambda f: image.CropMirrorNormalize(fdata.decode_random((2,), dtypes.uint8)), ArgumentError, "batch, height, width, channels"),
-    (lambda f: image.Resize(_images(f), target_size=3, keep_aspect_ratio=True, resize_side="left"), ArgumentError, "resize_side is"),
-    (lambda f: image.Resize(_images(f), target_size=3, keep_aspect_ratio=True, max_size="9"), ArgumentError, "max_size is an int"),
-    (lambda f: fdata.OFRecordRawDecoder(_reader(f), 3, (), dtypes.int32), ArgumentError, "name of a feature is a str, got 3"),
+    (
+        lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, mean=[1.0, 2.0]),
+        ArgumentError,
+        "mean is a list of 1 or 3 numbers",
+    ),
+    (
+        lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, mean=5.0),
+        ArgumentError,
+        "mean is a list of 1 or 3 numbers",
+    ),
+    (
+        lambda f: image.CropMirrorNormalize(_images(f), crop_h=-1, crop_w=1),
+        ArgumentError,
+        "crop_h is an int of at least 0",
+    ),
+    (
+        lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, crop_pos_x=1.5),
+        ArgumentError,
+        "from 0 to 1, got 0.5 and 1.5",
+    ),
+    (
+        lambda f: image.CropMirrorNormalize(_resized(f), crop_h=4, crop_w=2),
+        ArgumentError,
+        "2 x 4 does not fit in pictures of 3 x 3",
+    ),
+    (
+        lambda f: image.CropMirrorNormalize(fdata.decode_random((2,), dtypes.uint8)),
+        ArgumentError,
+        "batch, height, width, channels",
+    ),
+    (
+        lambda f: image.Resize(_images(f), target_size=3, keep_aspect_ratio=True, resize_side="left"),
+        ArgumentError,
+        "resize_side is",
+    ),
+    (
+        lambda f: image.Resize(_images(f), target_size=3, keep_aspect_ratio=True, max_size="9"),
+        ArgumentError,
+        "max_size is an int",
+    ),
+    (
+        lambda f: fdata.OFRecordRawDecoder(_reader(f), 3, (), dtypes.int32),
+        ArgumentError,
+        "name of a feature is a str, got 3",
+    ),
     (lambda f: fdata.OFRecordImageDecoder(_reader(f), None), ArgumentError, "name of a feature is a str"),
     (lambda f: _reader(f, seed="1"), ArgumentError, "seed is an int, got '1'"),
     (lambda f: _reader(f, max_errors=-1), ArgumentError, "max_errors is an int of at least 0"),
     (lambda f: fdata.decode_ofrecord(f, [_pixels(dtypes.int8)]), ArgumentError, "int8 cannot hold the levels 0 to 255"),
     (lambda f: image.CropMirrorNormalize(_images(f), crop_h=1, crop_w=1, std=[0.0]), ArgumentError, "std is above 0"),
-    (lambda f: image.CropMirrorNormalize(_images(f), color_space="GRAY"), ArgumentError, "3 channels; 1 were asked for"),
+    (
+        lambda f: image.CropMirrorNormalize(_images(f), color_space="GRAY"),
+        ArgumentError,
+        "3 channels; 1 were asked for",
+    ),
     (lambda f: image.CropMirrorNormalize(_images(f), output_layout="HWC"), ArgumentError, "'NCHW' or 'NHWC'"),
     (lambda f: image.CropMirrorNormalize(3), ArgumentError, "or a uint8 blob, got 3"),
     (lambda f: image.decode(_images(f)), ArgumentError, "what flow.data.OFRecordBytesDecoder gave"),

@@ -145,5 +145,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path, compression):
 def test_zlib_is_refused_by_its_name(tmp_path):
     path = tmp_path / "records"
     path.write_bytes(zlib.compress(b"".join(TFRECORD.frame(b"some record")) * 50))
-    with pytest.raises(DataError, match="records is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or without"):
+    with pytest.raises(
+        DataError,
+        match="records is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or without",
+    ):
         open_records(path)

@@ -27,7 +27,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "oneflow"
 TEXT = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"^```python\n(@flow.*?)^```$", re.MULTILINE | re.DOTALL)
-SHOWN = {name: text.splitlines() for name, text in re.findall(r"^```text (\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)}
+SHOWN = {
+    name: text.splitlines() for name, text in re.findall(r"^```text (\w+)\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+}
 RANKS = {(0, 0): 0, (0, 1): 1}
 CPU = torch.device("cpu")
 
@@ -53,7 +55,11 @@ def call(node: fx.Node) -> str:
 
 
 def target(node: fx.Node) -> str:
-    return node.target.__name__ if type(node.target).__name__ in ("function", "builtin_function_or_method") else str(node.target)
+    return (
+        node.target.__name__
+        if type(node.target).__name__ in ("function", "builtin_function_or_method")
+        else str(node.target)
+    )
 
 
 def signature(node: fx.Node) -> str:
@@ -94,7 +100,9 @@ def test_the_worked_example_is_what_the_compiler_prints(printed: Callable[[Graph
     shown = SHOWN[printed.__name__]
     assert shown
     for line in shown:
-        assert plain(line) in remaining, f"ARCHITECTURE.md shows {line.strip()!r}; the code prints, in this order:\n" + "\n".join(lines)
+        assert plain(line) in remaining, (
+            f"ARCHITECTURE.md shows {line.strip()!r}; the code prints, in this order:\n" + "\n".join(lines)
+        )
 
 
 def paths_in(line: str) -> list[str]:
@@ -114,12 +122,17 @@ def not_there(line: str) -> list[str]:
 def test_every_file_that_is_named_exists() -> None:
     assert sum(len(paths_in(line)) for line in TEXT.splitlines()) > 100
     missing = {line: found for line in TEXT.splitlines() if (found := not_there(line))}
-    assert not missing, "ARCHITECTURE.md names what does not exist:\n" + "\n".join(f"{found} in {line}" for line, found in missing.items())
+    assert not missing, "ARCHITECTURE.md names what does not exist:\n" + "\n".join(
+        f"{found} in {line}" for line, found in missing.items()
+    )
 
 
 def test_a_file_that_does_not_exist_is_found_out() -> None:
     assert not_there("`sharding/` has `boxing.py` and `rules/`, `compiler/lower.py` calls it") == []
-    assert not_there("`sharding/` has `lower.py`, `job/runner.py` calls `tests/compile/`") == ["lower.py", "job/runner.py"]
+    assert not_there("`sharding/` has `lower.py`, `job/runner.py` calls `tests/compile/`") == [
+        "lower.py",
+        "job/runner.py",
+    ]
 
 
 def test_every_folder_of_the_sources_is_told() -> None:

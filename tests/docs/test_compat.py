@@ -23,7 +23,9 @@ TEXT = WHOLE.split("## What is refused\n")[1]
 REFUSED = re.findall(r"^\| `(flow\..*?)` \|", TEXT, re.MULTILINE)
 CELLS = re.findall(r"^\| ((?:`[\w.*]+`(?:, )?)+) \| (.*) \|$", TEXT.split("are not there")[1], re.MULTILINE)
 ABSENT = {name: reason for cell, reason in CELLS for name in re.findall(r"`([\w.*]+)`", cell)}
-SPELLED = re.findall(r"^\| `flow\.(.*?)` \| (.*?) \| (.*?) \|$", WHOLE.split("## Other spellings")[1].split("## ")[0], re.MULTILINE)
+SPELLED = re.findall(
+    r"^\| `flow\.(.*?)` \| (.*?) \| (.*?) \|$", WHOLE.split("## Other spellings")[1].split("## ")[0], re.MULTILINE
+)
 
 
 def test_both_tables_are_found() -> None:
@@ -54,7 +56,9 @@ def test_what_is_said_to_be_absent_says_why_itself(name: str) -> None:
 
 def test_every_name_that_is_refused_is_told() -> None:
     tables = {"": REFUSED_NAMES, "data.": REFUSED_DATA, "image.": REFUSED_IMAGE, "experimental.": REFUSED_EXPERIMENTAL}
-    names = {space + name for space, table in tables.items() for name in table} | {f"{name}.*" for name in REFUSED_NAMESPACES}
+    names = {space + name for space, table in tables.items() for name in table} | {
+        f"{name}.*" for name in REFUSED_NAMESPACES
+    }
     assert names <= ABSENT.keys()
 
 
@@ -66,7 +70,9 @@ def test_a_refused_module_can_be_imported_by_either_path(name: str) -> None:
 
 
 def test_an_import_from_a_refused_module_says_why() -> None:
-    with pytest.raises(AbsentModuleError, match="oneflow.serving.InferenceSession is not there: models are not served from here"):
+    with pytest.raises(
+        AbsentModuleError, match="oneflow.serving.InferenceSession is not there: models are not served from here"
+    ):
         exec("from oneflow.serving import InferenceSession", {})
 
 

@@ -91,7 +91,9 @@ def test_the_program_of_the_readme_learns(tmp_path):
     assert [b.text for b in english] == [b.text for b in chinese]
     (tmp_path / "program.py").write_text(english[0].text, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    run = subprocess.run([sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240)
+    run = subprocess.run(
+        [sys.executable, "program.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=240
+    )
     assert run.returncode == 0, run.stderr
     losses = [float(line.split()[1]) for line in run.stdout.splitlines()]
     assert len(losses) == 5
@@ -106,7 +108,9 @@ def test_the_reference_is_up_to_date():
 
 def test_every_public_name_has_a_docstring():
     maker = make_reference()
-    names = [(f"{space}.{name}", value) for space, module in maker.namespaces() for name, value in maker.entries(module)]
+    names = [
+        (f"{space}.{name}", value) for space, module in maker.namespaces() for name, value in maker.entries(module)
+    ]
     assert len(names) > 300
     silent = [name for name, value in names if not maker.summary(value, name).strip()]
     assert not silent, f"public names without a docstring, write one where each is defined: {silent}"
@@ -128,22 +132,42 @@ def test_links_lead_to_files(document):
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)
 def test_links_within_a_document_lead_to_headings(document):
     text = document.read_text(encoding="utf-8")
-    headings = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
+    headings = {
+        re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-")
+        for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)
+    }
     missing = [target for target in LINK.findall(text) if target.startswith("#") and target[1:] not in headings]
     assert not missing, f"{document.name} links to headings that it does not have: {missing}"
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_flag_of_the_data_commands_is_told(verb):
-    """A row of the table of verbs names the verb, a row of the table of flags names the flag and, unless it is for all, the verb."""
-    rows = [line.split(" | ") for line in (ROOT / "docs" / "data.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert any(row[0].startswith(f"| `{verb} ") for row in rows), f"{verb} is not in the table of verbs of docs/data.md: add a row"
+    """A row of the table of verbs names the verb, a row of the table of flags names the flag and, unless it is for all,
+    the verb."""
+    rows = [
+        line.split(" | ")
+        for line in (ROOT / "docs" / "data.md").read_text(encoding="utf-8").splitlines()
+        if line.startswith("| `")
+    ]
+    assert any(row[0].startswith(f"| `{verb} ") for row in rows), (
+        f"{verb} is not in the table of verbs of docs/data.md: add a row"
+    )
     parser = argparse.ArgumentParser()
     VERBS[verb].arguments(parser)
-    for flag in [flag for action in parser._actions for flag in action.option_strings if flag.startswith("--") and flag != "--help"]:
+    for flag in [
+        flag
+        for action in parser._actions
+        for flag in action.option_strings
+        if flag.startswith("--") and flag != "--help"
+    ]:
         of = [row[1] for row in rows if re.search(rf"`{flag}\b(?!-)", row[0])]
-        told = any(verb in names.split(", ") or names == "all" or (names.startswith("all but") and verb not in names) for names in of)
-        assert told or f"{verb} SOURCE OUT {flag}" in "".join(row[0] for row in rows), f"{verb} {flag} is not in docs/data.md: add it to the table of flags"
+        told = any(
+            verb in names.split(", ") or names == "all" or (names.startswith("all but") and verb not in names)
+            for names in of
+        )
+        assert told or f"{verb} SOURCE OUT {flag}" in "".join(row[0] for row in rows), (
+            f"{verb} {flag} is not in docs/data.md: add it to the table of flags"
+        )
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: d.name)

@@ -23,7 +23,18 @@ def test_the_tables_are_up_to_date():
     assert TEXT.count("<!-- table: ") == len(maker.TABLES)
 
 
-@pytest.mark.parametrize("table", [maker.WRITTEN, maker.ABSENT, maker.NN_ABSENT, maker.FUNCTIONAL_ABSENT, maker.METHODS, maker.PROPERTIES, maker.TENSOR_METHODS])
+@pytest.mark.parametrize(
+    "table",
+    [
+        maker.WRITTEN,
+        maker.ABSENT,
+        maker.NN_ABSENT,
+        maker.FUNCTIONAL_ABSENT,
+        maker.METHODS,
+        maker.PROPERTIES,
+        maker.TENSOR_METHODS,
+    ],
+)
 def test_every_name_is_told(table):
     assert not [name for name in table if f"`{name}`" not in TEXT]
 

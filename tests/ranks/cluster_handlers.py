@@ -1,4 +1,5 @@
-"""What workers do in the tests of the transport. Loaded in the workers by its name, so it stands apart from the tests."""
+"""What workers do in the tests of the transport. Loaded in the workers by its name, so it stands apart from the
+tests."""
 
 from __future__ import annotations
 
@@ -60,7 +61,10 @@ class Echo:
 
     def buckets(self, count: int) -> list[collective.RunningBucket]:
         """Buckets over all ranks."""
-        return [collective.RunningBucket(collective.Bucket(number, tuple(range(self.context.world.size)))) for number in range(count)]
+        return [
+            collective.RunningBucket(collective.Bucket(number, tuple(range(self.context.world.size))))
+            for number in range(count)
+        ]
 
     def _pretend(self, is_elsewhere: bool) -> None:
         """Has this rank believe that it is on a host of its own."""
@@ -74,17 +78,26 @@ class Echo:
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
         return summed, bucket.is_shared
 
-    def gathers(self, steps: list[torch.Tensor], dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]) -> list[torch.Tensor]:
+    def gathers(
+        self, steps: list[torch.Tensor], dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]
+    ) -> list[torch.Tensor]:
         """What ``ranks`` gather in each step, the way they do in shared memory, by sockets, and at once."""
-        ways = [collective.RunningGather(collective.Gather(0, dim, sizes, ranks, is_common)) for is_common in (True, False)]
+        ways = [
+            collective.RunningGather(collective.Gather(0, dim, sizes, ranks, is_common)) for is_common in (True, False)
+        ]
         found = []
         for value in steps:
             begun = [way.start(value) for way in ways]
-            found += [way.wait(work).clone() for way, work in zip(ways, begun)] + [collective.gather_parts(value, dim, sizes, ranks)]
+            found += [way.wait(work).clone() for way, work in zip(ways, begun)] + [
+                collective.gather_parts(value, dim, sizes, ranks)
+            ]
         return found
 
-    def updates_of_rows(self, weight: torch.Tensor, a: torch.Tensor, b: torch.Tensor, elsewhere: bool) -> tuple[torch.Tensor, int, torch.Tensor]:
-        """A variable after an update of all ranks, how many of its rows this rank has updated, and the variable when each has added its number to its own."""
+    def updates_of_rows(
+        self, weight: torch.Tensor, a: torch.Tensor, b: torch.Tensor, elsewhere: bool
+    ) -> tuple[torch.Tensor, int, torch.Tensor]:
+        """A variable after an update of all ranks, how many of its rows this rank has updated, and the variable when
+        each has added its number to its own."""
         self._pretend(elsewhere)
         ranks, weight, rows = (0, 1, 2), weight.clone(), []
         collective.hold_once(weight, ranks)
@@ -106,7 +119,8 @@ class Echo:
         return together, sum(rows), weight
 
     def overlapping_sums(self, steps: int) -> list[float]:
-        """Three sums per step, all begun before the first is waited for, without any rank being told that the others have ended theirs."""
+        """Three sums per step, all begun before the first is waited for, without any rank being told that the others
+        have ended theirs."""
         buckets = self.buckets(3)
         found = []
         for step in range(steps):

@@ -26,7 +26,8 @@ def drawn_layout(value: Tensor, place: Any, dice: random.Random) -> Any:
 
 
 def apart(value: Tensor, place: int) -> Tensor:
-    """Not equal to other tensors of the same call: what is as large as another one has no certain gradient in a maximum."""
+    """Not equal to other tensors of the same call: what is as large as another one has no certain gradient in a
+    maximum."""
     return value.detach() * (1.0 + 0.01 * place) if value.dtype.is_floating_point else value
 
 
@@ -42,9 +43,13 @@ def learns_all(one: Executed, values: list[Tensor], learned: list[bool]) -> bool
 
 def checked(one: Executed, place: Any, dice: random.Random) -> None:
     """One call with its tensors in layouts drawn at random, and the gradients of what has some."""
-    can_learn = one.op not in UNSET and any(v.dtype.is_floating_point for v in one.values) and not one.op._schema.is_mutable
+    can_learn = (
+        one.op not in UNSET and any(v.dtype.is_floating_point for v in one.values) and not one.op._schema.is_mutable
+    )
     values = [apart(v, place) for place, v in enumerate(one.values)]
-    statistics = [one.call(1).index(name) for name in ("running_mean", "running_var") if "running_mean" in str(one.op._schema)]
+    statistics = [
+        one.call(1).index(name) for name in ("running_mean", "running_var") if "running_mean" in str(one.op._schema)
+    ]
     learned = [can_learn and v.dtype.is_floating_point and i not in statistics for i, v in enumerate(values)]
     if can_learn and not learns_all(one, values, learned):
         learned = [learns and i == 0 for i, learns in enumerate(learned)]
@@ -58,7 +63,9 @@ def checked(one: Executed, place: Any, dice: random.Random) -> None:
         _compare_gradients(plain, ours, expected, found)
         near(ours, plain)  # also what the op has written
     except Exception as error:
-        raise AssertionError(f"{one.op} with {[tuple(v.shape) for v in one.values]} as {spots} on {place}: {str(error)[:600]!r}") from error
+        raise AssertionError(
+            f"{one.op} with {[tuple(v.shape) for v in one.values]} as {spots} on {place}: {str(error)[:600]!r}"
+        ) from error
 
 
 def _called(one: Executed, tensors: list[Any]) -> Any:
@@ -80,7 +87,10 @@ def _compare_gradients(plain: list[Tensor], ours: list[Any], expected: Any, foun
     for leaf, other in zip(plain, ours):
         assert (leaf.grad is None) == (other.grad is None)
         if leaf.grad is not None:
-            assert (other.grad.sbp, other.grad.placement) == (other.sbp, other.placement), (other.grad.sbp, other.grad.placement)
+            assert (other.grad.sbp, other.grad.placement) == (other.sbp, other.placement), (
+                other.grad.sbp,
+                other.grad.placement,
+            )
             near(other.grad, leaf.grad, 1e-3)
 
 
@@ -107,7 +117,8 @@ for _name in FAMILIES:
 
 
 def law_every_rule_has_a_call() -> None:
-    """What the compiler's rules are checked on is what global tensors are checked on; ops that take no tensor make none global by themselves."""
+    """What the compiler's rules are checked on is what global tensors are checked on; ops that take no tensor make none
+    global by themselves."""
     called = {one.op for family in FAMILIES.values() for one in family()}
     missing = [str(op) for op in RULES if op not in called]
     assert not missing, f"no call of {missing} in tests/compile/made_calls.py or made_network_calls.py"

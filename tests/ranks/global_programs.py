@@ -40,7 +40,7 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
     lambda a, b, w: a.roll(2, 0) * b.flip(1),
     lambda a, b, w: a[torch.argsort(a.detach()[:, 0])] if isinstance(a, Tensor) else a,
     lambda a, b, w: torch.einsum("ij,kj->ik", a, b).tanh() @ b * 0.2,
-    lambda a, b, w: (a.clone().add_(b).mul_(0.5)),
+    lambda a, b, w: a.clone().add_(b).mul_(0.5),
     lambda a, b, w: a.index_select(0, torch.argmax(b.detach(), 0)).mean() + a,
 ]
 
@@ -48,7 +48,9 @@ STEPS: list[Callable[[Any, Any, Any], Any]] = [
 def law_chains_of_twenty_ops_are_what_they_are_on_one_process() -> None:
     for seed in range(8):
         dice = random.Random(seed)
-        place = dice.choice(meshes()) if seed % 4 else placement("cpu", np.arange(SIZE).reshape(2, SIZE // 2, 1))  # three axes
+        place = (
+            dice.choice(meshes()) if seed % 4 else placement("cpu", np.arange(SIZE).reshape(2, SIZE // 2, 1))
+        )  # three axes
         values = torch.Generator().manual_seed(seed)
         x, w = torch.randn(ROWS, COLUMNS, generator=values), torch.randn(COLUMNS, COLUMNS, generator=values) * 0.4
         picks = [(dice.randrange(len(STEPS)), dice.randrange(i + 1), dice.randrange(i + 1)) for i in range(OPS)]
@@ -125,8 +127,9 @@ def law_writes_into_a_tensor_and_its_views_reach_its_memory() -> None:
     for name, write in WRITES.items():
         for _ in range(2):
             place = dice.choice(meshes())
-            x, y = torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(3)), torch.randn(
-                ROWS, COLUMNS, generator=torch.Generator().manual_seed(4)
+            x, y = (
+                torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(3)),
+                torch.randn(ROWS, COLUMNS, generator=torch.Generator().manual_seed(4)),
             )
             spots = [dice.choice(layouts(2, len(place.hierarchy))) for _ in range(2)]
             ours, other = (spread(v, place, sbp) for v, sbp in zip((x, y), spots))
@@ -169,7 +172,8 @@ class Net(nn.Module):
 
 
 def law_training_is_the_same_in_every_layout() -> None:
-    """Data parallel, tensor parallel, both, parameters split: the losses and weights of one process; dropout included."""
+    """Data parallel, tensor parallel, both, parameters split: the losses and weights of one process; dropout
+    included."""
     everything = list(range(SIZE))
     whole = placement("cpu", [0])
     flat = placement("cpu", everything)
@@ -277,7 +281,14 @@ def law_a_transformer_layer_is_the_same_in_every_layout() -> None:
     x = torch.randn(8, 6, 16)
     (reference(x) ** 2).mean().backward()
     place = placement("cpu", [[0, 1], [2, 3]] if SIZE == 4 else [[0, 1]])
-    parallel = {"up.weight": S(0), "up.bias": S(0), "down.weight": S(1), "qkv.weight": S(0), "qkv.bias": S(0), "out.weight": S(1)}
+    parallel = {
+        "up.weight": S(0),
+        "up.bias": S(0),
+        "down.weight": S(1),
+        "qkv.weight": S(0),
+        "qkv.bias": S(0),
+        "out.weight": S(1),
+    }
     for batch, along in ((S(0), B), (B, B), (S(0), S(0))):
         net = Block(16, 4)
         for name, value in reference.named_parameters():
@@ -342,14 +353,22 @@ def law_gradients_are_clipped_by_the_norm_of_the_logical_ones() -> None:
 
 
 def law_models_of_transformers_run_as_they_are() -> None:
-    """GPT-2 and BERT, batches and parameters split; masks and positions that they make themselves are global in ``global_mode``."""
+    """GPT-2 and BERT, batches and parameters split; masks and positions that they make themselves are global in
+    ``global_mode``."""
     if SIZE != 2 or find_spec("transformers") is None:
         return
     from transformers import BertConfig, BertForMaskedLM, GPT2Config, GPT2LMHeadModel
 
     small = {"vocab_size": 50, "bos_token_id": 0, "eos_token_id": 0}
     gpt = GPT2Config(**small, n_positions=16, n_embd=16, n_layer=2, n_head=4, loss_type="ForCausalLMLoss")
-    bert = BertConfig(**small, hidden_size=16, num_hidden_layers=2, num_attention_heads=4, intermediate_size=32, max_position_embeddings=16)
+    bert = BertConfig(
+        **small,
+        hidden_size=16,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=32,
+        max_position_embeddings=16,
+    )
     place = placement("cpu", [0, 1])
     ids = torch.randint(0, 50, (4, 12), generator=torch.Generator().manual_seed(1))
     for make, layout in itertools.product((lambda: GPT2LMHeadModel(gpt), lambda: BertForMaskedLM(bert)), (B, S(0))):

@@ -1,7 +1,8 @@
 """One rank of a program of peers that checks laws of global tensors.
 
-``python global_rank.py MODULE,MODULE`` runs each function ``law_...`` of these modules in order; a launcher's variables say which rank this is. It
-prints, as JSON, the laws with what went wrong in each, or null. Laws use ``torch`` on whole tensors as the reference.
+``python global_rank.py MODULE,MODULE`` runs each function ``law_...`` of these modules in order; a launcher's variables
+say which rank this is. It prints, as JSON, the laws with what went wrong in each, or null. Laws use ``torch`` on whole
+tensors as the reference.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ def meshes() -> list[Any]:
     """The placements that laws are tried on: all ranks on one axis, and on two; not in order; some of them."""
     if SIZE == 2:
         return [placement("cpu", [0, 1]), placement("cpu", [1, 0]), placement("cpu", [[0, 1]])]
-    return [placement("cpu", [0, 1, 2, 3]), placement("cpu", [[0, 1], [2, 3]]), placement("cpu", [[3, 0], [2, 1]]), placement("cpu", [2, 0, 3])]
+    return [
+        placement("cpu", [0, 1, 2, 3]),
+        placement("cpu", [[0, 1], [2, 3]]),
+        placement("cpu", [[3, 0], [2, 1]]),
+        placement("cpu", [2, 0, 3]),
+    ]
 
 
 def layouts(dims: int, axes: int, is_float: bool = True) -> list[tuple[Any, ...]]:
@@ -83,7 +89,12 @@ def near(found: Any, expected: Any, tolerance: float = 1e-4) -> None:
     if expected.dtype.is_floating_point:
         finite = expected[torch.isfinite(expected)].abs()
         scale = max(1.0, float(finite.max())) if finite.numel() else 1.0
-        assert torch.allclose(value, expected, tolerance, tolerance * scale, True), (found._spec, (value - expected).abs().max(), value, expected)
+        assert torch.allclose(value, expected, tolerance, tolerance * scale, True), (
+            found._spec,
+            (value - expected).abs().max(),
+            value,
+            expected,
+        )
     else:
         assert torch.equal(value, expected), (found._spec, value, expected)
 

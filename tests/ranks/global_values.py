@@ -50,7 +50,16 @@ def law_a_tensor_is_the_same_in_every_layout() -> None:
 
 
 def law_every_dtype_can_be_laid_out() -> None:
-    for dtype in (torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int8, torch.uint8, torch.bool):
+    for dtype in (
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    ):
         whole = torch.arange(35).reshape(7, 5).to(dtype)
         for place in meshes():
             pairs = list(itertools.product(layouts(2, len(place.hierarchy), dtype.is_floating_point), repeat=2))
@@ -64,7 +73,12 @@ def law_tensors_move_between_placements() -> None:
     whole = torch.arange(35.0).reshape(7, 5)
     places = [placement("cpu", [0]), placement("cpu", [1]), *meshes()]
     if SIZE == 4:
-        places += [placement("cpu", [0, 1]), placement("cpu", [3, 2]), placement("cpu", [[[0, 1], [2, 3]]]), placement("cpu", [[[0], [1]], [[2], [3]]])]
+        places += [
+            placement("cpu", [0, 1]),
+            placement("cpu", [3, 2]),
+            placement("cpu", [[[0, 1], [2, 3]]]),
+            placement("cpu", [[[0], [1]], [[2], [3]]]),
+        ]
     dice = random.Random(2)
     for first, second in itertools.product(places, repeat=2):
         for _ in range(2):
@@ -115,8 +129,16 @@ def law_attributes_are_those_of_the_logical_tensor() -> None:
     x = create.ones(5, 3, placement=every(), sbp=S(0))
     assert x.is_global and not x.is_local and x.is_consistent and x.shape == (5, 3) and x.numel() == 15 and len(x) == 5
     assert x.sbp == (S(0),) and x.placement == every() and x.to_local().is_contiguous()
-    assert repr(x).endswith(f"placement={every()}, sbp=(oneflow.sbp.split(dim=0),), dtype=oneflow.float32)") and "1., 1., 1." in repr(x)
-    assert x.sum().item() == 15 and x.tolist() == [[1.0] * 3] * 5 and bool(x.sum() > 14) and float(x[0, 0]) == 1.0 and int(x.sum()) == 15
+    assert repr(x).endswith(
+        f"placement={every()}, sbp=(oneflow.sbp.split(dim=0),), dtype=oneflow.float32)"
+    ) and "1., 1., 1." in repr(x)
+    assert (
+        x.sum().item() == 15
+        and x.tolist() == [[1.0] * 3] * 5
+        and bool(x.sum() > 14)
+        and float(x[0, 0]) == 1.0
+        and int(x.sum()) == 15
+    )
     assert f"{x.sum():.1f}" == "15.0"
     raises("Only local tensors have 'device'", lambda: x.device)
     x.check_meta_consistency()
@@ -129,10 +151,16 @@ def law_attributes_are_those_of_the_logical_tensor() -> None:
 
 
 def law_gradients_of_local_tensors() -> None:
-    for sbp, expected in ((B, torch.full((2, 3), 2.0) if RANK == 0 else torch.zeros(2, 3)), (S(0), torch.full((2, 3), 2.0)), (P, torch.full((2, 3), 2.0))):
+    for sbp, expected in (
+        (B, torch.full((2, 3), 2.0) if RANK == 0 else torch.zeros(2, 3)),
+        (S(0), torch.full((2, 3), 2.0)),
+        (P, torch.full((2, 3), 2.0)),
+    ):
         local = torch.ones(2, 3, requires_grad=True)
         (local.to_global(every(), sbp) * 2.0).sum().backward()
-        assert local.grad is not None and not isinstance(local.grad, GlobalTensor) and torch.equal(local.grad, expected), (sbp, local.grad)
+        assert (
+            local.grad is not None and not isinstance(local.grad, GlobalTensor) and torch.equal(local.grad, expected)
+        ), (sbp, local.grad)
 
 
 def law_grad_sbp_lays_out_the_gradient() -> None:
@@ -176,7 +204,10 @@ def law_factories_make_the_same_tensor_in_every_layout() -> None:
         "zeros": (lambda **how: create.zeros((7, 5), **how), torch.zeros(7, 5)),
         "full": (lambda **how: create.full((7, 5), 2.5, **how), torch.full((7, 5), 2.5)),
         "eye": (lambda **how: create.eye(7, 5, **how), torch.eye(7, 5)),
-        "tensor": (lambda **how: create.tensor([[1.0, 2.0], [3.0, 4.0]], **how), torch.tensor([[1.0, 2.0], [3.0, 4.0]])),
+        "tensor": (
+            lambda **how: create.tensor([[1.0, 2.0], [3.0, 4.0]], **how),
+            torch.tensor([[1.0, 2.0], [3.0, 4.0]]),
+        ),
     }
     for place in meshes():
         for sbp in layouts(2, len(place.hierarchy)):
@@ -221,7 +252,12 @@ def law_random_numbers_have_the_moments_that_they_should() -> None:
     torch.manual_seed(3)
     how = {"placement": every(), "sbp": S(0)}
     uniform, normal = create.rand(300, 300, **how).numpy(), create.randn(300, 300, **how).numpy()
-    assert abs(uniform.mean() - 0.5) < 0.005 and abs(uniform.std() - 12**-0.5) < 0.005 and 0 <= uniform.min() and uniform.max() < 1
+    assert (
+        abs(uniform.mean() - 0.5) < 0.005
+        and abs(uniform.std() - 12**-0.5) < 0.005
+        and 0 <= uniform.min()
+        and uniform.max() < 1
+    )
     assert abs(normal.mean()) < 0.01 and abs(normal.std() - 1) < 0.01 and abs((normal**4).mean() - 3) < 0.1
     dropped = nn.functional.dropout(create.ones(300, 300, **how), 0.25).numpy()
     assert abs((dropped == 0).mean() - 0.25) < 0.01 and np.allclose(dropped[dropped != 0], 4 / 3)
@@ -246,7 +282,9 @@ def law_a_module_becomes_global_in_place() -> None:
     near(twin[0].weight, _from_first(weights[0]))
     assert twin[0].weight.requires_grad and twin.extra is twin[0].weight
     twin.to_global(sbp=S(0))
-    assert twin[1].running_mean.sbp == twin[0].weight.sbp == (S(0),) and twin[1].num_batches_tracked.sbp == (B,)  # which has no dim to split
+    assert twin[1].running_mean.sbp == twin[0].weight.sbp == (S(0),) and twin[1].num_batches_tracked.sbp == (
+        B,
+    )  # which has no dim to split
     near(twin[0].weight, _from_first(weights[0]))
     net.to_local()
     assert not isinstance(net[0].weight, GlobalTensor)
@@ -265,7 +303,13 @@ def law_batch_norm_sees_the_whole_batch() -> None:
         near(net(spread(x, every(), sbp)), reference(x))
         near(net.running_var, reference.running_var)
     for tensors in (net._parameters, net._buffers):
-        tensors.update({name: nn.Parameter(t.to_global(sbp=S(0))) if t.requires_grad else t.to_global(sbp=S(0)) for name, t in tensors.items() if t.dim()})
+        tensors.update(
+            {
+                name: nn.Parameter(t.to_global(sbp=S(0))) if t.requires_grad else t.to_global(sbp=S(0))
+                for name, t in tensors.items()
+                if t.dim()
+            }
+        )
     near(net(spread(x, every(), S(0))), reference(x))
     near(net.running_mean, reference.running_mean)
     assert net.running_mean.sbp == (S(0),) and net.num_batches_tracked.item() == 5
@@ -314,7 +358,13 @@ def law_a_scaler_sees_an_overflow_of_any_rank() -> None:
 def law_what_cannot_be_is_refused_on_every_rank() -> None:
     place = every()
     x, local = create.ones(4, 6, placement=place, sbp=S(0)), torch.ones(4, 6)
-    for mix in (lambda: x + local, lambda: local @ x.t(), lambda: x.copy_(local), lambda: torch.cat([x, local]), lambda: x + torch.tensor(1.0)):
+    for mix in (
+        lambda: x + local,
+        lambda: local @ x.t(),
+        lambda: x.copy_(local),
+        lambda: torch.cat([x, local]),
+        lambda: x + torch.tensor(1.0),
+    ):
         raises("Got input tensors with inconsistent attributes!", mix)
     raises("Got input tensors with inconsistent attributes!", lambda: local.copy_(x))
     other = create.ones(4, 6, placement=placement("cpu", [0]), sbp=B)
@@ -339,7 +389,9 @@ def law_what_cannot_be_is_refused_on_every_rank() -> None:
     raises("takes a placement, an sbp", x.to_global)
     raises("global_to_global", x.local_to_global)
     raises("is not pickled", lambda: pickle.dumps(x))
-    raises("there is no device", lambda: create.ones(2, placement=placement("cuda", [0]), sbp=B)) if not torch.cuda.is_available() else None
+    raises(
+        "there is no device", lambda: create.ones(2, placement=placement("cuda", [0]), sbp=B)
+    ) if not torch.cuda.is_available() else None
     raises("sbp is flow.sbp.split", lambda: x.to_global(sbp="S(0)"))
     raises("is a flow.placement", lambda: local.to_global("cpu", B))
     raises("one layout", lambda: torch.optim.Adam([_p_with_grad()], fused=True).step())
@@ -363,10 +415,17 @@ def law_what_is_saved_in_one_layout_is_loaded_in_any() -> None:
         for writer in (0, 1):
             sbp = [S(0)] * len(place.hierarchy)
             shared = {name: spread(value, place, sbp) for name, value in values.items()}
-            saved = {**shared, "tied": [shared["w"]], "parameter": nn.Parameter(spread(values["w"], place, [P] * len(sbp))), "step": 3}
+            saved = {
+                **shared,
+                "tied": [shared["w"]],
+                "parameter": nn.Parameter(spread(values["w"], place, [P] * len(sbp))),
+                "step": 3,
+            }
             flow.save(saved, folder / "state", global_dst_rank=writer)
             found = flow.load(folder / "state", global_src_rank=1 - writer)
-            assert found["step"] == 3 and isinstance(found["parameter"], nn.Parameter) and found["parameter"].requires_grad
+            assert (
+                found["step"] == 3 and isinstance(found["parameter"], nn.Parameter) and found["parameter"].requires_grad
+            )
             for name, value in values.items():
                 assert found[name].placement == placement("cpu", [1 - writer]) and found[name].sbp == (B,)
                 near(found[name].to_global(placement=place, sbp=sbp), value)
@@ -378,7 +437,10 @@ def law_what_is_saved_in_one_layout_is_loaded_in_any() -> None:
     if RANK == 0:
         (folder / "file").write_text("in the way")
     create.ones(1, placement=every(), sbp=B).sum().item()
-    raises("it is a file" if RANK == 0 else "rank 0 could not save", lambda: flow.save(saved, folder / "file", global_dst_rank=0))
+    raises(
+        "it is a file" if RANK == 0 else "rank 0 could not save",
+        lambda: flow.save(saved, folder / "file", global_dst_rank=0),
+    )
     raises("No valid load method found", lambda: flow.load(folder / "nothing", global_src_rank=1))
     create.ones(1, placement=every(), sbp=P).sum().item()
     if RANK == 0:
@@ -393,7 +455,9 @@ def law_a_state_dict_goes_into_a_module_of_another_layout() -> None:
     near(second.weight.detach(), torch.from_numpy(first.weight.numpy()))  # of a parameter too
     assert second.weight.sbp == (B,)
     raises("inconsistent attributes", lambda: second.load_state_dict(nn.Linear(4, 6).state_dict()))
-    elsewhere = {name: value.to_global(placement("cpu", [1]), B) for name, value in first.state_dict().items()}  # as one rank reads it from a file
+    elsewhere = {
+        name: value.to_global(placement("cpu", [1]), B) for name, value in first.state_dict().items()
+    }  # as one rank reads it from a file
     second.weight.data.zero_()
     second.load_state_dict(elsewhere)
     near(second.weight.detach(), torch.from_numpy(first.weight.numpy()))
@@ -407,10 +471,15 @@ def law_a_sharded_checkpoint_is_read_in_any_layout_with_the_same_bits() -> None:
     create.ones(1, placement=every(), sbp=B)  # the ranks have met
     for number, place in enumerate(places):
         sbp = [S(0)] * len(place.hierarchy)
-        dcp.save({name: spread(value, place, sbp) for name, value in values.items()}, checkpoint_id=folder / str(number))
+        dcp.save(
+            {name: spread(value, place, sbp) for name, value in values.items()}, checkpoint_id=folder / str(number)
+        )
         for other in places:
             for layout in (B, S(0)):
-                found = {name: spread(torch.zeros_like(value), other, [layout] * len(other.hierarchy)) for name, value in values.items()}
+                found = {
+                    name: spread(torch.zeros_like(value), other, [layout] * len(other.hierarchy))
+                    for name, value in values.items()
+                }
                 dcp.load(found, checkpoint_id=folder / str(number))
                 for name, value in values.items():
                     assert np.array_equal(found[name].numpy(), value.numpy())

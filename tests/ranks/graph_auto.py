@@ -1,4 +1,5 @@
-"""Laws of auto parallel: a plain module trains on ranks as in one process, its layouts found by cost, within a limit of memory."""
+"""Laws of auto parallel: a plain module trains on ranks as in one process, its layouts found by cost, within a limit of
+memory."""
 
 from __future__ import annotations
 
@@ -11,7 +12,22 @@ from typing import Any
 
 import torch
 from global_rank import RANK, SIZE, S, spread
-from graph_laws import ALL, Evaluate, Train, adam, assigned_of, batches, close, copies, model_of, momentum, nothing, same, trained_alone, whole
+from graph_laws import (
+    ALL,
+    Evaluate,
+    Train,
+    adam,
+    assigned_of,
+    batches,
+    close,
+    copies,
+    model_of,
+    momentum,
+    nothing,
+    same,
+    trained_alone,
+    whole,
+)
 from graph_settings import accumulate, every_setting, zero
 from torch import Tensor, nn
 
@@ -68,7 +84,11 @@ def law_auto_parallel_goes_with_the_other_settings() -> None:
 def law_weights_of_the_cost_model_change_no_number() -> None:
     for options in (
         {"set_auto_parallel_computation_cost_ratio": 5.0, "set_auto_parallel_wait_time": 0.0},
-        {"set_auto_parallel_computation_cost_ratio": 1e-4, "enable_auto_parallel_trunk_algo": True, "enable_auto_parallel_sbp_collector": True},
+        {
+            "set_auto_parallel_computation_cost_ratio": 1e-4,
+            "enable_auto_parallel_trunk_algo": True,
+            "enable_auto_parallel_sbp_collector": True,
+        },
     ):
         as_alone("MLP", **options)
 
@@ -76,7 +96,12 @@ def law_weights_of_the_cost_model_change_no_number() -> None:
 class Wide(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.wide, self.narrow, self.head = nn.Linear(8, 16), nn.Linear(16, 512), nn.Linear(512, 16), nn.Linear(16, 6)
+        self.first, self.wide, self.narrow, self.head = (
+            nn.Linear(8, 16),
+            nn.Linear(16, 512),
+            nn.Linear(512, 16),
+            nn.Linear(16, 6),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(torch.relu(self.narrow(torch.relu(self.wide(torch.relu(self.first(x)))))))
@@ -88,7 +113,8 @@ def wide() -> nn.Module:
 
 
 def law_a_layer_that_does_not_fit_is_split() -> None:
-    """Weights, gradients and two states of a wide layer are more than the limit: no rank ever has one of its weights whole."""
+    """Weights, gradients and two states of a wide layer are more than the limit: no rank ever has one of its weights
+    whole."""
     model = wide()
     bytes_of_layer = 4 * 4 * model.wide.weight.numel()
     alone, data = copy.deepcopy(model), batches("MLP")
@@ -97,11 +123,19 @@ def law_a_layer_that_does_not_fit_is_split() -> None:
     close([whole(graph(x, y)) for x, y in data[:1]], expected)
     close([whole(p) for p in model.parameters()], list(alone.parameters()))
     weights = model.wide.weight, model.narrow.weight
-    assert all(any(str(one).startswith("oneflow.sbp.split") for one in weight.sbp) for weight in weights), [weight.sbp for weight in weights]
+    assert all(any(str(one).startswith("oneflow.sbp.split") for one in weight.sbp) for weight in weights), [
+        weight.sbp for weight in weights
+    ]
     assert all(weight._part.numel() * SIZE == weight.numel() for weight in weights)
     step = lower_job(assigned_of(graph, *data[0]), RANK).sections["step"].graph
-    gathered = [val(local_note(node).boxing.node) for node in step.nodes if node.op == "call_function" and "gather" in str(node.target)]
-    assert all(tensor.numel() < weights[0].numel() for tensor in gathered)  # and none is put together to compute with it
+    gathered = [
+        val(local_note(node).boxing.node)
+        for node in step.nodes
+        if node.op == "call_function" and "gather" in str(node.target)
+    ]
+    assert all(
+        tensor.numel() < weights[0].numel() for tensor in gathered
+    )  # and none is put together to compute with it
 
 
 def law_a_limit_that_nothing_fits_into_is_refused_on_every_rank() -> None:
@@ -111,7 +145,9 @@ def law_a_limit_that_nothing_fits_into_is_refused_on_every_rank() -> None:
     try:
         graph(x, y)
     except ArgumentError as error:
-        assert "no layout that was found fits into 19.5 KiB a device (set_auto_parallel_memory_limit(20000))" in str(error) and "raise the limit" in str(error), error
+        assert "no layout that was found fits into 19.5 KiB a device (set_auto_parallel_memory_limit(20000))" in str(
+            error
+        ) and "raise the limit" in str(error), error
     else:
         raise AssertionError("it was not refused")
 
@@ -131,7 +167,9 @@ def law_inputs_that_differ_are_refused() -> None:
     try:
         Train(model, adam(model), auto())(x + RANK, y)
     except GraphError as error:
-        assert "input 0, a local tensor that is the same on every rank (else make it global with to_global)" in str(error), error
+        assert "input 0, a local tensor that is the same on every rank (else make it global with to_global)" in str(
+            error
+        ), error
     else:
         raise AssertionError("it was not refused")
 

@@ -1,6 +1,8 @@
-"""Laws of checkpoints of graphs: what four ranks save, in any layout, loads bit by bit on two, on one and in other layouts.
+"""Laws of checkpoints of graphs: what four ranks save, in any layout, loads bit by bit on two, on one and in other
+layouts.
 
-Four ranks write into the folder that ``GRAPH_CHECKPOINTS`` names; two ranks and one read there, and four in other layouts.
+Four ranks write into the folder that ``GRAPH_CHECKPOINTS`` names; two ranks and one read there, and four in other
+layouts.
 """
 
 from __future__ import annotations
@@ -44,7 +46,11 @@ def to_stages(model: nn.Module) -> None:
 
 LAYOUTS: dict[str, tuple[Callable[[nn.Module], None], Any, Any]] = {
     "zero": (copies, scaled, (ALL, S(0))),
-    "tensor": (lambda model: split_layers(model, GRID), lambda graph: (scaled(graph), zero(3)(graph)), (GRID, (S(0), B))),
+    "tensor": (
+        lambda model: split_layers(model, GRID),
+        lambda graph: (scaled(graph), zero(3)(graph)),
+        (GRID, (S(0), B)),
+    ),
     "stages": (to_stages, with_stages, None),
     "auto": (lambda model: None, auto(scaled), ()),
 }
@@ -81,7 +87,10 @@ def flat(state: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 def logical(state: Mapping[str, Any]) -> dict[str, Tensor]:
     """A state as whole tensors; all ranks come here."""
     tensors = {name: value for name, value in flat(state) if isinstance(value, Tensor)}
-    return {name: torch.from_numpy(t.detach().numpy()) if isinstance(t, GlobalTensor) else t.detach().clone() for name, t in tensors.items()}
+    return {
+        name: torch.from_numpy(t.detach().numpy()) if isinstance(t, GlobalTensor) else t.detach().clone()
+        for name, t in tensors.items()
+    }
 
 
 def equal(found: dict[str, Tensor], expected: dict[str, Tensor]) -> None:

@@ -1,4 +1,5 @@
-"""Laws of the tiers of fusion on ranks: kernels of clusters are taken over by all ranks at the same step, and give what one process has."""
+"""Laws of the tiers of fusion on ranks: kernels of clusters are taken over by all ranks at the same step, and give what
+one process has."""
 
 from __future__ import annotations
 
@@ -116,7 +117,8 @@ def law_ranks_take_kernels_over_at_the_same_step_and_the_next_run_has_them() -> 
 
 
 def law_each_program_of_a_graph_takes_over_at_one_step_of_all_ranks() -> None:
-    """Whether ranks have their kernels is made up here, so nothing is compiled; where they take over, they find none and run their ops."""
+    """Whether ranks have their kernels is made up here, so nothing is compiled; where they take over, they find none
+    and run their ops."""
     with one_cache():
         net = Net()
         net.to_global(ALL, B)  # type: ignore[operator]

@@ -1,7 +1,7 @@
 """Laws of graphs on ranks: what a graph of global tensors gives and trains is what one process gives and trains.
 
-The reference is the same graph of local tensors in one process, the first rank's; ``tests/single/test_graph_against_eager.py`` compares
-that with plain torch.
+The reference is the same graph of local tensors in one process, the first rank's;
+``tests/single/test_graph_against_eager.py`` compares that with plain torch.
 """
 
 from __future__ import annotations
@@ -39,7 +39,11 @@ class MLP(nn.Module):
 class ConvNet(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.conv, self.norm, self.head = nn.Conv2d(2, 6, 3, padding=1, bias=False), nn.BatchNorm2d(6), nn.Linear(6 * 9, 6)
+        self.conv, self.norm, self.head = (
+            nn.Conv2d(2, 6, 3, padding=1, bias=False),
+            nn.BatchNorm2d(6),
+            nn.Linear(6 * 9, 6),
+        )
         self.pool, self.drop = nn.MaxPool2d(2), nn.Dropout(0.2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -56,7 +60,9 @@ class Attention(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         b, t, c = x.shape
         q, k, v = (layer(x).view(b, t, self.heads, -1).transpose(1, 2) for layer in (self.query, self.key, self.value))
-        return self.out(nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c))
+        return self.out(
+            nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).reshape(b, t, c)
+        )
 
 
 class Block(nn.Module):
@@ -93,7 +99,10 @@ def _text(draw: torch.Generator) -> tuple[Tensor, Tensor]:
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[torch.Generator], tuple[Tensor, Tensor]]]] = {
     "MLP": (MLP, lambda draw: (torch.randn(8, 8, generator=draw), torch.randint(6, (8,), generator=draw))),
-    "conv net": (ConvNet, lambda draw: (torch.randn(8, 2, 6, 6, generator=draw), torch.randint(6, (8,), generator=draw))),
+    "conv net": (
+        ConvNet,
+        lambda draw: (torch.randn(8, 2, 6, 6, generator=draw), torch.randint(6, (8,), generator=draw)),
+    ),
     "GPT": (partial(GPT, depth=1), _text),
     "GPT of two blocks": (GPT, _text),
 }
@@ -136,7 +145,11 @@ def adam(model: nn.Module) -> Any:
 
 
 def momentum(model: nn.Module) -> Any:
-    return flow.optim.SGD([{"params": list(model.parameters()), "clip_grad_max_norm": 0.5, "clip_grad_norm_type": 2.0}], lr=0.05, momentum=0.9)
+    return flow.optim.SGD(
+        [{"params": list(model.parameters()), "clip_grad_max_norm": 0.5, "clip_grad_norm_type": 2.0}],
+        lr=0.05,
+        momentum=0.9,
+    )
 
 
 def nothing(graph: Any) -> None:
@@ -157,7 +170,12 @@ def trained_alone(name: str, optimizer: Any = adam, settings: Any = nothing) -> 
 
 
 def trained(
-    name: str, lay: Callable[[nn.Module], None], inputs: Any = S(0), optimizer: Any = adam, settings: Any = nothing, place: Any = ALL
+    name: str,
+    lay: Callable[[nn.Module], None],
+    inputs: Any = S(0),
+    optimizer: Any = adam,
+    settings: Any = nothing,
+    place: Any = ALL,
 ) -> tuple[Any, nn.Module, list[Tensor]]:
     model = model_of(name)
     lay(model)
@@ -181,14 +199,18 @@ def copies(model: nn.Module) -> None:
 
 def close(found: Sequence[Tensor], expected: Sequence[Tensor], tolerance: float = 1e-5) -> None:
     for step, (one, other) in enumerate(zip(found, expected, strict=True)):
-        torch.testing.assert_close(one, other.detach(), rtol=tolerance, atol=tolerance, msg=lambda text, step=step: f"step {step}: {text}")
+        torch.testing.assert_close(
+            one, other.detach(), rtol=tolerance, atol=tolerance, msg=lambda text, step=step: f"step {step}: {text}"
+        )
 
 
 def same(model: nn.Module, alone: nn.Module, tolerance: float = 2e-5) -> None:
     """Parameters and buffers are those of the module that was trained in one process."""
     expected = alone.state_dict()
     for name, tensor in model.state_dict().items():
-        torch.testing.assert_close(whole(tensor), expected[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            whole(tensor), expected[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 # ------------------------------------------------------------------ data parallel
@@ -225,9 +247,18 @@ def law_pictures_and_filters_stay_in_channels_last_memory() -> None:
 def law_winograd_convolutions_and_fused_norms_train_as_in_one_process() -> None:
     """Large enough for the kernels of the C extensions, by data parallelism, and with filters split over ranks."""
     torch.manual_seed(1)
-    layers = (nn.Conv2d(3, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU6(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1))
+    layers = (
+        nn.Conv2d(3, 32, 3, padding=1, bias=False),
+        nn.BatchNorm2d(32),
+        nn.ReLU6(),
+        nn.Conv2d(32, 64, 3, padding=1),
+        nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1),
+    )
     plain = nn.Sequential(*layers, nn.Flatten(), nn.Linear(64, 6)).to(memory_format=torch.channels_last)
-    data = [(torch.randn(8, 3, 20, 20).contiguous(memory_format=torch.channels_last), torch.arange(8) % 6) for _ in range(3)]
+    data = [
+        (torch.randn(8, 3, 20, 20).contiguous(memory_format=torch.channels_last), torch.arange(8) % 6) for _ in range(3)
+    ]
     alone = copy.deepcopy(plain)
     graph = Train(alone, momentum(alone))
     losses = [graph(x, y) for x, y in data]
@@ -336,7 +367,8 @@ COLUMN, ROW = ("query", "key", "value", "up", "layers.0"), ("out", "down", "laye
 
 
 def megatron(name: str) -> Any:
-    """How a parameter lies: the first of two layers is split by its outputs, the second by its inputs; the rest is whole."""
+    """How a parameter lies: the first of two layers is split by its outputs, the second by its inputs; the rest is
+    whole."""
     path, _, kind = name.rpartition(".")
     if path.endswith(COLUMN):
         return S(0)
@@ -402,7 +434,9 @@ def law_to_global_in_build_says_how_values_lie() -> None:
     loss, out = Hinted(model, seen)(spread(x, ALL, S(0)), spread(y, ALL, S(0)))
     close([whole(loss), whole(out)], [nn.functional.cross_entropy(expected, y), expected])
     assert loss.sbp == (B,) and out.sbp == (S(0),) and out.placement == ALL
-    assert seen["x"] == (True, False, ALL, (S(0),)) and seen["w"] == (B,) and seen["h"] == (B,) and seen["shape"] == (8, 8)
+    assert (
+        seen["x"] == (True, False, ALL, (S(0),)) and seen["w"] == (B,) and seen["h"] == (B,) and seen["shape"] == (8, 8)
+    )
     assert str(seen["open"]) == "(oneflow.sbp.auto,)"
 
 
@@ -474,8 +508,14 @@ def law_the_work_of_a_data_parallel_gpt_is_shared() -> None:
     copies(model)
     x, y = batches("GPT", 1)[0]
     assigned = assigned_of(Train(model, adam(model)), spread(x, ALL, S(0)), spread(y, ALL, S(0)))
-    heavy = [node for node in assigned.graph.nodes if any(name in str(node.target) for name in ("mm", "attention", "embedding"))]
+    heavy = [
+        node
+        for node in assigned.graph.nodes
+        if any(name in str(node.target) for name in ("mm", "attention", "embedding"))
+    ]
     assert len(heavy) > 20
-    places = [node for node in heavy if "embedding" in str(node.target) and val(node.args[1]).dim() == 1]  # the same for all samples
+    places = [
+        node for node in heavy if "embedding" in str(node.target) and val(node.args[1]).dim() == 1
+    ]  # the same for all samples
     whole_ones = [str(node) for node in heavy if joint_note(node).share == 1.0 and node not in places]
     assert not whole_ones, whole_ones

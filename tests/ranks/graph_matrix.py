@@ -1,6 +1,7 @@
 """The matrix: every model trains in every kind of parallelism as it does in one process, for some steps, with dropout.
 
-One process is a graph of local tensors, trained once for all cells by one of the ranks; without dropout it is a loop of plain torch.
+One process is a graph of local tensors, trained once for all cells by one of the ranks; without dropout it is a loop of
+plain torch.
 """
 
 from __future__ import annotations
@@ -83,7 +84,9 @@ def reference(kind: str, name: str) -> tuple[list[Tensor], State]:
 
 def same(model: nn.Module, expected: State, tolerance: float = 2e-5) -> None:
     for name, tensor in model.state_dict().items():
-        torch.testing.assert_close(whole(tensor), expected[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            whole(tensor), expected[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 # ------------------------------------------------------------------ how parameters lie
@@ -105,7 +108,11 @@ def lay(model: nn.Module, where: Callable[[str, str], tuple[Any, Any]]) -> nn.Mo
             if tensor is not None:
                 module._parameters[name] = done.setdefault(id(tensor), nn.Parameter(spread(tensor, *where(path, name))))
         for name, tensor in list(module._buffers.items()):
-            module._buffers[name] = None if tensor is None else spread(tensor, where(path, name)[0], (B,) * len(where(path, name)[0].hierarchy))
+            module._buffers[name] = (
+                None
+                if tensor is None
+                else spread(tensor, where(path, name)[0], (B,) * len(where(path, name)[0].hierarchy))
+            )
     return model
 
 
@@ -127,7 +134,11 @@ def staged(name: str, places: tuple[Any, Any]) -> Callable[[Any], None]:
     def stages(graph: Any) -> None:
         case, model = CASES[name], graph.model.origin
         graph.model.to(GraphModule).set_stage(0, places[0])
-        tops = [path for path, _ in model.named_modules() if path and case.is_last(path) and not case.is_last(path.rpartition(".")[0])]
+        tops = [
+            path
+            for path, _ in model.named_modules()
+            if path and case.is_last(path) and not case.is_last(path.rpartition(".")[0])
+        ]
         for path in tops:
             module_at(graph.model, path).to(GraphModule).set_stage(1, places[1])
 
@@ -138,7 +149,8 @@ def staged(name: str, places: tuple[Any, Any]) -> Callable[[Any], None]:
 
 
 def run(name: str, model: nn.Module, inputs: Any, settings: Any, kind: str, first: Any = ALL, last: Any = None) -> Any:
-    """Trains in a graph and compares with one process. Inputs lie on ``first``, what they are compared with on ``last``."""
+    """Trains in a graph and compares with one process. Inputs lie on ``first``, what they are compared with on
+    ``last``."""
     losses, expected = reference(kind, name)
     graph = Train(model, adam(model), settings)
     found = [whole(graph(spread(x, first, inputs), spread(y, last or first, inputs))) for x, y in batches(name, STEPS)]
@@ -160,7 +172,9 @@ def zero(stage: int) -> Callable[[Any], None]:
 
 
 def checkpointed(name: str) -> Callable[[Any], None]:
-    return lambda graph: setattr(module_at(graph.model, CASES[name].regions).to(GraphModule), "activation_checkpointing", True)
+    return lambda graph: setattr(
+        module_at(graph.model, CASES[name].regions).to(GraphModule), "activation_checkpointing", True
+    )
 
 
 def data_parallel(name: str, settings: Any = nothing, kind: str = "step") -> Any:
@@ -176,7 +190,14 @@ def pipeline(name: str, settings: Any = nothing, kind: str = "step", splits: boo
     ranks = range(HALF), range(HALF, 2 * HALF)
     places = tuple(placement("cpu", [list(part)] if splits else part) for part in ranks)
     inputs = (S(0), B) if splits else S(0)
-    return run(name, lay(made(name), in_stages(name, places, splits)), inputs, both(staged(name, places), settings), kind, *places)
+    return run(
+        name,
+        lay(made(name), in_stages(name, places, splits)),
+        inputs,
+        both(staged(name, places), settings),
+        kind,
+        *places,
+    )
 
 
 # ------------------------------------------------------------------ eager global tensors
@@ -225,8 +246,13 @@ def mixed(graph: Any) -> None:
 
 
 def graphs_evaluate_after_zero_and_mixed_precision() -> None:
-    """With the parameters as training left them, split or not: what plain torch gives with these, in whole precision and in mixed."""
-    for name, stage in (("conv net", 1), ("GPT", 3), ("Swin", 3)) if not EVERY else itertools.product(("conv net", "GPT", "Swin"), (1, 3)):
+    """With the parameters as training left them, split or not: what plain torch gives with these, in whole precision
+    and in mixed."""
+    for name, stage in (
+        (("conv net", 1), ("GPT", 3), ("Swin", 3))
+        if not EVERY
+        else itertools.product(("conv net", "GPT", "Swin"), (1, 3))
+    ):
         model = made(name).to_global(ALL, B)
         graph = Train(model, adam(model), both(mixed, zero(stage)))
         (x, y), (other, _) = batches(name, 2)
@@ -284,14 +310,22 @@ ON_FOUR: dict[str, Callable[[str], Any]] = {
 }
 
 
-def laws(cells: dict[str, Callable[[str], Any]], first: int, *others: Callable[[], None]) -> dict[str, Callable[[], Any]]:
-    """Every fourth cell of a table, each model's shifted by one, from the ``first`` on; with ``MATRIX_ALL=1`` every one."""
+def laws(
+    cells: dict[str, Callable[[str], Any]], first: int, *others: Callable[[], None]
+) -> dict[str, Callable[[], Any]]:
+    """Every fourth cell of a table, each model's shifted by one, from the ``first`` on; with ``MATRIX_ALL=1`` every
+    one."""
     table = [(row, name, column, cell) for column, cell in enumerate(cells) for row, name in enumerate(CASES)]
     chosen = [(name, cell) for row, name, column, cell in table if (row + column) % 4 == first or EVERY]
-    of_models = {f"law_{name.replace(' ', '_').replace('-', '_')}_by_{cell}": partial(cells[cell], name) for name, cell in chosen}
+    of_models = {
+        f"law_{name.replace(' ', '_').replace('-', '_')}_by_{cell}": partial(cells[cell], name) for name, cell in chosen
+    }
     return of_models | {f"law_{law.__name__}": law for law in others}
 
 
-LAWS = {2: laws(ON_TWO, 0, graphs_evaluate_after_zero_and_mixed_precision, auto_parallel_trains_as_one_process_does), 4: laws(ON_FOUR, 1, eager_models_draw_the_masks_of_one_rank)}
+LAWS = {
+    2: laws(ON_TWO, 0, graphs_evaluate_after_zero_and_mixed_precision, auto_parallel_trains_as_one_process_does),
+    4: laws(ON_FOUR, 1, eager_models_draw_the_masks_of_one_rank),
+}
 """By the size of the world that they are tried on."""
 globals().update(LAWS.get(SIZE, {}))

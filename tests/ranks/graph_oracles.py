@@ -1,4 +1,5 @@
-"""The same training by torch's own DDP, FSDP2 and tensor parallelism in the same ranks: graphs and eager global tensors train what these do.
+"""The same training by torch's own DDP, FSDP2 and tensor parallelism in the same ranks: graphs and eager global tensors
+train what these do.
 
 No code of ours computes on the side of torch.
 """
@@ -27,7 +28,8 @@ State = dict[str, Tensor]
 
 
 def losses_of(model: nn.Module, name: str, shares: bool) -> list[Tensor]:
-    """A loop of plain torch; with ``shares`` each rank trains its share of every batch, and the loss is the mean of theirs."""
+    """A loop of plain torch; with ``shares`` each rank trains its share of every batch, and the loss is the mean of
+    theirs."""
     optimizer, found = torch.optim.AdamW(model.parameters(), lr=0.01, eps=1e-3, weight_decay=0.1), []
     for x, y in batches(name, STEPS):
         if shares:
@@ -45,7 +47,10 @@ def losses_of(model: nn.Module, name: str, shares: bool) -> list[Tensor]:
 
 
 def state_of(model: nn.Module) -> State:
-    return {name: value.full_tensor() if isinstance(value, DTensor) else value.detach().clone() for name, value in model.state_dict().items()}
+    return {
+        name: value.full_tensor() if isinstance(value, DTensor) else value.detach().clone()
+        for name, value in model.state_dict().items()
+    }
 
 
 @lru_cache(maxsize=None)
@@ -72,11 +77,21 @@ def tensor_parallel(name: str) -> tuple[list[Tensor], State]:
     """Each two layers of the MLP, and of the blocks of the GPT: the first by its outputs, the second by its inputs."""
     model = made(name, with_dropout=False)
     pairs = [("layers.0", "layers.3")] if name == "MLP" else [(f"blocks.{i}.up", f"blocks.{i}.down") for i in range(2)]
-    parallelize_module(model, mesh(), {path: style for first, second in pairs for path, style in ((first, ColwiseParallel()), (second, RowwiseParallel()))})
+    parallelize_module(
+        model,
+        mesh(),
+        {
+            path: style
+            for first, second in pairs
+            for path, style in ((first, ColwiseParallel()), (second, RowwiseParallel()))
+        },
+    )
     return losses_of(model, name, shares=False), state_of(model)
 
 
-def ours(name: str, lay_out: Callable[[nn.Module], Any], inputs: Any, settings: Any = nothing) -> tuple[list[Tensor], State]:
+def ours(
+    name: str, lay_out: Callable[[nn.Module], Any], inputs: Any, settings: Any = nothing
+) -> tuple[list[Tensor], State]:
     model = made(name, with_dropout=False)
     lay_out(model)
     optimizer = flow.optim.AdamW(model.parameters(), lr=0.01, eps=1e-3, weight_decay=0.1)
@@ -89,7 +104,9 @@ def alike(found: tuple[list[Tensor], State], expected: tuple[list[Tensor], State
     close(found[0], expected[0])
     assert found[1].keys() == expected[1].keys()
     for name, value in expected[1].items():
-        torch.testing.assert_close(found[1][name], value, rtol=2e-5, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            found[1][name], value, rtol=2e-5, atol=2e-5, msg=lambda text, name=name: f"{name}: {text}"
+        )
 
 
 def copies(model: nn.Module) -> nn.Module:

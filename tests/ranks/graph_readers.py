@@ -1,4 +1,5 @@
-"""Laws of data modules in graphs of global tensors: the batch is one, each rank reads its part, and the numbers are those of one process."""
+"""Laws of data modules in graphs of global tensors: the batch is one, each rank reads its part, and the numbers are
+those of one process."""
 
 from __future__ import annotations
 
@@ -32,7 +33,12 @@ def records() -> Iterator[str]:
     """A folder of records of this rank's own, with the same data on every rank."""
     with tempfile.TemporaryDirectory() as folder:
         rows = [
-            encode_record({"images": FeatureValue("float_list", pixels.tolist()), "labels": FeatureValue("int32_list", [int(label)])})
+            encode_record(
+                {
+                    "images": FeatureValue("float_list", pixels.tolist()),
+                    "labels": FeatureValue("int32_list", [int(label)]),
+                }
+            )
             for pixels, label in zip(PIXELS, LABELS)
         ]
         write_records(Path(folder) / "part-0", rows[:13])
@@ -43,7 +49,9 @@ def records() -> Iterator[str]:
 class Digits(nn.Module):
     def __init__(self, folder: str, seed: int = 4, batch: int = BATCH) -> None:
         super().__init__()
-        self.reader = flow.nn.OFRecordReader(folder, batch, 2, random_shuffle=True, shuffle_after_epoch=True, random_seed=seed)
+        self.reader = flow.nn.OFRecordReader(
+            folder, batch, 2, random_shuffle=True, shuffle_after_epoch=True, random_seed=seed
+        )
         self.images = flow.nn.OFRecordRawDecoder("images", (WIDTH,), flow.float32)
         self.labels = flow.nn.OFRecordRawDecoder("labels", (), flow.int32)
         self.coins = flow.nn.CoinFlip(batch, random_seed=9)
@@ -213,7 +221,11 @@ def law_ranks_that_read_different_batches_are_told_so() -> None:
         try:
             Train(data, model)()
         except GraphError as error:
-            assert "is not the same graph on every rank" in str(error) and "source_0" in str(error) and "of digest" in str(error)
+            assert (
+                "is not the same graph on every rank" in str(error)
+                and "source_0" in str(error)
+                and "of digest" in str(error)
+            )
         else:
             raise AssertionError("nothing was refused")
         data.reader.close()

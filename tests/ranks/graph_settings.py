@@ -1,4 +1,5 @@
-"""Laws of the settings of graphs on ranks: ZeRO, accumulation, mixed precision, checkpointing, loss scales; evaluation after training, and states."""
+"""Laws of the settings of graphs on ranks: ZeRO, accumulation, mixed precision, checkpointing, loss scales; evaluation
+after training, and states."""
 
 from __future__ import annotations
 
@@ -9,8 +10,25 @@ from typing import Any
 
 import torch
 from global_rank import SIZE, B, S, spread
-from graph_laws import ALL, GRID, STEPS, Evaluate, Train, adam, batches, close, copies, model_of, momentum, nothing, same
-from graph_laws import split_layers, trained, trained_alone, whole
+from graph_laws import (
+    ALL,
+    GRID,
+    STEPS,
+    Evaluate,
+    Train,
+    adam,
+    batches,
+    close,
+    copies,
+    model_of,
+    momentum,
+    nothing,
+    same,
+    split_layers,
+    trained,
+    trained_alone,
+    whole,
+)
 from torch import Tensor, nn
 
 import oneflow as flow
@@ -40,7 +58,12 @@ def law_zero_leaves_small_parameters_whole() -> None:
     graph, model, found = trained("MLP", copies, settings=zero(2, 96))
     close(found, losses)
     same(model, alone)
-    assert {tuple(state.shape): state.sbp for state in states_of(graph)} == {(16, 8): (S(0),), (16,): (B,), (6, 16): (S(0),), (6,): (B,)}
+    assert {tuple(state.shape): state.sbp for state in states_of(graph)} == {
+        (16, 8): (S(0),),
+        (16,): (B,),
+        (6, 16): (S(0),),
+        (6,): (B,),
+    }
 
 
 def law_the_third_stage_of_zero_splits_parameters_as_well() -> None:
@@ -49,13 +72,17 @@ def law_the_third_stage_of_zero_splits_parameters_as_well() -> None:
         graph, model, found = trained(name, copies, settings=zero(3))
         close(found, losses)
         same(model, alone)
-        assert all(p.sbp == (S(0),) for p in model.parameters()) and all(state.sbp == (S(0),) for state in states_of(graph))
+        assert all(p.sbp == (S(0),) for p in model.parameters()) and all(
+            state.sbp == (S(0),) for state in states_of(graph)
+        )
 
 
 def law_zero_goes_with_tensor_parallel() -> None:
     alone, losses = trained_alone("GPT")
     for stage in (2, 3):
-        _, model, found = trained("GPT", lambda model: split_layers(model, GRID), (S(0), B), settings=zero(stage), place=GRID)
+        _, model, found = trained(
+            "GPT", lambda model: split_layers(model, GRID), (S(0), B), settings=zero(stage), place=GRID
+        )
         close(found, losses)
         same(model, alone)
 
@@ -135,7 +162,11 @@ def law_an_overflow_on_one_rank_is_one_on_all() -> None:
     """A step whose gradients are not finite on one rank changes nothing on any, and halves the scale."""
     model = model_of("MLP")
     copies(model)
-    graph = Train(model, adam(model), lambda graph: graph.set_grad_scaler(flow.amp.GradScaler(init_scale=8.0, growth_interval=100)))
+    graph = Train(
+        model,
+        adam(model),
+        lambda graph: graph.set_grad_scaler(flow.amp.GradScaler(init_scale=8.0, growth_interval=100)),
+    )
     before = {name: whole(tensor) for name, tensor in model.state_dict().items()}
     x, y = batches("MLP", 1)[0]
     x[-1] = float("inf")  # a sample of the last rank
@@ -207,7 +238,10 @@ def buckets_in(graph: Any) -> list[Any]:
 
 def law_buckets_hold_what_flow_boxing_says_and_change_no_number() -> None:
     _, losses = trained_alone("MLP")
-    for setting, most in ((lambda: flow.boxing.nccl.set_fusion_max_ops_num(3), 3), (lambda: flow.boxing.enable_fusion(False), 1)):
+    for setting, most in (
+        (lambda: flow.boxing.nccl.set_fusion_max_ops_num(3), 3),
+        (lambda: flow.boxing.enable_fusion(False), 1),
+    ):
         try:
             setting()
             graph, _, found = trained("MLP", copies)

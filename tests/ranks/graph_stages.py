@@ -93,7 +93,10 @@ def law_stages_run_several_micro_batches_at_a_time() -> None:
     assigned = assigned_of(Train(model, adam(model), settings), spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
     assert assigned.stages == [FIRST._mesh, LAST._mesh]
     first, last = (compile_rank(assigned, rank).schedule for rank in (0, SIZE - 1))
-    assert first[:3] == (("forward", 0), ("forward", 1), ("backward", 0)) and last[:2] == (("forward", 0), ("backward", 0))
+    assert first[:3] == (("forward", 0), ("forward", 1), ("backward", 0)) and last[:2] == (
+        ("forward", 0),
+        ("backward", 0),
+    )
 
 
 def law_stages_take_the_placement_of_their_parameters() -> None:
@@ -157,7 +160,9 @@ def law_to_global_in_build_moves_between_the_placements_of_stages() -> None:
     lay(model, lambda path: path.endswith("3"))
     loss, twice = Moved(model)(spread(x, FIRST, S(0)), spread(y, LAST, S(0)))
     close([whole(loss), whole(twice)], [expected, hidden * 2])
-    assert loss.placement == LAST and twice.placement == FIRST and twice.sbp == (S(0) if HALF > 1 else B,)  # on one rank it is whole
+    assert (
+        loss.placement == LAST and twice.placement == FIRST and twice.sbp == (S(0) if HALF > 1 else B,)
+    )  # on one rank it is whole
 
 
 class Skip(nn.Module):
@@ -178,7 +183,11 @@ class Shrink(flow.nn.Graph):
         super().__init__()
         self.model = Skip()
         if has_stages:
-            for module, number, place in ((self.model.first, 0, FIRST), (self.model.second, 0, FIRST), (self.model.last, 1, LAST)):
+            for module, number, place in (
+                (self.model.first, 0, FIRST),
+                (self.model.second, 0, FIRST),
+                (self.model.last, 1, LAST),
+            ):
                 module.to_global(place, B)
                 module.to(GraphModule).set_stage(number, place)
         self.add_optimizer(adam(self.model))
@@ -191,7 +200,8 @@ class Shrink(flow.nn.Graph):
 
 
 def law_an_input_on_the_last_stage_may_be_read_by_the_first() -> None:
-    """With a skip connection, whose gradient the last stage adds up, a first stage that ran ahead would wait for the last, and that for it."""
+    """With a skip connection, whose gradient the last stage adds up, a first stage that ran ahead would wait for the
+    last, and that for it."""
     x = torch.randn(16, 8, generator=torch.Generator().manual_seed(2))
     alone = Shrink(False)
     expected = [alone(x) for _ in range(2)]
@@ -329,6 +339,8 @@ def law_stages_that_do_not_share_out_the_ranks_say_so() -> None:
     try:
         Train(model, adam(model), three)(x, y)
     except RuntimeError as error:
-        assert f"{SIZE} ranks are not shared out evenly among stages 0 to 2" in str(error) and "set_stage(id, placement)" in str(error)
+        assert f"{SIZE} ranks are not shared out evenly among stages 0 to 2" in str(
+            error
+        ) and "set_stage(id, placement)" in str(error)
     else:
         assert SIZE % 3 == 0

@@ -19,8 +19,8 @@ _OPS = "graph.enabled=false"
 
 
 def _same(*overrides: str, resume_at: int | None = None, first: tuple[str, ...] = ()) -> None:
-    """A run with these settings has the losses, the accuracies and the weights of plain torch. With ``resume_at`` it is one that ran so far with the
-    settings ``first``, was saved, and goes on with the others."""
+    """A run with these settings has the losses, the accuracies and the weights of plain torch. With ``resume_at`` it is
+    one that ran so far with the settings ``first``, was saved, and goes on with the others."""
     folder = shared_folder()
     begun: list[float] = []
     try:
@@ -66,7 +66,9 @@ def law_a_pipeline_without_micro_batches_is_refused() -> None:
         trainer(folder, *_PIPELINE)
         raise AssertionError("the run was not refused")
     except ConfigError as error:
-        assert "pipeline_parallel_size=2 with train.num_accumulation_steps=1" in str(error) and "set train.num_accumulation_steps to 4" in str(error), error
+        assert "pipeline_parallel_size=2 with train.num_accumulation_steps=1" in str(
+            error
+        ) and "set train.num_accumulation_steps to 4" in str(error), error
     dist.synchronize()
     if RANK == 0:
         shutil.rmtree(folder)
@@ -108,7 +110,13 @@ def law_an_interrupted_run_stops_at_the_same_iteration_everywhere() -> None:
     folder = shared_folder()
     run = trainer(folder, "train.evaluation.enabled=false", "train.train_iter=2000")
     # Only the last rank gets the signal.
-    run.register_hooks([CallbackHook(before_step=lambda t: signal.raise_signal(signal.SIGTERM) if t.iter == 3 and RANK == SIZE - 1 else None)])
+    run.register_hooks(
+        [
+            CallbackHook(
+                before_step=lambda t: signal.raise_signal(signal.SIGTERM) if t.iter == 3 and RANK == SIZE - 1 else None
+            )
+        ]
+    )
     try:
         run.train()
         raise AssertionError("the run was not stopped")
@@ -127,12 +135,18 @@ def law_an_interrupted_run_stops_at_the_same_iteration_everywhere() -> None:
 def law_objects_are_told_to_all_ranks() -> None:
     import oneflow as flow
 
-    assert dist.broadcast_py_object({"rank": RANK, "all": list(range(1000))}, src=SIZE - 1) == {"rank": SIZE - 1, "all": list(range(1000))}
+    assert dist.broadcast_py_object({"rank": RANK, "all": list(range(1000))}, src=SIZE - 1) == {
+        "rank": SIZE - 1,
+        "all": list(range(1000)),
+    }
     dist.setup_dist_util({})
     value = dist.convert_to_distributed_default_setting(flow.full((2,), float(RANK)))
     assert value.is_global and dist.tton(value).tolist() == [0.0, 0.0]
     spread = flow.full((1,), float(RANK)).to_global(flow.placement.all("cpu"), flow.sbp.split(0))
     assert dist.ttol(spread).tolist() == list(range(SIZE)) and dist.ttol(spread, pure_local=True).tolist() == [RANK]
     assert dist.tensor_to_rank0(spread, to_local=True).tolist() == (list(range(SIZE)) if RANK == 0 else [])
-    assert (dist.is_main_process(), dist.is_last_process(), dist.get_data_parallel_rank()) == (RANK == 0, RANK == SIZE - 1, RANK)
-
+    assert (dist.is_main_process(), dist.is_last_process(), dist.get_data_parallel_rank()) == (
+        RANK == 0,
+        RANK == SIZE - 1,
+        RANK,
+    )

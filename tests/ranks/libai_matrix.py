@@ -1,7 +1,9 @@
-"""The matrix of libai's models: each trains, and evaluates in between, in every kind of parallelism as one process does, with dropout.
+"""The matrix of libai's models: each trains, and evaluates in between, in every kind of parallelism as one process
+does, with dropout.
 
-One process trains every model first, as a graph of local tensors and op by op, and leaves what it found in the folder ``LIBAI_MATRIX``; ranks compare
-with it. A row is a model, a column is settings of ``train`` in a config. The tests run a selection; ``MATRIX_ALL=1`` has every cell.
+One process trains every model first, as a graph of local tensors and op by op, and leaves what it found in the folder
+``LIBAI_MATRIX``; ranks compare with it. A row is a model, a column is settings of ``train`` in a config. The tests run
+a selection; ``MATRIX_ALL=1`` has every cell.
 """
 
 from __future__ import annotations
@@ -75,7 +77,14 @@ def by_ops(model: Any, optimizer: Any, steps: int, batch: Batch, laid: Laid) -> 
     return sum(losses)
 
 
-def run(name: str, steps: int = 1, eager: bool = False, activation_checkpoint: bool = False, zero_stage: int = 0, **settings: Any) -> Found:
+def run(
+    name: str,
+    steps: int = 1,
+    eager: bool = False,
+    activation_checkpoint: bool = False,
+    zero_stage: int = 0,
+    **settings: Any,
+) -> Found:
     """Trains in the layout that ``settings`` of ``train.dist`` say; other settings are those of the graph."""
     small = MODELS[name]
     sizes = {key: settings.pop(key, 1) for key in ("tensor_parallel_size", "pipeline_parallel_size")}
@@ -86,9 +95,17 @@ def run(name: str, steps: int = 1, eager: bool = False, activation_checkpoint: b
     if eager:
         if activation_checkpoint:
             recompute_eagerly(model)
-        return trained(name, model, partial(by_ops, model, adam(model), steps), torch.no_grad()(model), partial(laid_for, small))
+        return trained(
+            name, model, partial(by_ops, model, adam(model), steps), torch.no_grad()(model), partial(laid_for, small)
+        )
     graph = GraphBase(
-        model, adam(model), grad_acc_steps=steps, activation_checkpoint=activation_checkpoint, zero_optim=zero_stage > 0, zero_stage=zero_stage, **settings
+        model,
+        adam(model),
+        grad_acc_steps=steps,
+        activation_checkpoint=activation_checkpoint,
+        zero_optim=zero_stage > 0,
+        zero_stage=zero_stage,
+        **settings,
     )
     if zero_stage:
         graph.config.enable_zero(True, stage=zero_stage, shard_min_size=1)  # these tensors are small
@@ -105,7 +122,13 @@ def alone(name: str, steps: int) -> Found:
     torch.manual_seed(SEED)
     model = MODELS[name].make().to_local()
     torch.manual_seed(SEED)
-    return trained(name, model, partial(by_graph, GraphBase(model, adam(model), grad_acc_steps=steps)), GraphBase(model, is_train=False), lambda key, field: field)
+    return trained(
+        name,
+        model,
+        partial(by_graph, GraphBase(model, adam(model), grad_acc_steps=steps)),
+        GraphBase(model, is_train=False),
+        lambda key, field: field,
+    )
 
 
 def file_of(name: str, steps: int, eager: bool) -> Path:
@@ -123,10 +146,16 @@ def check(name: str, settings: dict[str, Any]) -> None:
     torch.testing.assert_close(found[0], expected[0], rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(found[1], expected[1], rtol=1e-4, atol=2e-5)
     for key, value in expected[2].items():
-        torch.testing.assert_close(found[2][key], value, rtol=2e-5, atol=2e-5, msg=lambda text, key=key: f"{key}: {text}")
+        torch.testing.assert_close(
+            found[2][key], value, rtol=2e-5, atol=2e-5, msg=lambda text, key=key: f"{key}: {text}"
+        )
 
 
-_TENSOR, _STAGES, _AGAIN = {"tensor_parallel_size": 2}, {"pipeline_parallel_size": 2, "steps": 2}, {"activation_checkpoint": True}
+_TENSOR, _STAGES, _AGAIN = (
+    {"tensor_parallel_size": 2},
+    {"pipeline_parallel_size": 2, "steps": 2},
+    {"activation_checkpoint": True},
+)
 _EAGER = {"eager": True}
 # In rows: the selection has every model in one row at least, the next model in the next column, and every column once.
 COLUMNS: dict[int, dict[str, dict[str, Any]]] = {
@@ -185,14 +214,24 @@ def is_chosen(size: int, row: int, column: int) -> bool:
 
 
 def cells(size: int) -> list[tuple[str, str]]:
-    return [(name, column) for row, name in enumerate(MODELS) for number, column in enumerate(COLUMNS[size]) if is_chosen(size, row, number)]
+    return [
+        (name, column)
+        for row, name in enumerate(MODELS)
+        for number, column in enumerate(COLUMNS[size])
+        if is_chosen(size, row, number)
+    ]
 
 
 def laws(size: int) -> dict[str, Callable[[], None]]:
     """Those of a world of so many ranks; a world of one leaves what the others need."""
     if size > 1:
         return {f"law_{name}_by_{column}": partial(check, name, COLUMNS[size][column]) for name, column in cells(size)}
-    needed = {(name, told.get("steps", 1), told.get("eager", False)) for size in COLUMNS for name, column in cells(size) for told in [COLUMNS[size][column]]}
+    needed = {
+        (name, told.get("steps", 1), told.get("eager", False))
+        for size in COLUMNS
+        for name, column in cells(size)
+        for told in [COLUMNS[size][column]]
+    }
     return {f"law_{name}_{steps}_{eager}": partial(leave, name, steps, eager) for name, steps, eager in sorted(needed)}
 
 

@@ -1,4 +1,5 @@
-"""Laws of weights and of generation on several ranks: loaded, exported and written as by one process, which is ``transformers``."""
+"""Laws of weights and of generation on several ranks: loaded, exported and written as by one process, which is
+``transformers``."""
 
 from __future__ import annotations
 
@@ -56,7 +57,11 @@ def _same_both_ways(*names: str) -> None:
             whole = {key: _spread(value) for key, value in inputs.items()}
             with torch.no_grad():
                 found, expected = kind.our_scores(model, whole), kind.their_scores(hf.theirs(name), inputs)
-            for mine, other in zip(found if isinstance(found, tuple) else (found,), expected if isinstance(expected, tuple) else (expected,), strict=True):
+            for mine, other in zip(
+                found if isinstance(found, tuple) else (found,),
+                expected if isinstance(expected, tuple) else (expected,),
+                strict=True,
+            ):
                 torch.testing.assert_close(dist.ttol(mine, device="cpu"), other, rtol=0, atol=1e-5)
             export_to_huggingface(model, root / f"{name}, back")
             back = safetensors.torch.load_file(root / f"{name}, back" / "model.safetensors")
@@ -76,7 +81,12 @@ def law_weights_are_whole_where_batches_are_cut() -> None:
 
 def _texts(model: Any) -> list[Any]:
     flow.manual_seed(RANK)  # ranks differ; the first counts
-    settings: list[dict[str, Any]] = [{}, {"num_beams": 3, "eos_token_id": 7}, {"do_sample": True, "top_k": 5}, {"max_time": 60.0}]
+    settings: list[dict[str, Any]] = [
+        {},
+        {"num_beams": 3, "eos_token_id": 7},
+        {"do_sample": True, "top_k": 5},
+        {"max_time": 60.0},
+    ]
     return [model.generate(PROMPTS, max_new_tokens=8, pad_token_id=3, **one).tolist() for one in settings]
 
 
@@ -86,7 +96,13 @@ def _same_texts(*names: str) -> None:
             theirs = hf.theirs(name)
             flow.manual_seed(0)
             expected = [
-                theirs.generate(PROMPTS, attention_mask=torch.ones_like(PROMPTS), max_new_tokens=8, pad_token_id=3, **{"do_sample": False, **one}).tolist()
+                theirs.generate(
+                    PROMPTS,
+                    attention_mask=torch.ones_like(PROMPTS),
+                    max_new_tokens=8,
+                    pad_token_id=3,
+                    **{"do_sample": False, **one},
+                ).tolist()
                 for one in ({}, {"num_beams": 3, "eos_token_id": 7}, {"do_sample": True, "top_k": 5}, {})
             ]
             model = hf.ours(name, root / name)
@@ -120,18 +136,30 @@ def law_pipelines_answer_on_the_first_rank() -> None:
         dist.synchronize()
         for sizes in ({"tensor_parallel": SIZE}, {"data_parallel": SIZE}):
             told: dict[str, Any] = {"mode": "huggingface", "device": "cpu", **sizes}
-            writer = TextGenerationPipeline(str(root / "writer" / "config.py"), model_path=str(root / "writer" / "weights"), **told)
-            classifier = TextClassificationPipeline(str(root / "classifier" / "config.py"), model_path=str(root / "classifier" / "weights"), **told)
+            writer = TextGenerationPipeline(
+                str(root / "writer" / "config.py"), model_path=str(root / "writer" / "weights"), **told
+            )
+            classifier = TextClassificationPipeline(
+                str(root / "classifier" / "config.py"), model_path=str(root / "classifier" / "weights"), **told
+            )
             texts, label = writer(["abc", "d"], max_new_tokens=4), classifier("a b c")
             if RANK:
                 assert texts == {} and label == {}
                 continue
             ids = torch.tensor([writer.tokenizer.encode("abc")])
-            expected = hf.theirs("GPT-2").generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False, pad_token_id=0)
-            assert texts[0] == {"generated_text": writer.tokenizer.decode(expected[0].tolist(), True)} and len(texts) == 2
+            expected = hf.theirs("GPT-2").generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=4, do_sample=False, pad_token_id=0
+            )
+            assert (
+                texts[0] == {"generated_text": writer.tokenizer.decode(expected[0].tolist(), True)} and len(texts) == 2
+            )
             with torch.no_grad():
-                scores = hf.theirs("BERT, classifier")(torch.tensor([classifier.tokenizer.encode("a b c")])).logits.softmax(-1)[0]
-            assert label["label"] == f"Label_{int(scores.argmax())}" and abs(label["score"] - float(scores.max())) < 1e-5
+                scores = hf.theirs("BERT, classifier")(
+                    torch.tensor([classifier.tokenizer.encode("a b c")])
+                ).logits.softmax(-1)[0]
+            assert (
+                label["label"] == f"Label_{int(scores.argmax())}" and abs(label["score"] - float(scores.max())) < 1e-5
+            )
     finally:
         dist.synchronize()
         if RANK == 0:
@@ -151,9 +179,15 @@ def _same_in_onnx(sizes: dict[str, int], *names: str) -> None:
             path = export_to_onnx(model, root / f"{name}.onnx")
             inputs = export.kind_of(model).inputs(model, 2, 4)
             with torch.no_grad():
-                scores = dist.ttol(model(**{key: _spread(value) for key, value in inputs.items()})["prediction_scores"], device="cpu", ranks=list(range(SIZE)))
+                scores = dist.ttol(
+                    model(**{key: _spread(value) for key, value in inputs.items()})["prediction_scores"],
+                    device="cpu",
+                    ranks=list(range(SIZE)),
+                )
             session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-            found = session.run(["prediction_scores"], {one.name: inputs[one.name].numpy() for one in session.get_inputs()})[0]
+            found = session.run(
+                ["prediction_scores"], {one.name: inputs[one.name].numpy() for one in session.get_inputs()}
+            )[0]
             torch.testing.assert_close(torch.from_numpy(found), scores, rtol=1e-4, atol=1e-5)
             try:
                 export_to_onnx(model, path / "below_a_file.onnx")

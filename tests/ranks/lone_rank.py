@@ -1,6 +1,8 @@
-"""One of several processes that meet without any driver: what each does is told by its arguments. It prints the error it ends with.
+"""One of several processes that meet without any driver: what each does is told by its arguments. It prints the error
+it ends with.
 
-``python lone_rank.py PORT SIZE RANK SECONDS VICTIM SIGNAL WAY``: in the midst of meeting the others by WAY, VICTIM sends itself SIGNAL.
+``python lone_rank.py PORT SIZE RANK SECONDS VICTIM SIGNAL WAY``: in the midst of meeting the others by WAY, VICTIM
+sends itself SIGNAL.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ class Lone:
 
 
 def main(port: str, size: int, rank: int, seconds: float, victim: int, how: int, way: str) -> None:
-    store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds))
+    store = dist.TCPStore(
+        "127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=timedelta(seconds=seconds)
+    )
     store.set(f"pid {rank}", str(os.getpid()))
     dist.init_process_group("gloo", store=store, rank=rank, world_size=size, timeout=timedelta(seconds=seconds))
     lone = Lone(size, rank, victim, how)

@@ -1,4 +1,5 @@
-"""The models of the matrix: small ones of every kind, each with batches, and with what its layers are in tensor parallelism and in a pipeline."""
+"""The models of the matrix: small ones of every kind, each with batches, and with what its layers are in tensor
+parallelism and in a pipeline."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ Draw = Callable[[torch.Generator], tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Case:
-    """A model that gives scores of classes. ``columns`` are the layers that tensor parallelism splits by their outputs, ``rows`` those it splits by their
-    inputs, ``last`` those of the second stage of a pipeline (by the ends and beginnings of their paths), ``regions`` the modules to checkpoint."""
+    """A model that gives scores of classes. ``columns`` are the layers that tensor parallelism splits by their outputs,
+    ``rows`` those it splits by their inputs, ``last`` those of the second stage of a pipeline (by the ends and
+    beginnings of their paths), ``regions`` the modules to checkpoint."""
 
     make: Callable[[], nn.Module]
     batch: Draw
@@ -56,7 +58,9 @@ class CrossAttention(Attention):
         b, t, c = x.shape
         memory = x if memory is None else memory
         q = self.query(x).view(b, t, self.heads, -1).transpose(1, 2)
-        k, v = (layer(memory).view(b, memory.shape[1], self.heads, -1).transpose(1, 2) for layer in (self.key, self.value))
+        k, v = (
+            layer(memory).view(b, memory.shape[1], self.heads, -1).transpose(1, 2) for layer in (self.key, self.value)
+        )
         return self.out(nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(b, t, c))
 
 
@@ -100,7 +104,12 @@ class Window(nn.Module):
     def __init__(self, width: int, shift: int, p: float) -> None:
         super().__init__()
         self.norm, self.attention, self.shift = nn.LayerNorm(width), CrossAttention(width, 2), shift
-        self.norm2, self.up, self.down, self.drop = nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.Linear(2 * width, width), nn.Dropout(p)
+        self.norm2, self.up, self.down, self.drop = (
+            nn.LayerNorm(width),
+            nn.Linear(width, 2 * width),
+            nn.Linear(2 * width, width),
+            nn.Dropout(p),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         b, h, w, c = x.shape
@@ -143,13 +152,23 @@ def gpt2() -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     special = {"bos_token_id": 0, "eos_token_id": 0}
-    return Scores(GPT2LMHeadModel(GPT2Config(vocab_size=16, n_positions=6, n_embd=16, n_layer=2, n_head=4, use_cache=False, **special)).train())
+    return Scores(
+        GPT2LMHeadModel(
+            GPT2Config(vocab_size=16, n_positions=6, n_embd=16, n_layer=2, n_head=4, use_cache=False, **special)
+        ).train()
+    )
 
 
 def bert() -> nn.Module:
     from transformers import BertConfig, BertForMaskedLM
 
-    small = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 32, "max_position_embeddings": 6}
+    small = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 32,
+        "max_position_embeddings": 6,
+    }
     return Scores(BertForMaskedLM(BertConfig(vocab_size=16, **small)).train())
 
 
@@ -158,12 +177,22 @@ def pictures(extent: int) -> Draw:
 
 
 def words(vocabulary: int, length: int, answers: int) -> Draw:
-    return lambda draw: (torch.randint(vocabulary, (8, length), generator=draw), torch.randint(vocabulary, (8 * answers,), generator=draw))
+    return lambda draw: (
+        torch.randint(vocabulary, (8, length), generator=draw),
+        torch.randint(vocabulary, (8 * answers,), generator=draw),
+    )
 
 
 _COLUMNS, _ROWS = ("query", "key", "value", "up"), ("out", "down")
 CASES: dict[str, Case] = {
-    "MLP": Case(MLP, lambda draw: (torch.randn(8, 8, generator=draw), torch.randint(6, (8,), generator=draw)), ("layers.0",), ("layers.3",), ("layers.3",), "layers"),
+    "MLP": Case(
+        MLP,
+        lambda draw: (torch.randn(8, 8, generator=draw), torch.randint(6, (8,), generator=draw)),
+        ("layers.0",),
+        ("layers.3",),
+        ("layers.3",),
+        "layers",
+    ),
     "conv net": Case(ConvNet, pictures(6), ("conv",), (), ("head",), "norm"),
     "GPT": Case(GPT, words(12, 6, 6), _COLUMNS, _ROWS, ("blocks.1", "norm", "head"), "blocks.1"),
     "ViT": Case(ViT, pictures(6), _COLUMNS, _ROWS, ("blocks.1", "norm", "head"), "blocks.1"),
@@ -172,8 +201,23 @@ CASES: dict[str, Case] = {
 }
 if find_spec("transformers") is not None:
     CASES |= {
-        "GPT-2": Case(gpt2, words(16, 6, 6), ("c_attn", "c_fc"), ("c_proj",), ("model.transformer.h.1", "model.transformer.ln_f", "model.lm_head"), "model.transformer.h.1", True),
-        "BERT": Case(bert, words(16, 6, 6), ("query", "key", "value", "intermediate.dense"), ("attention.output.dense", "layer.0.output.dense", "layer.1.output.dense"), ("model.bert.encoder.layer.1", "model.cls"), "model.bert.encoder.layer.1"),
+        "GPT-2": Case(
+            gpt2,
+            words(16, 6, 6),
+            ("c_attn", "c_fc"),
+            ("c_proj",),
+            ("model.transformer.h.1", "model.transformer.ln_f", "model.lm_head"),
+            "model.transformer.h.1",
+            True,
+        ),
+        "BERT": Case(
+            bert,
+            words(16, 6, 6),
+            ("query", "key", "value", "intermediate.dense"),
+            ("attention.output.dense", "layer.0.output.dense", "layer.1.output.dense"),
+            ("model.bert.encoder.layer.1", "model.cls"),
+            "model.bert.encoder.layer.1",
+        ),
     }
 
 
@@ -185,7 +229,9 @@ def made(name: str, with_dropout: bool = True) -> nn.Module:
         model = CASES[name].make()
     if not with_dropout:
         for module in model.modules():
-            for rate in (key for key in ("p", "attn_dropout", "dropout_prob") if isinstance(vars(module).get(key), float)):
+            for rate in (
+                key for key in ("p", "attn_dropout", "dropout_prob") if isinstance(vars(module).get(key), float)
+            ):
                 setattr(module, rate, 0.0)
     return model
 

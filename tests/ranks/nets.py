@@ -20,8 +20,8 @@ BATCH = 8
 class Spread:
     """How a network lies over devices: nothing but this differs between two runs.
 
-    ``weights`` is how weights lie on every axis of the placement, such as ("S(0)",). ``stages`` are the placements of the
-    parts of the network. ``hierarchy`` gives the devices axes; ``shares_states`` shares optimizer state out.
+    ``weights`` is how weights lie on every axis of the placement, such as ("S(0)",). ``stages`` are the placements of
+    the parts of the network. ``hierarchy`` gives the devices axes; ``shares_states`` shares optimizer state out.
     """
 
     devices: int = 1
@@ -107,7 +107,9 @@ def batch_normed(how: Spread, x: Any) -> Any:
         h = conv(how, x, 6, 3, "conv1")
         h = flow.nn.relu(flow.layers.batch_normalization(h, axis=1, momentum=0.9, name="norm1"))
     with how.stage(1):
-        h = flow.nn.relu(flow.layers.batch_normalization(conv(how, h, 6, 3, "conv2"), axis=1, momentum=0.9, name="norm2"))
+        h = flow.nn.relu(
+            flow.layers.batch_normalization(conv(how, h, 6, 3, "conv2"), axis=1, momentum=0.9, name="norm2")
+        )
         h = flow.nn.avg_pool2d(h, 2, 2, "SAME", "NCHW")
         return dense(how, flow.reshape(h, (h.shape[0], -1)), 10, "dense")
 
@@ -168,7 +170,8 @@ def variables() -> dict[str, np.ndarray]:
 
 
 def run(net: Net, how: Spread, steps: int, optimizer: Callable[[], Any] = sgd) -> Run:
-    """A run from the start, in a session of its own. The first batches come again and again, so that there is something to learn."""
+    """A run from the start, in a session of its own. The first batches come again and again, so that there is something
+    to learn."""
     begin(how.devices)
     job = define(net, how, optimizer)
     losses = np.stack([job(*data(how.batch * how.micro_batches, step % 3)) for step in range(steps)])
@@ -176,7 +179,9 @@ def run(net: Net, how: Spread, steps: int, optimizer: Callable[[], Any] = sgd) -
 
 
 @lru_cache(maxsize=None)
-def on_one_device(net: Net, steps: int, micro_batches: int = 1, batch: int = BATCH, optimizer: Callable[[], Any] = sgd) -> Run:
+def on_one_device(
+    net: Net, steps: int, micro_batches: int = 1, batch: int = BATCH, optimizer: Callable[[], Any] = sgd
+) -> Run:
     """The run that all others must equal."""
     return run(net, Spread(micro_batches=micro_batches, batch=batch), steps, optimizer)
 

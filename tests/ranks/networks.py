@@ -34,7 +34,8 @@ def _refusal() -> str:
 
 
 class Network:
-    """``count`` machines with the addresses 10.213.0.1, 10.213.0.2, ... Gone, with the processes in them, at the end."""
+    """``count`` machines with the addresses 10.213.0.1, 10.213.0.2, ... Gone, with the processes in them, at the
+    end."""
 
     def __init__(self, count: int) -> None:
         self.addresses = [f"10.213.0.{number + 1}" for number in range(count)]

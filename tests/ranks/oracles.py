@@ -1,4 +1,5 @@
-"""The same training by torch's own data parallelism: what each of the processes of a cluster does. No code of ours computes here."""
+"""The same training by torch's own data parallelism: what each of the processes of a cluster does. No code of ours
+computes here."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Oracle:
 
         return self._train(weights, batches, shard)
 
-    def _train(self, weights: Weights, batches: list[Batch], wrap: Callable[[nn.Module], nn.Module]) -> tuple[list[np.ndarray], Weights]:
+    def _train(
+        self, weights: Weights, batches: list[Batch], wrap: Callable[[nn.Module], nn.Module]
+    ) -> tuple[list[np.ndarray], Weights]:
         inner = LeNet()
         inner.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
         model = wrap(inner)
@@ -60,7 +63,9 @@ class Oracle:
         losses = [self._step(model, optimizer, *batch) for batch in batches]
         return losses, {name: _whole(value) for name, value in inner.state_dict().items()}
 
-    def _step(self, model: nn.Module, optimizer: torch.optim.Optimizer, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    def _step(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, images: np.ndarray, labels: np.ndarray
+    ) -> np.ndarray:
         half = len(images) // 2
         mine = slice(self._rank * half, (self._rank + 1) * half)
         optimizer.zero_grad()

@@ -31,11 +31,19 @@ def free_port() -> int:
 
 
 def variables(rank: int, size: int, port: int, **others: str) -> dict[str, str]:
-    own = {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+    own = {
+        "RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+    }
     return {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), **own, **others}
 
 
-def start(size: int, program: str, *arguments: str, ranks: range | None = None, **others: str) -> list[subprocess.Popen]:
+def start(
+    size: int, program: str, *arguments: str, ranks: range | None = None, **others: str
+) -> list[subprocess.Popen]:
     """Starts the ranks of a world, or some of them."""
     port = free_port()
     return [

@@ -31,7 +31,11 @@ def is_alive(pid: int) -> bool:
 def children_of(pid: int) -> list[int]:
     """The processes that a process has started, in any of its threads."""
     tasks = Path(f"/proc/{pid}/task")
-    return [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()] if tasks.exists() else []
+    return (
+        [int(child) for task in tasks.iterdir() for child in (task / "children").read_text().split()]
+        if tasks.exists()
+        else []
+    )
 
 
 def are_gone(pids: list[int]) -> bool:
@@ -39,7 +43,8 @@ def are_gone(pids: list[int]) -> bool:
 
 
 def open_segments() -> set[str]:
-    """The anonymous shared memory that this process has open or mapped. What an error's frames hold in a cycle is none of it."""
+    """The anonymous shared memory that this process has open or mapped. What an error's frames hold in a cycle is none
+    of it."""
     gc.collect()
     found = {line.split()[4] for line in Path("/proc/self/maps").read_text().splitlines() if "memfd:oneflow" in line}
     for entry in Path("/proc/self/fd").iterdir():

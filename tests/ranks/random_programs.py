@@ -1,6 +1,8 @@
-"""Programs drawn at random: chains of twenty ops in layouts drawn at random, on one and two axes, of shapes that split unevenly or leave ranks with nothing.
+"""Programs drawn at random: chains of twenty ops in layouts drawn at random, on one and two axes, of shapes that split
+unevenly or leave ranks with nothing.
 
-What a program gives, and the gradients of what it is given, are those of plain torch: with eager global tensors, and in a graph.
+What a program gives, and the gradients of what it is given, are those of plain torch: with eager global tensors, and in
+a graph.
 """
 
 from __future__ import annotations
@@ -110,7 +112,10 @@ class Program:
         dice = self.dice = random.Random(seed)
         self.place = dice.choice(meshes())
         self.rows, self.columns = dice.choice(SHAPES)
-        self.picks = [(dice.randrange(len(STEPS)), dice.randrange(max(0, i - 4), i + 1), dice.randrange(i + 1)) for i in range(OPS)]
+        self.picks = [
+            (dice.randrange(len(STEPS)), dice.randrange(max(0, i - 4), i + 1), dice.randrange(i + 1))
+            for i in range(OPS)
+        ]
         self.moves = {i: self.layout(2) for i in dice.sample(range(OPS), 5)}
         self.start = [self.layout(2), self.layout(2)]
         values = torch.Generator().manual_seed(seed)
@@ -134,7 +139,9 @@ class Program:
 
 def eagerly(program: Program) -> None:
     plain = [value.clone().requires_grad_() for value in (program.x, program.w)]
-    ours = [spread(value, program.place, sbp).requires_grad_() for value, sbp in zip((program.x, program.w), program.start)]
+    ours = [
+        spread(value, program.place, sbp).requires_grad_() for value, sbp in zip((program.x, program.w), program.start)
+    ]
     expected, found = program.run(*plain, {}), program.run(*ours, program.moves)
     near(found, expected, 1e-3)
     expected[0].backward()

@@ -1,7 +1,9 @@
-"""One of two processes that run the same jobs without a driver: each compiles its own rank's program and feeds it its part of the batch.
+"""One of two processes that run the same jobs without a driver: each compiles its own rank's program and feeds it its
+part of the batch.
 
-``python spmd_rank.py PORT RANK`` prints, for each job, the digests of both ranks' programs, the process groups, this rank's part of every
-step's loss, and its parts of the variables at the end; and the modules of the driven run that were loaded.
+``python spmd_rank.py PORT RANK`` prints, for each job, the digests of both ranks' programs, the process groups, this
+rank's part of every step's loss, and its parts of the variables at the end; and the modules of the driven run that were
+loaded.
 """
 
 from __future__ import annotations
@@ -46,10 +48,16 @@ def net(how: Spread, x: Any) -> Any:
 
 def clipped() -> Any:
     clipping = flow.optimizer.grad_clipping.by_global_norm(1.0)
-    return flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([2], [0.05, 0.02]), momentum=0.9, grad_clipping=clipping)
+    return flow.optimizer.SGD(
+        flow.optimizer.PiecewiseConstantScheduler([2], [0.05, 0.02]), momentum=0.9, grad_clipping=clipping
+    )
 
 
-JOBS = {"whole variables": Spread(2), "split variables": Spread(2, ("S(0)",)), "split states": Spread(2, shares_states=True)}
+JOBS = {
+    "whole variables": Spread(2),
+    "split variables": Spread(2, ("S(0)",)),
+    "split states": Spread(2, shares_states=True),
+}
 
 
 def traced(how: Spread) -> Graph:
@@ -102,7 +110,9 @@ def own_part(assigned: Assigned, rank: int, step: int) -> list[torch.Tensor]:
 
 
 def main(port: str, rank: int) -> None:
-    store = dist.TCPStore("127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60))
+    store = dist.TCPStore(
+        "127.0.0.1", int(port), is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60)
+    )
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
     found = {name: run(how, rank) for name, how in JOBS.items()}
     loaded = [name for name in DRIVEN if f"oneflow.runtime.{name}" in sys.modules]

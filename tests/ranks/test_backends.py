@@ -1,4 +1,5 @@
-"""What a session runs jobs on: when it goes over to workers, and what both kinds of backend do with jobs that change."""
+"""What a session runs jobs on: when it goes over to workers, and what both kinds of backend do with jobs that
+change."""
 
 from __future__ import annotations
 
@@ -161,7 +162,8 @@ def test_eager_execution_of_a_mirrored_job_takes_a_changed_rate() -> None:
         before = after
 
 
-# ------------------------------------------------------------------ steps that all ranks skip, micro-batches that all ranks watch
+# ------------------------------------------------------------------ steps that all ranks skip, micro-batches that all
+# ranks watch
 
 
 @pytest.mark.parametrize("micro_batches", [1, 2])

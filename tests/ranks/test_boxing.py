@@ -1,4 +1,5 @@
-"""Every change of layout on real ranks: the collectives carry what a value is, whatever its size, dtype and order of devices."""
+"""Every change of layout on real ranks: the collectives carry what a value is, whatever its size, dtype and order of
+devices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The channel: nobody gets in without the secret, nobody outside can harm the driver, and frames arrive as they were sent."""
+"""The channel: nobody gets in without the secret, nobody outside can harm the driver, and frames arrive as they were
+sent."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ def test_two_who_know_the_secret_come_together():
 
 
 def test_a_peer_with_another_secret_is_told_so():
-    with pytest.raises(SecretError, match="the driver has another secret; set the same ONEFLOW_SECRET on every machine"):
+    with pytest.raises(
+        SecretError, match="the driver has another secret; set the same ONEFLOW_SECRET on every machine"
+    ):
         shake_hands(receive_peer(SECRET), meet_driver(b"another"))
 
 
@@ -96,10 +99,17 @@ def test_both_sides_say_that_versions_differ(monkeypatch, protocol):
         greeting, _ = next(driver)
     next(peer)
     verdict, _ = driver.send(peer.send(greeting)[0])
-    own, other = f"oneflow {oneflow.__version__} (protocol {handshake_module.PROTOCOL})", "9.9" if not protocol else "(protocol 99)"
+    own, other = (
+        f"oneflow {oneflow.__version__} (protocol {handshake_module.PROTOCOL})",
+        "9.9" if not protocol else "(protocol 99)",
+    )
     with pytest.raises(VersionError) as found:
         peer.send(verdict)
-    assert own in str(found.value) and other in str(found.value) and "install the same version on every machine" in str(found.value)
+    assert (
+        own in str(found.value)
+        and other in str(found.value)
+        and "install the same version on every machine" in str(found.value)
+    )
     with pytest.raises(VersionError) as found:
         next(driver)
     assert own in str(found.value) and other in str(found.value)
@@ -162,7 +172,9 @@ def test_a_peer_with_a_wrong_secret_is_dropped_and_the_next_received(reception, 
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"GET / HTTP/1.1\r\n\r\n" * 100, bytes(10_000), b"ONEFLOW\0"], ids=["nothing", "http", "zeros", "half"]
+    "said",
+    [b"", b"GET / HTTP/1.1\r\n\r\n" * 100, bytes(10_000), b"ONEFLOW\0"],
+    ids=["nothing", "http", "zeros", "half"],
 )
 @pytest.mark.parametrize("is_closed", [False, True], ids=["open", "closed"])
 def test_strangers_do_no_harm(reception, said, is_closed):
@@ -224,7 +236,9 @@ def test_strangers_cannot_fill_the_reception(reception, monkeypatch):
 
 
 def test_a_port_that_is_taken_is_an_error(reception):
-    with pytest.raises(WorkerError, match=f"the driver cannot listen on {LOOPBACK}:{reception.port}: .*choose another control port"):
+    with pytest.raises(
+        WorkerError, match=f"the driver cannot listen on {LOOPBACK}:{reception.port}: .*choose another control port"
+    ):
         Reception(LOOPBACK, reception.port, SECRET)
 
 
@@ -387,7 +401,10 @@ def test_a_driver_without_file_numbers_says_so(reception):
         os.close(lowest)
         resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, hard))
         try:
-            with pytest.raises(WorkerError, match=r"cannot take the connection of a worker: Too many open files; raise the limit \(ulimit -n\)"):
+            with pytest.raises(
+                WorkerError,
+                match=r"cannot take the connection of a worker: Too many open files; raise the limit \(ulimit -n\)",
+            ):
                 until(reception.receive)
         finally:
             resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -1,4 +1,5 @@
-"""A checkpoint saved on any layout loads on any other, bit-equal; a run that goes on there equals one that was never stopped."""
+"""A checkpoint saved on any layout loads on any other, bit-equal; a run that goes on there equals one that was never
+stopped."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ LOADED_ON = {**SAVED_ON, "weights split in four": Spread(4, ("S(0)",))}
 
 
 def adam() -> Any:
-    return flow.optimizer.AdamW(flow.optimizer.PiecewiseConstantScheduler([], [0.003]), do_bias_correction=True, weight_decay=0.01)
+    return flow.optimizer.AdamW(
+        flow.optimizer.PiecewiseConstantScheduler([], [0.003]), do_bias_correction=True, weight_decay=0.01
+    )
 
 
 def net(how: Spread, x: Any) -> Any:
@@ -64,7 +67,15 @@ def test_a_checkpoint_of_any_layout_loads_on_this_one_with_the_same_bits(layout:
             np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-RESUMED = [("one", "dp2"), ("dp2", "dp4"), ("dp4", "one"), ("tp2", "zero"), ("zero", "dp x tp"), ("dp x tp", "pp2"), ("pp2", "tp2")]
+RESUMED = [
+    ("one", "dp2"),
+    ("dp2", "dp4"),
+    ("dp4", "one"),
+    ("tp2", "zero"),
+    ("zero", "dp x tp"),
+    ("dp x tp", "pp2"),
+    ("pp2", "tp2"),
+]
 
 
 @pytest.mark.parametrize("before, after", RESUMED)
@@ -109,7 +120,9 @@ def test_variables_can_be_drawn_anew_and_set_one_by_one() -> None:
         assert all(np.array_equal(again[name], value) for name, value in variables().items())
         assert not np.array_equal(again["dense-weight"], first["dense-weight"])
         start(how)
-        flow.load_variables({"dense-weight": np.full_like(first["dense-weight"], 3.0), "conv-bias-m": np.arange(5, dtype=np.float32)})
+        flow.load_variables(
+            {"dense-weight": np.full_like(first["dense-weight"], 3.0), "conv-bias-m": np.arange(5, dtype=np.float32)}
+        )
         after = variables()
         assert np.all(after["dense-weight"] == 3) and after["conv-bias-m"].tolist() == [0, 1, 2, 3, 4]
         with pytest.raises(ArgumentError, match="variable 'dense-weight' is .* cannot be set from"):

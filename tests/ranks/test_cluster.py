@@ -65,7 +65,12 @@ def test_different_arrays_go_to_different_ranks():
 
 
 def test_trees_with_many_arrays_arrive_as_they_were():
-    tree = {"big": torch.ones(BIG), "small": (np.ones(3), torch.zeros(2, 0)), "text": "x", "again": [torch.ones(BIG) * 2, 7]}
+    tree = {
+        "big": torch.ones(BIG),
+        "small": (np.ones(3), torch.zeros(2, 0)),
+        "text": "x",
+        "again": [torch.ones(BIG) * 2, 7],
+    }
     with two() as cluster:
         for value in cluster.broadcast("echo", tree, what="asking"):
             assert torch.equal(value["big"], tree["big"]) and torch.equal(value["again"][0], tree["again"][0])
@@ -96,7 +101,9 @@ def test_a_result_may_be_kept_while_others_come():
 
 def test_any_number_of_results_may_be_kept():
     with two() as cluster:
-        results = [cluster.call("echo", [(torch.full((BIG // 16,), float(n)),), (None,)], what="asking")[0] for n in range(100)]
+        results = [
+            cluster.call("echo", [(torch.full((BIG // 16,), float(n)),), (None,)], what="asking")[0] for n in range(100)
+        ]
         assert [float(result[-1]) for result in results] == list(range(100))
         assert len(open_segments()) < 2 * 64  # an open file and a mapping each
         kept = [cluster.broadcast("keep", torch.full((BIG // 16,), float(n)), what="keeping") for n in range(40)][-1]
@@ -148,7 +155,8 @@ def test_calls_from_several_threads_take_turns():
     with two() as cluster:
         found: dict[int, list] = {}
         threads = [
-            threading.Thread(target=lambda n=number: found.update({n: cluster.broadcast("echo", n, what="asking")})) for number in range(8)
+            threading.Thread(target=lambda n=number: found.update({n: cluster.broadcast("echo", n, what="asking")}))
+            for number in range(8)
         ]
         for thread in threads:
             thread.start()

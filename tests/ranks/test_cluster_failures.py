@@ -1,4 +1,5 @@
-"""Whatever happens to a worker, to the driver or to the way between them: one error that says it, and nothing is left."""
+"""Whatever happens to a worker, to the driver or to the way between them: one error that says it, and nothing is
+left."""
 
 from __future__ import annotations
 
@@ -65,7 +66,10 @@ def test_a_failed_rank_is_named_while_the_other_waits_for_it(how, message):
             cluster.broadcast("echo", 1, what="job 'train', step 8")
 
 
-@pytest.mark.parametrize(("how", "message"), [("raising", "raised ValueError"), ("kill", "was killed by SIGKILL"), ("stop", "was stopped by SIGSTOP")])
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [("raising", "raised ValueError"), ("kill", "was killed by SIGKILL"), ("stop", "was stopped by SIGSTOP")],
+)
 def test_a_failed_rank_is_named_while_the_other_waits_for_it_in_shared_memory(how, message):
     with failing() as cluster:
         with pytest.raises(WorkerError, match=f"^step 1: rank 1 on {HOST} {message}"):
@@ -125,7 +129,9 @@ def _state(pid: int) -> str:
 def test_a_call_that_takes_too_long_is_ended():
     cluster = Cluster(TWO, HANDLER, step_timeout=1.5)
     try:
-        with pytest.raises(WorkerError, match=rf"^step 3: rank 1 on {HOST} did not answer within 1.5 s; ONEFLOW_STEP_TIMEOUT"):
+        with pytest.raises(
+            WorkerError, match=rf"^step 3: rank 1 on {HOST} did not answer within 1.5 s; ONEFLOW_STEP_TIMEOUT"
+        ):
             cluster.broadcast("hang_if", 1, what="step 3")
         assert are_gone(cluster.pids)
     finally:
@@ -193,7 +199,9 @@ def driver(*call: str) -> Iterator[tuple[subprocess.Popen, list[int]]]:
     """A driver in a process, and process group, of its own, and the processes that it has started."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DRIVER, *call]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=environment, text=True, start_new_session=True
+    ) as process:
         try:
             pids = [int(word) for word in process.stdout.readline().split()]
             assert len(pids) == 3

@@ -1,5 +1,5 @@
-"""The networks of examples/cnns learn the same on two ranks as on one: dense layers with dropout, batch norm and sums, grouped convolutions,
-branches that are joined. VGG and ResNeXt are made of the same ops."""
+"""The networks of examples/cnns learn the same on two ranks as on one: dense layers with dropout, batch norm and sums,
+grouped convolutions, branches that are joined. VGG and ResNeXt are made of the same ops."""
 
 from __future__ import annotations
 
@@ -20,8 +20,13 @@ def train(name: str, devices: int) -> Run:
     config.default_data_type(flow.float64)
 
     @flow.global_function("train", config)
-    def job(images=flow.FixedTensorDef((BATCH, 3, size, size), dtype=flow.float64), labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32)):
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, MODELS[name].logits(images, Options(num_classes=4)))
+    def job(
+        images=flow.FixedTensorDef((BATCH, 3, size, size), dtype=flow.float64),
+        labels=flow.FixedTensorDef((BATCH,), dtype=flow.int32),
+    ):
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(
+            labels, MODELS[name].logits(images, Options(num_classes=4))
+        )
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.001]), momentum=0.9).minimize(loss)
         return loss
 

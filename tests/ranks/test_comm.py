@@ -1,4 +1,5 @@
-"""``flow.comm`` and ``DistributedDataParallel``: what ranks exchange by hand is what numpy says, whichever way it takes."""
+"""``flow.comm`` and ``DistributedDataParallel``: what ranks exchange by hand is what numpy says, whichever way it
+takes."""
 
 from __future__ import annotations
 
@@ -153,24 +154,51 @@ ONE = torch.ones(2, 3)
     ("call", "message"),
     [
         (lambda: flow.comm.all_reduce([1.0]), "comm.all_reduce takes a tensor, got list"),
-        (lambda: flow.comm.all_reduce(torch.ones(2, device="meta")), "takes a dense tensor with values, got layout torch.strided on meta"),
-        (lambda: flow.comm.all_reduce(torch.ones(2).to_sparse()), "takes a dense tensor with values, got layout torch.sparse_coo"),
-        (lambda: flow.comm.all_reduce(torch.ones(2, dtype=torch.bool)), "comm.all_reduce adds up float16, .*, got bool; convert it first"),
-        (lambda: flow.comm.broadcast(ONE, 1), "comm.broadcast: src=1 is no rank of this world; it has 1, counted from 0"),
+        (
+            lambda: flow.comm.all_reduce(torch.ones(2, device="meta")),
+            "takes a dense tensor with values, got layout torch.strided on meta",
+        ),
+        (
+            lambda: flow.comm.all_reduce(torch.ones(2).to_sparse()),
+            "takes a dense tensor with values, got layout torch.sparse_coo",
+        ),
+        (
+            lambda: flow.comm.all_reduce(torch.ones(2, dtype=torch.bool)),
+            "comm.all_reduce adds up float16, .*, got bool; convert it first",
+        ),
+        (
+            lambda: flow.comm.broadcast(ONE, 1),
+            "comm.broadcast: src=1 is no rank of this world; it has 1, counted from 0",
+        ),
         (lambda: flow.comm.reduce(ONE, -1), "dst=-1 is no rank"),
-        (lambda: flow.comm.all_gather([ONE, ONE], ONE), "comm.all_gather: tensor_list is a list of 1 tensors, one per rank; got 2 tensors"),
+        (
+            lambda: flow.comm.all_gather([ONE, ONE], ONE),
+            "comm.all_gather: tensor_list is a list of 1 tensors, one per rank; got 2 tensors",
+        ),
         (lambda: flow.comm.all_gather(ONE, ONE), "tensor_list is a list of 1 tensors, one per rank; got Tensor"),
         (lambda: flow.comm.all_gather([torch.ones(2)], ONE), r"tensor_list\[0\] has shape \(2,\), expected \(2, 3\)"),
-        (lambda: flow.comm.all_gather([ONE.double()], ONE), r"tensor_list\[0\] is torch.float64, the other tensor torch.float32"),
-        (lambda: flow.comm.all_gather_into_tensor(torch.ones(4, 3), ONE), r"of shape \(2, 3\) per rank and 1 ranks make \(2, 3\), got \(4, 3\)"),
+        (
+            lambda: flow.comm.all_gather([ONE.double()], ONE),
+            r"tensor_list\[0\] is torch.float64, the other tensor torch.float32",
+        ),
+        (
+            lambda: flow.comm.all_gather_into_tensor(torch.ones(4, 3), ONE),
+            r"of shape \(2, 3\) per rank and 1 ranks make \(2, 3\), got \(4, 3\)",
+        ),
         (lambda: flow.comm.all_to_all([], []), "comm.all_to_all takes a tensor, got list"),
         (lambda: flow.comm.send(ONE, 0), "comm.send: dst=0 is this rank itself"),
         (lambda: flow.comm.recv(0), "comm.recv: src=0 is this rank itself"),
-        (lambda: flow.comm.scatter(ONE), "comm.scatter: scatter_list is a list of 1 tensors, one per rank; got NoneType"),
+        (
+            lambda: flow.comm.scatter(ONE),
+            "comm.scatter: scatter_list is a list of 1 tensors, one per rank; got NoneType",
+        ),
         (lambda: flow.comm.no_such, "has no attribute 'no_such'"),
         (lambda: flow.env.init_rdma(), "leave the call out"),
         (lambda: DistributedDataParallel(3), "DistributedDataParallel takes a module, got int"),
-        (lambda: DistributedDataParallel(torch.nn.Linear(1, 1), bucket_size=0), "bucket_size=0; give a number of megabytes from 1 on"),
+        (
+            lambda: DistributedDataParallel(torch.nn.Linear(1, 1), bucket_size=0),
+            "bucket_size=0; give a number of megabytes from 1 on",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused_before_anybody_is_met(call, message):

@@ -17,7 +17,14 @@ import oneflow as flow
 STEPS = 4
 WORDS = [
     *("-m", "fastnn.train", "--model_name=lenet", "--preprocessing_name=cifarnet", "--num_classes=6"),
-    *("--dataset_name=cifar10", "--use_fp16=False", "--optimizer=momentum", "--learning_rate=0.001", "--max_gradient_norm=1", "--log_loss_every_n_iters=1"),
+    *(
+        "--dataset_name=cifar10",
+        "--use_fp16=False",
+        "--optimizer=momentum",
+        "--learning_rate=0.001",
+        "--max_gradient_norm=1",
+        "--log_loss_every_n_iters=1",
+    ),
     *(f"--stop_at_step={STEPS}", "--shuffle_buffer_size=16"),
 ]
 
@@ -39,7 +46,9 @@ def alone(data, tmp_path_factory):
 
 def started(words):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen([*WARM.command(), *map(str, words)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(
+        [*WARM.command(), *map(str, words)], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
 
 
 def finished(processes, fails=False):
@@ -59,7 +68,15 @@ def assert_same(found, expected):
 
 def test_two_workers_by_flags_are_one_with_twice_the_batch(data, alone, tmp_path):
     hosts = f"--worker_hosts=127.0.0.1:{free_port()},127.0.0.1:{free_port()}"
-    words = [*WORDS, f"--dataset_dir={data}", "--batch_size=4", f"--checkpointDir={tmp_path}", hosts, "--job_name=worker", "--checkpoint_format=tf"]
+    words = [
+        *WORDS,
+        f"--dataset_dir={data}",
+        "--batch_size=4",
+        f"--checkpointDir={tmp_path}",
+        hosts,
+        "--job_name=worker",
+        "--checkpoint_format=tf",
+    ]
     told = finished([started([*words, f"--task_index={worker}"]) for worker in range(2)])
     assert_same(weights(tmp_path), alone)
     assert "global_step = 4" in told[0] and "global_step" not in told[1]  # the first one speaks for all
@@ -79,8 +96,17 @@ def test_workers_on_hosts_of_their_own(data, alone, tmp_path):
     script = "from fastnn.train import main; main()"
     with Network(2) as network:
         hosts = ",".join(f"{address}:2222" for address in network.addresses)
-        words = [*WORDS[2:], f"--dataset_dir={data}", "--batch_size=4", f"--checkpointDir={tmp_path}", f"--worker_hosts={hosts}", "--job_name=worker"]
-        finished([network.run(worker, script, *words, f"--task_index={worker}", OMP_NUM_THREADS="1") for worker in range(2)])
+        words = [
+            *WORDS[2:],
+            f"--dataset_dir={data}",
+            "--batch_size=4",
+            f"--checkpointDir={tmp_path}",
+            f"--worker_hosts={hosts}",
+            "--job_name=worker",
+        ]
+        finished(
+            [network.run(worker, script, *words, f"--task_index={worker}", OMP_NUM_THREADS="1") for worker in range(2)]
+        )
     assert_same(weights(tmp_path), alone)
 
 

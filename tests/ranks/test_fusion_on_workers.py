@@ -92,5 +92,7 @@ def test_two_workers_compile_a_kernel_once_and_take_it_over_at_the_same_step(tmp
     by_kernels = step(128)
     assert said == [False, True] and have_kernels(tmp_path) == [True, True]
     assert not np.array_equal(by_ops, by_kernels)  # they round otherwise
-    assert np.array_equal(step(192), by_ops)  # rank 1 runs another program, whose kernel is yet to come: rank 0 does without its own
+    assert np.array_equal(
+        step(192), by_ops
+    )  # rank 1 runs another program, whose kernel is yet to come: rank 0 does without its own
     assert np.array_equal(step(128), by_kernels)

@@ -1,6 +1,8 @@
-"""Global tensors on real ranks are what their logical tensors are in one process: values, gradients, writes, random numbers, training.
+"""Global tensors on real ranks are what their logical tensors are in one process: values, gradients, writes, random
+numbers, training.
 
-The laws stand in ``global_values``, ``global_ops``, ``global_programs`` and ``random_programs``; all are run once by two ranks and once by four.
+The laws stand in ``global_values``, ``global_ops``, ``global_programs`` and ``random_programs``; all are run once by
+two ranks and once by four.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ import random_programs
 from warm_ranks import said, started
 
 PROGRAM = Path(__file__).with_name("global_rank.py")
-MODULES = {"global_values": global_values, "global_ops": global_ops, "global_programs": global_programs, "random_programs": random_programs}
+MODULES = {
+    "global_values": global_values,
+    "global_ops": global_ops,
+    "global_programs": global_programs,
+    "random_programs": random_programs,
+}
 LAWS = [law for found in MODULES.values() for law in vars(found) if law.startswith("law_")]
 
 

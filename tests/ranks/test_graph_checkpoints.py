@@ -1,4 +1,5 @@
-"""Checkpoints of graphs go through any layout, bit by bit: saved by four ranks, loaded by four, two and one. The laws stand in ``graph_checkpoints``."""
+"""Checkpoints of graphs go through any layout, bit by bit: saved by four ranks, loaded by four, two and one. The laws
+stand in ``graph_checkpoints``."""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from test_global_tensors import PROGRAM, said, started
 
 
 @pytest.mark.slow
-def test_what_four_ranks_save_loads_on_any_number_in_any_layout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_four_ranks_save_loads_on_any_number_in_any_layout(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GRAPH_CHECKPOINTS", str(tmp_path))
     for size in (4, 2, 1):
         for rank, out in enumerate(said(started(size, str(PROGRAM), "graph_checkpoints"))):

@@ -1,4 +1,5 @@
-"""A rank that is killed, stopped or fails inside a graph, while it is built or in a step, is one error that names it on the others, within seconds."""
+"""A rank that is killed, stopped or fails inside a graph, while it is built or in a step, is one error that names it on
+the others, within seconds."""
 
 from __future__ import annotations
 
@@ -78,4 +79,6 @@ def test_a_rank_that_fails_inside_a_graph_is_named_on_the_other(how: str, where:
         other, _ = ranks[1].communicate()
     assert other.startswith("fails")
     if how == "raises":  # its own error is that of the user's code, with the op where it was in the midst of a step
-        assert ("IndexError: no such picture" if where == "build" else "failed at step 2 in op 'model.0' (Embedding)") in other
+        assert (
+            "IndexError: no such picture" if where == "build" else "failed at step 2 in op 'model.0' (Embedding)"
+        ) in other

@@ -1,4 +1,5 @@
-"""Graphs of global tensors on machines that share nothing but a wire: the numbers of one process, and as many bytes on the wire as the plan says."""
+"""Graphs of global tensors on machines that share nothing but a wire: the numbers of one process, and as many bytes on
+the wire as the plan says."""
 
 from __future__ import annotations
 
@@ -58,7 +59,13 @@ class Train(flow.nn.Graph):
 
 def network() -> torch.nn.Sequential:
     torch.manual_seed(0)
-    return torch.nn.Sequential(torch.nn.Linear(256, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1024), torch.nn.ReLU(), torch.nn.Linear(1024, 64))
+    return torch.nn.Sequential(
+        torch.nn.Linear(256, 512),
+        torch.nn.ReLU(),
+        torch.nn.Linear(512, 1024),
+        torch.nn.ReLU(),
+        torch.nn.Linear(1024, 64),
+    )
 
 
 def batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -79,9 +86,20 @@ def graph_of(kind: str) -> tuple[Train, torch.Tensor, torch.Tensor]:
         graph = Train(model.to_global(everyone, B), int(kind[-1]) if kind.startswith("ZeRO") else 0)
         return graph, *(laid(whole, everyone, S(0)) for whole in batch())
     others, of_batch = ((B,), S(0)) if kind == "data x tensor" else ((), B)
-    for name, sbp in {"0.weight": S(0), "0.bias": S(0), "2.weight": S(1), "2.bias": B, "4.weight": B, "4.bias": B}.items():
+    for name, sbp in {
+        "0.weight": S(0),
+        "0.bias": S(0),
+        "2.weight": S(1),
+        "2.bias": B,
+        "4.weight": B,
+        "4.bias": B,
+    }.items():
         number, attribute = name.split(".")
-        setattr(model[int(number)], attribute, torch.nn.Parameter(laid(getattr(model[int(number)], attribute).detach(), everyone, (*others, sbp))))
+        setattr(
+            model[int(number)],
+            attribute,
+            torch.nn.Parameter(laid(getattr(model[int(number)], attribute).detach(), everyone, (*others, sbp))),
+        )
     return Train(model), *(laid(whole, everyone, (of_batch, *others)) for whole in batch())
 
 
@@ -101,7 +119,13 @@ def test_machines_train_as_one_process_and_send_what_the_plan_says(count: int) -
         for kind in KINDS[count]:
             plans[kind] = flow.plan(*graph_of(kind))
     with Network(count) as machines:
-        told = {"WORLD_SIZE": str(count), "MASTER_ADDR": machines.addresses[0], "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "ONEFLOW_STEP_TIMEOUT": "60"}
+        told = {
+            "WORLD_SIZE": str(count),
+            "MASTER_ADDR": machines.addresses[0],
+            "MASTER_PORT": str(free_port()),
+            "OMP_NUM_THREADS": "1",
+            "ONEFLOW_STEP_TIMEOUT": "60",
+        }
         ranks = [machines.run(rank, PROGRAM, RANK=str(rank), **told) for rank in range(count)]
         ended = [rank.communicate(timeout=240) for rank in ranks]
     for rank, (out, err) in enumerate(ended):
@@ -109,7 +133,12 @@ def test_machines_train_as_one_process_and_send_what_the_plan_says(count: int) -
         for kind, (found, sent) in json.loads(out).items():
             assert found == pytest.approx(losses, abs=1e-5), kind
             cost = next(cost for cost in plans[kind].ranks if covers(cost.ranks, rank))
-            assert cost.sent <= sent <= 1.08 * cost.sent + 2**14, (kind, rank, cost.communicated, sent)  # besides the payload there are headers
+            assert cost.sent <= sent <= 1.08 * cost.sent + 2**14, (
+                kind,
+                rank,
+                cost.communicated,
+                sent,
+            )  # besides the payload there are headers
 
 
 def covers(ranks: str, rank: int) -> bool:
@@ -135,7 +164,13 @@ while True:
 @pytest.mark.slow
 def test_a_rank_that_is_killed_in_a_step_is_named_on_the_other_machine() -> None:
     with Network(2) as machines:
-        told = {"WORLD_SIZE": "2", "MASTER_ADDR": machines.addresses[0], "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1", "ONEFLOW_STEP_TIMEOUT": "20"}
+        told = {
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": machines.addresses[0],
+            "MASTER_PORT": str(free_port()),
+            "OMP_NUM_THREADS": "1",
+            "ONEFLOW_STEP_TIMEOUT": "20",
+        }
         ranks = [machines.run(rank, LOST, RANK=str(rank), **told) for rank in range(2)]
         for rank in ranks:
             assert rank.stdout is not None and rank.stdout.readline() == "met\n"

@@ -1,4 +1,5 @@
-"""Jobs whose ranks stand in several meshes: all process groups are made by all ranks, so that those of a later job come about too."""
+"""Jobs whose ranks stand in several meshes: all process groups are made by all ranks, so that those of a later job come
+about too."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def run(how: Spread) -> tuple[list[np.ndarray], dict[str, np.ndarray], np.ndarra
     @flow.global_function("predict")
     def later(x: tp.Numpy.Placeholder((4, 144))) -> tp.Numpy:
         with flow.scope.placement("cpu", "0:1-2") if how.devices > 1 else nullcontext():
-            w = flow.get_variable("later", (10, 144), initializer=flow.random_normal_initializer(), parallel_distribution=("S(1)",))
+            w = flow.get_variable(
+                "later", (10, 144), initializer=flow.random_normal_initializer(), parallel_distribution=("S(1)",)
+            )
             return flow.matmul(x, w, transpose_b=True)
 
     return losses, values, later(data(4, 0)[0].reshape(4, -1))

@@ -32,7 +32,12 @@ def results_of_every_kind() -> Any:
         top, where = flow.math.top_k(x, k=2), flow.math.argmax(x)
         return {
             "tuple": (x * 2.0, flow.matmul(x, weight("w", 4, 3))),
-            "scalars": [flow.math.reduce_sum(x), flow.math.reduce_mean(x), flow.math.reduce_max(x), flow.math.reduce_min(x)],
+            "scalars": [
+                flow.math.reduce_sum(x),
+                flow.math.reduce_mean(x),
+                flow.math.reduce_max(x),
+                flow.math.reduce_min(x),
+            ],
             "ints": (n + n, flow.cast(n, flow.int8), top, where),
             "whole": weight("w", 4, 3),
             "constant": flow.constant(3.0, flow.float32, (2,)),
@@ -68,7 +73,9 @@ def dynamic_batches() -> Any:
 
 def jobs_that_share_variables() -> Any:
     def net(x: Any) -> Any:
-        return flow.layers.dense(flow.math.tanh(x), 3, name="dense", kernel_initializer=flow.random_normal_initializer())
+        return flow.layers.dense(
+            flow.math.tanh(x), 3, name="dense", kernel_initializer=flow.random_normal_initializer()
+        )
 
     @flow.global_function("train")
     def train(x: tp.Numpy.Placeholder((7, 4))) -> tp.Numpy:
@@ -149,10 +156,16 @@ def split_embeddings_and_classes() -> Any:
     def job(words: tp.Numpy.Placeholder((7,), dtype=flow.int32)) -> tp.Numpy:
         h = flow.gather(weight("table", 11, 8, distribute=flow.distribute.split(0)), words)
         logits = flow.layers.dense(
-            h, 9, name="classes", kernel_initializer=flow.random_normal_initializer(), model_distribute=flow.distribute.split(0)
+            h,
+            9,
+            name="classes",
+            kernel_initializer=flow.random_normal_initializer(),
+            model_distribute=flow.distribute.split(0),
         )
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(words, logits.with_distribute(flow.distribute.split(1)))
-        flow.optimizer.SGD(rate(0.1)).minimize(flow.parallel_cast(loss, flow.distribute.broadcast(), flow.distribute.broadcast()))
+        flow.optimizer.SGD(rate(0.1)).minimize(
+            flow.parallel_cast(loss, flow.distribute.broadcast(), flow.distribute.broadcast())
+        )
         return loss
 
     return [job(np.arange(7, dtype=np.int32) + step % 2) for step in range(4)]
@@ -204,7 +217,9 @@ def wide_layers_whose_input_is_watched() -> Any:
     def job(x: tp.Numpy.Placeholder((4, 1024))) -> tp.Numpy:
         small = flow.random_normal_initializer(0.0, 0.02)
         h = flow.nn.relu(flow.matmul(x, flow.get_variable("first", (1024, 2048), initializer=small)))
-        loss = flow.math.square(flow.matmul(h, flow.get_variable("second", (1024, 2048), initializer=small), transpose_b=True))
+        loss = flow.math.square(
+            flow.matmul(h, flow.get_variable("second", (1024, 2048), initializer=small), transpose_b=True)
+        )
         flow.watch(h.with_distribute(flow.distribute.broadcast()), lambda value: seen.append(value.numpy().copy()))
         flow.watch_diff(flow.get_variable("first", (1024, 2048)), lambda value: seen.append(value.numpy().copy()))
         flow.optimizer.SGD(rate(0.1)).minimize(loss)
@@ -217,7 +232,9 @@ def wide_layers_whose_input_is_watched() -> Any:
 def random_numbers() -> Any:
     @flow.global_function("train")
     def job(x: tp.Numpy.Placeholder((8, 4))):
-        drawn = flow.data.decode_random((3,), flow.float32, batch_size=8, initializer=flow.random_uniform_initializer(0, 1))
+        drawn = flow.data.decode_random(
+            (3,), flow.float32, batch_size=8, initializer=flow.random_uniform_initializer(0, 1)
+        )
         mask = flow.nn.dropout(flow.matmul(x, weight("w", 4, 6)), 0.4)
         flips = flow.random.coin_flip(8, probability=0.5)
         flow.optimizer.SGD(rate(0.1)).minimize(mask)
@@ -259,7 +276,10 @@ def _arrays(value: Any) -> list[np.ndarray]:
 
 @pytest.fixture
 def records(tmp_path):
-    records = [encode_record({"x": FeatureValue("float_list", [i, -i]), "y": FeatureValue("int32_list", [i])}) for i in range(11)]
+    records = [
+        encode_record({"x": FeatureValue("float_list", [i, -i]), "y": FeatureValue("int32_list", [i])})
+        for i in range(11)
+    ]
     write_records(tmp_path / "part-0", records[:6])
     write_records(tmp_path / "part-1", records[6:])
     return tmp_path
@@ -286,7 +306,9 @@ def read(folder: Any, steps: int, stages: tuple[str, str] | None = None) -> list
     return [array for _ in range(steps) for array in _arrays(job().get())]
 
 
-@pytest.mark.parametrize("devices, stages", [(2, None), (4, None), (3, None), (3, ("0:0", "0:1-2")), (2, ("0:1", "0:0"))])
+@pytest.mark.parametrize(
+    "devices, stages", [(2, None), (4, None), (3, None), (3, ("0:0", "0:1-2")), (2, ("0:1", "0:0"))]
+)
 def test_ranks_read_the_records_that_one_device_reads(records, devices, stages) -> None:
     begin(1)
     expected = read(records, 6)

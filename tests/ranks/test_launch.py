@@ -55,7 +55,9 @@ def test_the_error_of_the_first_rank_that_fails_comes_last_and_ends_all(capfd):
     assert watch(commands(crying, "import sys; sys.stderr.write('before\\n'); [][1]", crying)) == 1
     assert time.monotonic() - began < 5
     last = capfd.readouterr().err.partition("oneflow.distributed.launch: ")[2].splitlines()
-    assert last[0].startswith("rank 1 (process ") and last[0].endswith(f" on {HOST}) failed with exit code 1, so all ranks were ended; the last it has written:")
+    assert last[0].startswith("rank 1 (process ") and last[0].endswith(
+        f" on {HOST}) failed with exit code 1, so all ranks were ended; the last it has written:"
+    )
     assert last[1] == "Traceback (most recent call last):" and last[-1] == "IndexError: list index out of range"
 
 
@@ -69,11 +71,15 @@ def test_the_exit_code_is_that_of_the_first(capfd):
     assert "failed with exit code 7" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("deaf", ["import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)", "import os; os.kill(os.getpid(), 19)"])
+@pytest.mark.parametrize(
+    "deaf", ["import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)", "import os; os.kill(os.getpid(), 19)"]
+)
 def test_ranks_that_do_not_listen_or_are_stopped_are_ended_too(capfd, monkeypatch, tmp_path, deaf):
     monkeypatch.setattr(watching, "_GRACE_SECONDS", 0.2)
     noted = f"import os; open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))"
-    failing = f"import os, time\nwhile not os.path.exists({str(tmp_path / 'pid')!r}): time.sleep(0.01)\nraise SystemExit(2)"
+    failing = (
+        f"import os, time\nwhile not os.path.exists({str(tmp_path / 'pid')!r}): time.sleep(0.01)\nraise SystemExit(2)"
+    )
     assert watch(commands(f"{noted}\n{deaf}\n{WAIT}", failing)) == 2
     assert not is_alive(int((tmp_path / "pid").read_text()))
 
@@ -133,16 +139,40 @@ def test_every_flag_has_the_published_default():
     found = vars(parsed("train.py", "--lr", "0.1"))
     script = {"training_script": "train.py", "training_script_args": ["--lr", "0.1"]}
     machine = {"nnodes": 1, "node_rank": 0, "nproc_per_node": 1, "master_addr": "127.0.0.1", "master_port": 29500}
-    assert found == {**script, **machine, "module": False, "no_python": False, "redirect_stdout_and_stderr": False, "logdir": "log"}
+    assert found == {
+        **script,
+        **machine,
+        "module": False,
+        "no_python": False,
+        "redirect_stdout_and_stderr": False,
+        "logdir": "log",
+    }
 
 
 def test_each_rank_is_told_who_it_is():
-    args = parsed("--nnodes=2", "--node_rank=1", "--nproc_per_node=3", "--master_addr=10.0.0.1", "--master_port=1234", "a.py", "-x")
+    args = parsed(
+        "--nnodes=2",
+        "--node_rank=1",
+        "--nproc_per_node=3",
+        "--master_addr=10.0.0.1",
+        "--master_port=1234",
+        "a.py",
+        "-x",
+    )
     found = launch.rank_commands(args, {"OMP_NUM_THREADS": "4", "OTHER": "kept"})
     assert [command.rank for command in found] == [3, 4, 5]
     assert found[2].command == [sys.executable, "-u", "a.py", "-x"] and found[2].logs is None
-    told = {"RANK": "5", "LOCAL_RANK": "2", "WORLD_SIZE": "6", "LOCAL_WORLD_SIZE": "3", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1234"}
-    assert {**told, "OMP_NUM_THREADS": "4", "OTHER": "kept", "GLOG_log_dir": "log/local_rank_2"}.items() <= found[2].environment.items()
+    told = {
+        "RANK": "5",
+        "LOCAL_RANK": "2",
+        "WORLD_SIZE": "6",
+        "LOCAL_WORLD_SIZE": "3",
+        "MASTER_ADDR": "10.0.0.1",
+        "MASTER_PORT": "1234",
+    }
+    assert {**told, "OMP_NUM_THREADS": "4", "OTHER": "kept", "GLOG_log_dir": "log/local_rank_2"}.items() <= found[
+        2
+    ].environment.items()
 
 
 def test_one_thread_per_rank_unless_the_user_says_otherwise(capsys):
@@ -156,7 +186,9 @@ def test_one_thread_per_rank_unless_the_user_says_otherwise(capsys):
 def test_modules_and_programs_that_are_not_python(tmp_path):
     (module,) = launch.rank_commands(parsed("-m", "some.module", "x"), {})
     assert module.command == [sys.executable, "-u", "-m", "some.module", "x"]
-    (program,) = launch.rank_commands(parsed("--no_python", "--redirect_stdout_and_stderr", f"--logdir={tmp_path}", "/bin/true"), {})
+    (program,) = launch.rank_commands(
+        parsed("--no_python", "--redirect_stdout_and_stderr", f"--logdir={tmp_path}", "/bin/true"), {}
+    )
     assert program.command == ["/bin/true"] and program.logs == tmp_path / "local_rank_0"
 
 
@@ -164,7 +196,10 @@ def test_modules_and_programs_that_are_not_python(tmp_path):
     ("flags", "reason"),
     [
         (["--nproc_per_node=0"], "--nnodes 1 --nproc_per_node 0: both must be at least 1"),
-        (["--nnodes=2", "--node_rank=2", "--master_addr=10.0.0.1"], "--node_rank 2 of 2 machines; they are counted from 0"),
+        (
+            ["--nnodes=2", "--node_rank=2", "--master_addr=10.0.0.1"],
+            "--node_rank 2 of 2 machines; they are counted from 0",
+        ),
         (["--master_port=70000"], "--master_port 70000; use a number from 1 to 65535"),
         (["-m", "--no_python"], "--module and --no_python together"),
         (["--nnodes=2"], "--master_addr 127.0.0.1 is only known to one machine itself"),
@@ -210,9 +245,18 @@ elif sys.argv[1] != "well":
 
 def launched(size: int, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     """The whole command; launcher and ranks are forks of a warm interpreter."""
-    command = [*WARM.command(), "-m", "oneflow.distributed.launch", f"--nproc_per_node={size}", f"--master_port={free_port()}", "--no_python"]
+    command = [
+        *WARM.command(),
+        "-m",
+        "oneflow.distributed.launch",
+        f"--nproc_per_node={size}",
+        f"--master_port={free_port()}",
+        "--no_python",
+    ]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1", **variables}
-    return subprocess.run([*command, *WARM.command(), "-c", RANK, *arguments], env=environment, capture_output=True, text=True, timeout=90)
+    return subprocess.run(
+        [*command, *WARM.command(), "-c", RANK, *arguments], env=environment, capture_output=True, text=True, timeout=90
+    )
 
 
 def test_ranks_of_the_launcher_meet():
@@ -223,7 +267,9 @@ def test_ranks_of_the_launcher_meet():
 def test_a_rank_that_raises_is_told_last():
     done = launched(2, "raise")
     assert done.returncode == 1
-    assert "oneflow.distributed.launch: rank 1 " in done.stderr and done.stderr.splitlines()[-1].endswith("ValueError: a bad day")
+    assert "oneflow.distributed.launch: rank 1 " in done.stderr and done.stderr.splitlines()[-1].endswith(
+        "ValueError: a bad day"
+    )
 
 
 def test_a_rank_that_is_stopped_ends_the_run_when_the_time_is_over():
@@ -259,7 +305,12 @@ def test_a_rank_that_fails_ends_the_launchers_of_all_machines(tmp_path):
     (tmp_path / "rank.py").write_text(FAR_RANK, encoding="utf-8")
     with Network(2) as network:
         place = ["--nnodes=2", f"--master_addr={network.addresses[0]}", f"--master_port={free_port()}"]
-        machines = [network.run(number, MACHINE, *place, f"--node_rank={number}", str(tmp_path / "rank.py"), OMP_NUM_THREADS="1") for number in range(2)]
+        machines = [
+            network.run(
+                number, MACHINE, *place, f"--node_rank={number}", str(tmp_path / "rank.py"), OMP_NUM_THREADS="1"
+            )
+            for number in range(2)
+        ]
         (out, err), (far_out, far_err) = [machine.communicate(timeout=90) for machine in machines]
     assert [machine.returncode for machine in machines] == [1, 1] and out == far_out == "2\n"
     assert f"waited in vain for rank 1 on {HOST}" in err.splitlines()[-1]
@@ -277,7 +328,9 @@ watch([RankCommand(rank, [sys.executable, "-IS", "-c", waiting], dict(os.environ
 
 def test_ranks_end_with_a_launcher_that_is_killed():
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([*WARM.command(), "-c", LAUNCHER], env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        [*WARM.command(), "-c", LAUNCHER], env=environment, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         launcher, *ranks = [int(process.stdout.readline()) for _ in range(3)]
         os.kill(launcher, signal.SIGKILL)

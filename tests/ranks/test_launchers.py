@@ -55,7 +55,9 @@ def test_the_variables_of_slurm():
     found = launched(environment)
     assert found == Launched(5, 6, 1, 2, "gpu08", 21234, ("gpu08", "gpu09", "gpu10"))
     assert found.world("gpu") == World("gpu", ("gpu08", "gpu09", "gpu10"), 2, 2, 21234)
-    assert launched({**environment, **FAR}) == Launched(5, 6, 1, 2, "10.213.0.1", 29511, ("10.213.0.1", "gpu09", "gpu10"))
+    assert launched({**environment, **FAR}) == Launched(
+        5, 6, 1, 2, "10.213.0.1", 29511, ("10.213.0.1", "gpu09", "gpu10")
+    )
 
 
 def test_slurm_without_a_list_of_machines():
@@ -71,11 +73,19 @@ def test_slurm_without_a_list_of_machines():
     assert launched({**environment, **allocation}).world("cpu").machines == ("gpu08", "gpu09")
 
 
-BATCH = {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "gpu08"}
+BATCH = {
+    "SLURM_PROCID": "0",
+    "SLURM_NTASKS": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_NNODES": "1",
+    "SLURM_JOB_NODELIST": "gpu08",
+}
 
 
 def test_a_batch_script_of_slurm_is_one_process_and_told_so():
-    with pytest.warns(UserWarning, match="SLURM_NTASKS 2 .* runs alone, as a batch script does; start one process per task with srun"):
+    with pytest.warns(
+        UserWarning, match="SLURM_NTASKS 2 .* runs alone, as a batch script does; start one process per task with srun"
+    ):
         assert launched(BATCH) is None
     assert launched({**BATCH, "SLURM_NTASKS": "1"}) is None
 
@@ -101,15 +111,27 @@ def test_lists_of_machines_are_expanded(text, names):
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}, "environment variable MASTER_PORT is not set"),
         ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_PORT": "1"}, "MASTER_ADDR is not"),
         ({"RANK": "2", "WORLD_SIZE": "2", **LOCAL}, "rank 2 of 2"),
-        ({"RANK": "1", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1", **FAR}, "rank 1 of 3, local rank 1 of 2"),
+        (
+            {"RANK": "1", "WORLD_SIZE": "3", "LOCAL_WORLD_SIZE": "2", "LOCAL_RANK": "1", **FAR},
+            "rank 1 of 3, local rank 1 of 2",
+        ),
         ({"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", **FAR}, "local rank 1 of 1"),
-        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "n[1-2]"}, "--distribution=block"),
+        (
+            {"SLURM_PROCID": "1", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "n[1-2]"},
+            "--distribution=block",
+        ),
         (
             {"SLURM_PROCID": "1", "SLURM_NTASKS": "3", "SLURM_LOCALID": "0", "SLURM_STEP_NODELIST": "n[1-2]"},
             "SLURM runs 3 tasks on 2 machines",
         ),
-        ({"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"}, "SLURM_PROCID is 1, .* cannot find task 0; start it with srun, or set RANK"),
-        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "3"}, "task of srun, .* set MASTER_ADDR"),
+        (
+            {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1"},
+            "SLURM_PROCID is 1, .* cannot find task 0; start it with srun, or set RANK",
+        ),
+        (
+            {"SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0", "SLURM_STEP_ID": "3"},
+            "task of srun, .* set MASTER_ADDR",
+        ),
         ({"SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "n1"}, "SLURM_NTASKS is not set"),
     ],
 )
@@ -185,7 +207,9 @@ print("served")
 def second_rank(meeting_file: Path) -> Iterator[subprocess.Popen]:
     variables = {"RANK": "1", "WORLD_SIZE": "2", **LOCAL, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", RANK]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables}, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **variables}, text=True
+    ) as process:
         try:
             yield process
         finally:
@@ -227,13 +251,18 @@ def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(mee
     with second_rank(meeting_file) as other:
         cluster = Cluster(found.world("cpu"), HANDLER, launched=found)
         try:
-            with pytest.raises(WorkerError, match=f"^step 1: rank 1 on {HOST} gave no sign of life for 7 s; it is stopped or it hangs"):
+            with pytest.raises(
+                WorkerError, match=f"^step 1: rank 1 on {HOST} gave no sign of life for 7 s; it is stopped or it hangs"
+            ):
                 cluster.broadcast("fail", 1, "stop", what="step 1")
         finally:
             cluster.close()
         other.send_signal(signal.SIGCONT)
         # Its watch sees that the driver is gone, or its broken collective lets it read why, whichever is first.
-        assert re.search(f"rank 1 on {HOST}( lost the driver|: the driver ended the run: WorkerError: step 1)", other.communicate(timeout=60)[1])
+        assert re.search(
+            f"rank 1 on {HOST}( lost the driver|: the driver ended the run: WorkerError: step 1)",
+            other.communicate(timeout=60)[1],
+        )
         assert other.returncode == 1
         assert until(lambda: are_gone(cluster.pids))
 
@@ -241,5 +270,7 @@ def test_a_launched_rank_that_is_stopped_is_noticed_and_ends_with_the_driver(mee
 @pytest.mark.parametrize("name", ["WORLD_SIZE", "LOCAL_WORLD_SIZE"])
 def test_a_run_has_at_least_one_process(name):
     environment = {"RANK": "0", "WORLD_SIZE": "2", **LOCAL, name: "0"}
-    with pytest.raises(ArgumentError, match=f"environment variable {name} is '0'; the launcher should set it to a number from 1 on"):
+    with pytest.raises(
+        ArgumentError, match=f"environment variable {name} is '0'; the launcher should set it to a number from 1 on"
+    ):
         launched(environment)

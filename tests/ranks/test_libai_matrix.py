@@ -1,4 +1,5 @@
-"""Every model of libai in every kind of parallelism, on real ranks: what one process trains. The cells stand in ``libai_matrix``; a launch of each size runs its own."""
+"""Every model of libai in every kind of parallelism, on real ranks: what one process trains. The cells stand in
+``libai_matrix``; a launch of each size runs its own."""
 
 from __future__ import annotations
 
@@ -21,7 +22,10 @@ def references() -> TemporaryDirectory[str]:
 
 
 def run(size: int, folder: str) -> list[dict[str, Any]]:
-    return [json.loads(out.splitlines()[-1]) for out in said(started(size, str(PROGRAM), "libai_matrix", LIBAI_MATRIX=folder), timeout=3600)]
+    return [
+        json.loads(out.splitlines()[-1])
+        for out in said(started(size, str(PROGRAM), "libai_matrix", LIBAI_MATRIX=folder), timeout=3600)
+    ]
 
 
 @lru_cache(maxsize=None)

@@ -1,4 +1,5 @@
-"""Training runs on real ranks are those of one process: the laws stand in ``libai_laws``, and are run by four ranks, with ``MATRIX_ALL=1`` by two as well."""
+"""Training runs on real ranks are those of one process: the laws stand in ``libai_laws``, and are run by four ranks,
+with ``MATRIX_ALL=1`` by two as well."""
 
 from __future__ import annotations
 

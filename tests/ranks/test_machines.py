@@ -53,7 +53,9 @@ def test_a_machine_id_must_be_a_place_in_the_list(monkeypatch, text):
 
 
 def test_a_machine_that_is_not_in_the_list_is_an_error():
-    with pytest.raises(ArgumentError, match="none of them is this machine, whose addresses are .*127.0.0.1.*ONEFLOW_MACHINE_ID"):
+    with pytest.raises(
+        ArgumentError, match="none of them is this machine, whose addresses are .*127.0.0.1.*ONEFLOW_MACHINE_ID"
+    ):
         find_here(["10.213.99.1", "no-such-host.invalid"])
 
 
@@ -147,8 +149,13 @@ def test_a_worker_that_is_stopped_on_another_machine_is_named(port):
 def test_a_machine_that_gives_no_sign_of_life_is_named(port, monkeypatch):
     monkeypatch.setattr(crew, "_SILENCE_LIMIT", 1.0)
     with two_machines(port) as (cluster, other):
-        monkeypatch.setattr(agent._Agent, "_is_end", lambda self, message: message.kind is Kind.END)  # it hears pings and is silent
-        with pytest.raises(WorkerError, match=rf"^step 1: machine 1 \({HOST}\) gave no sign of life for \d s; it is stopped or it hangs"):
+        monkeypatch.setattr(
+            agent._Agent, "_is_end", lambda self, message: message.kind is Kind.END
+        )  # it hears pings and is silent
+        with pytest.raises(
+            WorkerError,
+            match=rf"^step 1: machine 1 \({HOST}\) gave no sign of life for \d s; it is stopped or it hangs",
+        ):
             cluster.broadcast("fail_by_hanging", what="step 1")
         other.end()
         assert until(lambda: are_gone(cluster.pids))
@@ -169,7 +176,8 @@ def test_an_interrupted_machine_is_named(port, monkeypatch):
 def test_machines_that_were_configured_differently_do_not_start(port):
     other = Serving(world(1, port, devices=3))
     with pytest.raises(
-        WorkerError, match=rf"starting the workers: machine 1 \({HOST}\) cannot take part: the number of devices a machine is 3 there and 2 on the driver"
+        WorkerError,
+        match=rf"starting the workers: machine 1 \({HOST}\) cannot take part: the number of devices a machine is 3 there and 2 on the driver",
     ):
         Cluster(world(0, port), HANDLER)
     assert "the driver refuses machine 1" in other.end() and "the number of devices a machine is 3 there" in other.end()
@@ -178,7 +186,9 @@ def test_machines_that_were_configured_differently_do_not_start(port):
 def test_machines_that_never_come_are_named(port, monkeypatch, capfd):
     monkeypatch.setenv("ONEFLOW_CONNECT_TIMEOUT", "0.5")
     monkeypatch.setattr(cluster_module, "_PATIENCE", 0.0)
-    with pytest.raises(WorkerError, match=r"starting the workers: machine 1 \(127.0.0.2\), .*rank 2, rank 3 did not come within 0.5 s"):
+    with pytest.raises(
+        WorkerError, match=r"starting the workers: machine 1 \(127.0.0.2\), .*rank 2, rank 3 did not come within 0.5 s"
+    ):
         Cluster(world(0, port), HANDLER)
     assert capfd.readouterr().err.count("oneflow: the driver waits for machine 1 (127.0.0.2)") == 1
 
@@ -267,7 +277,9 @@ def test_a_cut_link_ends_both_machines(tmp_path):
         assert until(lambda: driver.poll() is not None and not network.processes(0), PATIENCE)
         assert until(lambda: other.poll() is not None and not network.processes(1), PATIENCE)
         code, _, message = outcome(driver)
-        assert code == 1 and re.search(rf"step 1: (rank 1 on {HOST}|machine 1 \({HOST}\)) is gone: the connection was lost", message)
+        assert code == 1 and re.search(
+            rf"step 1: (rank 1 on {HOST}|machine 1 \({HOST}\)) is gone: the connection was lost", message
+        )
         code, _, message = outcome(other)
         assert code == 1 and f"machine 1 ({HOST}) lost the driver" in message
 
@@ -291,7 +303,10 @@ def test_a_killed_driver_ends_the_other_machine(port, tmp_path):
 
 def test_strangers_at_the_control_port_change_nothing(port):
     other = Serving(world(1, port))
-    strangers = [threading.Thread(target=_be_strange, args=(port, said)) for said in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(5000))]
+    strangers = [
+        threading.Thread(target=_be_strange, args=(port, said))
+        for said in (b"", b"GET / HTTP/1.1\r\n\r\n", bytes(5000))
+    ]
     for stranger in strangers:
         stranger.start()
     cluster = Cluster(world(0, port), HANDLER)

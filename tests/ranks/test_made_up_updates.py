@@ -16,7 +16,9 @@ from oneflow.ops.update_row import UpdateRow
 from oneflow.optimizer.optimizers import WeightDecay
 
 FIRST = {"a": np.random.default_rng(1).normal(size=(6, 4)), "b": np.random.default_rng(2).normal(size=(5, 4))}
-GRADIENTS = [{name: np.random.default_rng(10 + t).normal(size=value.shape) for name, value in FIRST.items()} for t in range(3)]
+GRADIENTS = [
+    {name: np.random.default_rng(10 + t).normal(size=value.shape) for name, value in FIRST.items()} for t in range(3)
+]
 ROWS = Spread(2, ("S(0)",))
 PIECES = Spread(2, shares_states=True)
 STAGES = Spread(2, stages=("0:0", "0:1"))
@@ -24,7 +26,9 @@ STAGES = Spread(2, stages=("0:0", "0:1"))
 
 def weight(how: Spread, name: str, stage: int) -> Any:
     with how.stage(stage):
-        return flow.get_variable(name, FIRST[name].shape, initializer=Given(FIRST[name]), parallel_distribution=how.weights)
+        return flow.get_variable(
+            name, FIRST[name].shape, initializer=Given(FIRST[name]), parallel_distribution=how.weights
+        )
 
 
 def train(how: Spread, optimizer: Any, config: Any = None) -> dict[str, np.ndarray]:
@@ -71,8 +75,12 @@ def test_an_update_is_right_wherever_its_row_lets_it_go(how: Spread, row: Update
     found = train(how, Scaled(row))
     for name, value in expected().items():
         np.testing.assert_allclose(found[name], value, 1e-5, 1e-6)
-    parts = np.concatenate([w - 0.01 * np.linalg.norm(w) * g for w, g in zip(np.split(FIRST["a"], 2), np.split(GRADIENTS[0]["a"], 2))])
-    assert not np.allclose(parts, FIRST["a"] - 0.01 * np.linalg.norm(FIRST["a"]) * GRADIENTS[0]["a"], 1e-3)  # norms of parts are others
+    parts = np.concatenate(
+        [w - 0.01 * np.linalg.norm(w) * g for w, g in zip(np.split(FIRST["a"], 2), np.split(GRADIENTS[0]["a"], 2))]
+    )
+    assert not np.allclose(
+        parts, FIRST["a"] - 0.01 * np.linalg.norm(FIRST["a"]) * GRADIENTS[0]["a"], 1e-3
+    )  # norms of parts are others
 
 
 REFUSED = r"test_made_up_updates.py:\d+: variable '%s' %s, and Scaled \(update 'by_own_norm', which sees '%s'\) cannot do that; %s"
@@ -81,12 +89,16 @@ REFUSED = r"test_made_up_updates.py:\d+: variable '%s' %s, and Scaled \(update '
 @pytest.mark.parametrize("how", [ROWS, PIECES, Spread(2, ("S(1)",)), Spread(2, ("S(0)",), micro_batches=2)])
 @pytest.mark.parametrize("row", [SAYS_NOTHING, SEES_VARIABLES])
 def test_parts_of_variables_are_refused(how: Spread, row: UpdateRow) -> None:
-    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated in parts, on ranks 0, 1", row.sees, "keep it and its")):
+    with pytest.raises(
+        UnsupportedError, match=REFUSED % ("a", "is updated in parts, on ranks 0, 1", row.sees, "keep it and its")
+    ):
         train(how, Scaled(row))
 
 
 def test_variables_of_several_stages_are_refused() -> None:
-    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is updated on other ranks than 'b'", "everything", "place both on")):
+    with pytest.raises(
+        UnsupportedError, match=REFUSED % ("a", "is updated on other ranks than 'b'", "everything", "place both on")
+    ):
         train(STAGES, Scaled(SAYS_NOTHING))
 
 
@@ -95,7 +107,9 @@ def test_several_groups_are_refused(devices: int) -> None:
     optimizer = Scaled(SAYS_NOTHING)
     optimizer.weight_decay = WeightDecay(0.1, includes="b")
     what = "is to be updated apart from 'a': its rate, weight decay or L2 is another"
-    with pytest.raises(UnsupportedError, match=REFUSED % ("b", what, "everything", "give all variables of the optimizer the same")):
+    with pytest.raises(
+        UnsupportedError, match=REFUSED % ("b", what, "everything", "give all variables of the optimizer the same")
+    ):
         train(Spread(devices), optimizer)
 
 
@@ -108,7 +122,9 @@ def by_rows_in_use(*names: str) -> Any:
 @pytest.mark.parametrize("devices", [1, 2])
 @pytest.mark.parametrize("row", [SAYS_NOTHING, SEES_VARIABLES])
 def test_row_wise_updates_are_refused(devices: int, row: UpdateRow) -> None:
-    with pytest.raises(UnsupportedError, match=REFUSED % ("a", "is to be updated row-wise", row.sees, "take it out of")):
+    with pytest.raises(
+        UnsupportedError, match=REFUSED % ("a", "is to be updated row-wise", row.sees, "take it out of")
+    ):
         train(Spread(devices), Scaled(row), by_rows_in_use("a", "b"))
 
 

@@ -1,4 +1,5 @@
-"""Every model in every kind of parallelism, on real ranks: what one process trains. The cells stand in ``graph_matrix``; two launches run them all."""
+"""Every model in every kind of parallelism, on real ranks: what one process trains. The cells stand in
+``graph_matrix``; two launches run them all."""
 
 from __future__ import annotations
 

@@ -45,7 +45,11 @@ def test_one_array_is_shared_out_along_its_batch():
     shapes = []
 
     @flow.global_function(function_config=mirrored())
-    def job(x: tp.Numpy.Placeholder((4, 3)), turned: tp.Numpy.Placeholder((3, 4), batch_axis=1), same: tp.Numpy.Placeholder((3,), batch_axis=None)) -> Tuple[tp.ListNumpy, tp.ListNumpy]:
+    def job(
+        x: tp.Numpy.Placeholder((4, 3)),
+        turned: tp.Numpy.Placeholder((3, 4), batch_axis=1),
+        same: tp.Numpy.Placeholder((3,), batch_axis=None),
+    ) -> Tuple[tp.ListNumpy, tp.ListNumpy]:
         shapes.extend([x.shape, turned.shape, same.shape])
         return x + same, turned
 
@@ -101,7 +105,8 @@ def test_a_result_of_several_pieces_is_no_single_array():
     result = job(batches(2, 4)).get()
     for taken in (result.numpy, result.ndarray, lambda: np.sum(result)):
         with pytest.raises(
-            ArgumentError, match=r"has 2 pieces, one array a device .* say which with numpy\(parallel_id\), or take all with numpy_list"
+            ArgumentError,
+            match=r"has 2 pieces, one array a device .* say which with numpy\(parallel_id\), or take all with numpy_list",
         ):
             taken()
     with pytest.raises(AssertionError, match=r"has no 'mean' of its own; take an array with numpy\(parallel_id\)"):
@@ -114,7 +119,9 @@ def test_a_result_of_several_pieces_is_no_single_array():
 
 def test_lists_of_lists_are_put_together_device_by_device():
     @flow.global_function(function_config=mirrored())
-    def job(x: tp.ListListNumpy.Placeholder((6, 3)), factor: tp.Numpy.Placeholder((1,), batch_axis=None)) -> tp.ListNumpy:
+    def job(
+        x: tp.ListListNumpy.Placeholder((6, 3)), factor: tp.Numpy.Placeholder((1,), batch_axis=None)
+    ) -> tp.ListNumpy:
         return x * factor
 
     fed = [batches(1, 2), batches(3)]
@@ -150,7 +157,10 @@ def numbers(folder, batch_size):
 
 @pytest.fixture
 def folder(tmp_path):
-    records = [ofrecord.OFRecord(feature={"number": ofrecord.Feature(int32_list=ofrecord.Int32List(value=[i]))}) for i in range(8)]
+    records = [
+        ofrecord.OFRecord(feature={"number": ofrecord.Feature(int32_list=ofrecord.Int32List(value=[i]))})
+        for i in range(8)
+    ]
     write_records(tmp_path / "part-0", records)
     return tmp_path
 
@@ -170,7 +180,9 @@ def test_the_first_device_reads_more_of_an_uneven_batch(folder):
     def job() -> tp.ListNumpy:
         read = numbers(folder, 3)
         w = flow.get_variable("w", (1,), initializer=flow.ones_initializer())
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(w * flow.cast(read, flow.float))
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1]), momentum=0).minimize(
+            w * flow.cast(read, flow.float)
+        )
         return read
 
     assert [[piece.tolist() for piece in job()] for _ in range(2)] == [[[0, 1], [2]], [[3, 4], [5]]]
@@ -183,7 +195,9 @@ def test_a_batch_that_devices_cannot_share(folder):
     def job() -> tp.ListNumpy:
         return numbers(folder, 1)
 
-    with pytest.raises(ArgumentError, match="gives batches of 1, which 2 devices cannot share; choose a batch size that 2 divides"):
+    with pytest.raises(
+        ArgumentError, match="gives batches of 1, which 2 devices cannot share; choose a batch size that 2 divides"
+    ):
         job()
 
 

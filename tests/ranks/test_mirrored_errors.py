@@ -31,7 +31,11 @@ def test_wrong_inputs_are_refused_with_their_device():
         ([X, 3], ArgumentError, r"'x\[1\]' of job 'job' on device 1 is a numpy array float32\(4, 3\), got int 3"),
         ([X, np.zeros((2, 3))], DTypeError, r"'x\[1\]' of job 'job' on device 1 has dtype float32, got float64"),
         ([np.zeros(3, np.float32), X], ArgumentError, r"on device 0 has shape \(4, 3\) or less of it, got \(3,\)"),
-        ([X, np.zeros((5, 3), np.float32)], ArgumentError, r"on device 1 has shape \(4, 3\) or less of it, got \(5, 3\)"),
+        (
+            [X, np.zeros((5, 3), np.float32)],
+            ArgumentError,
+            r"on device 1 has shape \(4, 3\) or less of it, got \(5, 3\)",
+        ),
     ]:
         with pytest.raises(kind, match=message):
             job(value)
@@ -54,7 +58,11 @@ def test_wrong_lists_of_lists_are_refused_with_their_device():
             ArgumentError,
             r"joined along their first dim, which float32\(2, 3\), float32\(2, 2\) for device 1 cannot be",
         ),
-        ([[X], [X, double]], ArgumentError, r"joined along their first dim, which float32\(2, 3\), float64\(2, 3\) for device 1 cannot be"),
+        (
+            [[X], [X, double]],
+            ArgumentError,
+            r"joined along their first dim, which float32\(2, 3\), float64\(2, 3\) for device 1 cannot be",
+        ),
         ([[X], [double]], DTypeError, r"'x\[1\]' of job 'job' on device 1 has dtype float32, got float64"),
         ([[X, X, X], [X]], ArgumentError, r"on device 0 has shape \(4, 3\) or less of it, got \(6, 3\)"),
     ]:
@@ -96,13 +104,20 @@ def test_a_list_is_no_input_of_a_consistent_job():
     )
 
 
-@pytest.mark.parametrize("view, config", [(flow.scope.consistent_view, mirrored()), (flow.scope.mirrored_view, flow.function_config())])
+@pytest.mark.parametrize(
+    "view, config", [(flow.scope.consistent_view, mirrored()), (flow.scope.mirrored_view, flow.function_config())]
+)
 def test_a_job_has_one_view_on_several_devices(view, config):
     def body():
         with view():
             return variable("w", (2,)) + 1
 
-    refused(body, config, UnsupportedError, "view inside job 'body', .* works on one device only, and the job runs on 2; set one view")
+    refused(
+        body,
+        config,
+        UnsupportedError,
+        "view inside job 'body', .* works on one device only, and the job runs on 2; set one view",
+    )
 
 
 def test_a_mirrored_job_has_one_placement():
@@ -122,7 +137,9 @@ def test_a_mirrored_job_has_one_placement():
 
 def test_variables_of_a_mirrored_job_are_whole():
     def body():
-        return flow.get_variable("w", (4,), initializer=flow.ones_initializer(), distribute=flow.distribute.split(0)) + 1
+        return (
+            flow.get_variable("w", (4,), initializer=flow.ones_initializer(), distribute=flow.distribute.split(0)) + 1
+        )
 
     refused(
         body,
@@ -141,6 +158,7 @@ def test_a_rate_that_each_device_would_compute_for_itself():
         flow.optimizer.SGD(flow.optimizer.CustomScheduler("rate/out"), momentum=0).minimize(x * variable("w", (3,)))
 
     with pytest.raises(
-        UnsupportedError, match="CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view"
+        UnsupportedError,
+        match="CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view",
     ):
         job([X, X])

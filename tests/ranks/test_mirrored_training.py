@@ -1,4 +1,5 @@
-"""The mirrored view on two devices: copies of a job that share their variables, trained by the sum of their gradients."""
+"""The mirrored view on two devices: copies of a job that share their variables, trained by the sum of their
+gradients."""
 
 from __future__ import annotations
 
@@ -86,7 +87,10 @@ def test_large_gradients_of_different_programs_are_summed():
 
     expected = np.ones((300, 300))
     for number, rows in enumerate([(4, 4), (4, 2), (2, 4), (3, 3)]):
-        fed = [np.random.default_rng([number, rank]).normal(size=(count, 300)).astype(np.float32) for rank, count in enumerate(rows)]
+        fed = [
+            np.random.default_rng([number, rank]).normal(size=(count, 300)).astype(np.float32)
+            for rank, count in enumerate(rows)
+        ]
         for got, x in zip(train(fed), fed):
             np.testing.assert_allclose(got, (x @ expected).sum(1), rtol=1e-3, atol=1e-2)
         expected = expected - RATE * sum(x.mean(0) for x in fed)[:, None]
@@ -137,7 +141,9 @@ def test_each_device_keeps_its_own_batch_statistics_and_the_first_ones_are_saved
 
     @flow.global_function(function_config=mirrored())
     def means(x: tp.ListNumpy.Placeholder((1, 3))) -> tp.ListNumpy:
-        return flow.layers.batch_normalization(x, axis=1, momentum=0.5, epsilon=1e-6, training=False, center=False, scale=False, name="bn")
+        return flow.layers.batch_normalization(
+            x, axis=1, momentum=0.5, epsilon=1e-6, training=False, center=False, scale=False, name="bn"
+        )
 
     fed = batches(4, 3)
     for got, x in zip(train(fed), fed):

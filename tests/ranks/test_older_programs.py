@@ -1,4 +1,5 @@
-"""The programs of examples/older_programs: on two devices the losses of one, and each learns what its made data has to teach."""
+"""The programs of examples/older_programs: on two devices the losses of one, and each learns what its made data has to
+teach."""
 
 from __future__ import annotations
 

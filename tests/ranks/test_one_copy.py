@@ -1,4 +1,5 @@
-"""Variables that lie once for the ranks of a host, each of which updates its own rows: nothing but time and memory tells that they do."""
+"""Variables that lie once for the ranks of a host, each of which updates its own rows: nothing but time and memory
+tells that they do."""
 
 from __future__ import annotations
 
@@ -115,7 +116,9 @@ def test_gradients_that_one_rank_counts_in_a_norm_or_sends_back_are_made_whole_b
         @flow.global_function("train")
         def job(x=flow.FixedTensorDef((8, 1, 12, 12)), y=flow.FixedTensorDef((8,), flow.int32)) -> tp.Numpy:  # type: ignore[no-untyped-def]
             loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, wide(how, x))
-            flow.watch_diff(flow.get_variable("first-weight", (321, 144)), lambda gradient: seen.append(gradient.numpy()))
+            flow.watch_diff(
+                flow.get_variable("first-weight", (321, 144)), lambda gradient: seen.append(gradient.numpy())
+            )
             OPTIMIZERS["sgd"]().minimize(loss)
             return loss
 

@@ -1,4 +1,5 @@
-"""Every op row on two and four ranks against one device: values and gradients, with inputs split over the batch and over other dims.
+"""Every op row on two and four ranks against one device: values and gradients, with inputs split over the batch and
+over other dims.
 
 All samples of a file are one job, which is traced, compiled and started once.
 """
@@ -20,7 +21,19 @@ import oneflow as flow
 from oneflow.core import dtype as dtypes
 
 PREDICT_ONLY = {"layers.batch_norm_infer"}  # a train job records another row in its place
-OTHER_DIMS = ["activation", "conv", "dropout", "index", "loss", "matmul", "norm", "pool", "scatter", "sort", "structure"]
+OTHER_DIMS = [
+    "activation",
+    "conv",
+    "dropout",
+    "index",
+    "loss",
+    "matmul",
+    "norm",
+    "pool",
+    "scatter",
+    "sort",
+    "structure",
+]
 FOUR_RANKS = ["conv", "dropout", "loss", "matmul", "norm", "sampling"]
 
 
@@ -94,7 +107,9 @@ def _loss(inputs: list[Any], outputs: list[Any]) -> Any:
     for out in outputs:
         if out.dtype.is_floating_point:
             count = int(np.prod(out.shape))
-            weights = flow.reshape(flow.range(0, count, dtype=flow.float32) * (1.0 / max(count - 1, 1)) + 0.5, out.shape)
+            weights = flow.reshape(
+                flow.range(0, count, dtype=flow.float32) * (1.0 / max(count - 1, 1)) + 0.5, out.shape
+            )
             total = total + flow.math.reduce_sum(flow.cast(out, flow.float32) * weights)
     for blob in inputs:
         if blob.dtype is flow.float32:

@@ -1,4 +1,5 @@
-"""Every row of the table of optimizers on ranks: variables whole, split, in pieces, gradients accumulated; against numpy formulas."""
+"""Every row of the table of optimizers on ranks: variables whole, split, in pieces, gradients accumulated; against
+numpy formulas."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ import oneflow as flow
 STEPS, BATCH = 4, 8
 NAMES = ("weight", "bias")
 FIRST = {"weight": np.random.default_rng(1).normal(size=(7, 4)), "bias": np.random.default_rng(2).normal(size=(4,))}
-DATA = [tuple(np.random.default_rng(10 + t).normal(size=(BATCH, n)).astype(np.float32) for n in (7, 4)) for t in range(STEPS)]
+DATA = [
+    tuple(np.random.default_rng(10 + t).normal(size=(BATCH, n)).astype(np.float32) for n in (7, 4))
+    for t in range(STEPS)
+]
 GRADIENTS = [{"weight": x.T.astype(float) @ y / BATCH, "bias": y.astype(float).mean(0)} for x, y in DATA]
 CLIP, L2 = 0.4, 0.2
 
@@ -56,7 +60,9 @@ class Treatment:
             for name in NAMES:
                 decay = self.decay if name == "weight" and case.decays else 0.0
                 rate = cosine().lr(t)
-                weights[name] = case.formula(weights[name], gradient[name], states[name], rate, decay, t, **case.numbers)
+                weights[name] = case.formula(
+                    weights[name], gradient[name], states[name], rate, decay, t, **case.numbers
+                )
         return weights | {f"{name}-{key}": value for name, state in states.items() for key, value in state.items()}
 
 
@@ -78,7 +84,9 @@ def variable(how: Spread, name: str, l2: float) -> Any:
     value = FIRST[name]
     lies = None if how.weights is None or (value.ndim == 1 and "S(1)" in how.weights) else how.weights
     regularizer = flow.regularizers.l2(l2) if l2 and name == "weight" else None
-    return flow.get_variable(name, value.shape, initializer=Given(value), regularizer=regularizer, parallel_distribution=lies)
+    return flow.get_variable(
+        name, value.shape, initializer=Given(value), regularizer=regularizer, parallel_distribution=lies
+    )
 
 
 @dataclass(frozen=True)
@@ -93,7 +101,11 @@ class Trained:
 def of_row(row: str) -> list[Trained]:
     """Every case of an optimizer of the table with every treatment."""
     mine = {name: case for name, case in cases().items() if name.split()[0] == row}
-    return [Trained(f"{name} {what}".replace(" ", "_"), case, how) for name, case in mine.items() for what, how in treatments(case).items()]
+    return [
+        Trained(f"{name} {what}".replace(" ", "_"), case, how)
+        for name, case in mine.items()
+        for what, how in treatments(case).items()
+    ]
 
 
 def define(row: str, how: Spread) -> Callable[..., Any]:
@@ -107,7 +119,9 @@ def define(row: str, how: Spread) -> Callable[..., Any]:
                 weight, bias = variable(how, "weight", one.treatment.l2), variable(how, "bias", 0.0)
                 made = flow.nn.bias_add(flow.matmul(x, weight), bias, "NCHW")
                 losses.append(flow.math.reduce_sum(made * y, axis=[1]))
-        optimizers = [one.treatment.optimizer(one.case, [f"{one.prefix}-{name}" for name in NAMES]) for one in of_row(row)]
+        optimizers = [
+            one.treatment.optimizer(one.case, [f"{one.prefix}-{name}" for name in NAMES]) for one in of_row(row)
+        ]
         flow.optimizer.CombinedOptimizer(optimizers).minimize(losses)
 
     body.__name__ = row
@@ -125,7 +139,10 @@ def test_every_optimizer_follows_its_formula_on_every_layout(layout: str) -> Non
     for one in [one for row in ROWS for one in of_row(row)]:
         prefix = f"{one.prefix}-"
         try:
-            check({key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)}, one.treatment.expected(one.case))
+            check(
+                {key.removeprefix(prefix): value for key, value in found.items() if key.startswith(prefix)},
+                one.treatment.expected(one.case),
+            )
         except AssertionError as error:
             raise AssertionError(f"{one.prefix}: {error}") from None
 

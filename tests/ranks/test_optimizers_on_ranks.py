@@ -45,11 +45,18 @@ CASES = {
     "by_rows": Case(lambda: flow.optimizer.LazyAdam(RATE), by_rows),
     "clipped": Case(lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIP(0.05))),
     "scaled": Case(lambda: flow.optimizer.SGD(RATE, loss_scale_factor=1024.0)),
-    "rescaled": Case(lambda: flow.optimizer.Adam(RATE, loss_scale_policy=DYNAMIC(2.0**127, 2), grad_clipping=CLIP(0.05))),
-    "regularized": Case(lambda: flow.optimizer.SGD(RATE), lambda config: (config.train.weight_l1(0.01), config.train.bias_l2(0.1))),
-    "halved": Case(lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIP(1.0)), lambda config: config.enable_auto_mixed_precision()),
+    "rescaled": Case(
+        lambda: flow.optimizer.Adam(RATE, loss_scale_policy=DYNAMIC(2.0**127, 2), grad_clipping=CLIP(0.05))
+    ),
+    "regularized": Case(
+        lambda: flow.optimizer.SGD(RATE), lambda config: (config.train.weight_l1(0.01), config.train.bias_l2(0.1))
+    ),
+    "halved": Case(
+        lambda: flow.optimizer.SGD(RATE, grad_clipping=CLIP(1.0)), lambda config: config.enable_auto_mixed_precision()
+    ),
     "accumulated": Case(
-        lambda: flow.optimizer.Adam(RATE, grad_clipping=CLIP(0.05)), lambda config: config.train.num_gradient_accumulation_steps(2)
+        lambda: flow.optimizer.Adam(RATE, grad_clipping=CLIP(0.05)),
+        lambda config: config.train.num_gradient_accumulation_steps(2),
     ),
 }
 

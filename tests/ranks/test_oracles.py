@@ -37,4 +37,6 @@ def test_torch_trains_as_our_layouts_do(oracle: str) -> None:
         got = run(lenet, LAYOUTS[layout], STEPS)
         np.testing.assert_allclose(got.losses, expected, 1e-5, 1e-5, err_msg=layout)
         for name, value in found[0][1].items():
-            np.testing.assert_allclose(got.variables[name.replace(".", "-")], value, 1e-5, 1e-5, err_msg=f"{layout}: {name}")
+            np.testing.assert_allclose(
+                got.variables[name.replace(".", "-")], value, 1e-5, 1e-5, err_msg=f"{layout}: {name}"
+            )

@@ -71,8 +71,18 @@ for wrong in ([9], [(here.rank + 1) % 4], [here.rank, here.rank]):
 
 
 def test_a_group_of_some_ranks_is_made_by_its_members_alone():
-    of_13, of_123, of_03, all_of_them = "(1, 3) 1010.0\n", "(1, 2, 3) 1110.0\n", "(0, 3) 1001.0\n", "(0, 1, 2, 3) 1111.0\n"
-    assert run(4, GROUPS) == [of_03 + all_of_them, of_13 + of_123 + all_of_them, of_123 + all_of_them, of_13 + of_123 + of_03 + all_of_them]
+    of_13, of_123, of_03, all_of_them = (
+        "(1, 3) 1010.0\n",
+        "(1, 2, 3) 1110.0\n",
+        "(0, 3) 1001.0\n",
+        "(0, 1, 2, 3) 1111.0\n",
+    )
+    assert run(4, GROUPS) == [
+        of_03 + all_of_them,
+        of_13 + of_123 + all_of_them,
+        of_123 + all_of_them,
+        of_13 + of_123 + of_03 + all_of_them,
+    ]
 
 
 def test_a_group_that_the_program_has_made_itself_is_used():
@@ -93,13 +103,18 @@ def test_a_rank_that_never_comes_is_named():
     program = "import oneflow as flow; flow.comm.barrier()"
     (found,) = ended(start(3, program, ranks=range(1), ONEFLOW_CONNECT_TIMEOUT="1"))
     assert found.code == 1
-    assert re.search(f"PeerError: rank 0 on {HOST} waited in vain for rank 1, 2 of 3: not here after 1 s; .*ONEFLOW_CONNECT_TIMEOUT", found.last)
+    assert re.search(
+        f"PeerError: rank 0 on {HOST} waited in vain for rank 1, 2 of 3: not here after 1 s; .*ONEFLOW_CONNECT_TIMEOUT",
+        found.last,
+    )
 
 
 def test_without_rank_0_there_is_nobody_to_ask():
     program = "import oneflow as flow; flow.comm.barrier()"
     (found,) = ended(start(2, program, ranks=range(1, 2), ONEFLOW_CONNECT_TIMEOUT="1"))
-    assert re.search(f"PeerError: rank 1 on {HOST} waited in vain for rank 0 at 127.0.0.1 port .*ONEFLOW_CONNECT_TIMEOUT", found.last)
+    assert re.search(
+        f"PeerError: rank 1 on {HOST} waited in vain for rank 0 at 127.0.0.1 port .*ONEFLOW_CONNECT_TIMEOUT", found.last
+    )
 
 
 def test_a_port_that_is_taken_is_told():
@@ -132,13 +147,17 @@ flow.comm.all_reduce(x)
 def test_a_rank_that_is_killed_is_named_at_once(way):
     found, killed = ended(start(2, FALLING, str(int(signal.SIGKILL)), way))
     assert killed.code == -signal.SIGKILL and found.code == 1
-    assert re.search(f"PeerError: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: rank 1 on {HOST} has ended", found.last), found.err
+    assert re.search(
+        f"PeerError: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: rank 1 on {HOST} has ended", found.last
+    ), found.err
 
 
 def test_a_rank_that_is_stopped_is_named_when_the_time_is_over():
     found, _ = ended(start(2, FALLING, str(int(signal.SIGSTOP)), "memory", ONEFLOW_STEP_TIMEOUT="1"), without=(1,))
     assert found.code == 1
-    assert re.search(f"PeerError: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: .*rank 1 on {HOST} is stopped", found.last), found.err
+    assert re.search(
+        f"PeerError: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: .*rank 1 on {HOST} is stopped", found.last
+    ), found.err
 
 
 ORDERS = """
@@ -171,8 +190,12 @@ def test_ranks_that_call_different_operations_are_told_at_once_and_can_go_on(way
     for out in run(2, ORDERS, way, ONEFLOW_CHECK_ORDER=check):
         operation, shape, same = out.splitlines()
         different = "the ranks call different operations: rank 0 .*"
-        assert re.search(rf"{different}comm\.broadcast\(float32\(2,\), 0\).*rank 1 .*comm\.all_reduce\(float32\(2,\)\)", operation)
-        assert re.search(rf"{different}comm\.all_reduce\(float32\(2, 5000\)\).*rank 1 .*comm\.all_reduce\(float32\(2,\)\)", shape)
+        assert re.search(
+            rf"{different}comm\.broadcast\(float32\(2,\), 0\).*rank 1 .*comm\.all_reduce\(float32\(2,\)\)", operation
+        )
+        assert re.search(
+            rf"{different}comm\.all_reduce\(float32\(2, 5000\)\).*rank 1 .*comm\.all_reduce\(float32\(2,\)\)", shape
+        )
         assert same == "the same"
 
 
@@ -201,7 +224,10 @@ def test_ranks_whose_time_is_over_compare_where_they_are():
     found = ended(start(3, LATE, ONEFLOW_STEP_TIMEOUT="1"))
     told = [ended for ended in found if "OrderError" in ended.last]
     assert told and all(one.code == 1 for one in found)
-    assert re.search(r"rank 0 makes call 1 of ranks \[0, 1\], add\(float32\(2,\)\) at <string>:\d+; rank 1 makes call 1 of ranks \[0, 1, 2\]", told[0].last)
+    assert re.search(
+        r"rank 0 makes call 1 of ranks \[0, 1\], add\(float32\(2,\)\) at <string>:\d+; rank 1 makes call 1 of ranks \[0, 1, 2\]",
+        told[0].last,
+    )
 
 
 JOB = """
@@ -219,14 +245,20 @@ def test_a_job_in_a_program_of_peers_is_an_error_on_every_rank():
     program = f"{JOB}\nflow.env.get_rank()\ndouble(np.ones(4, np.float32))"
     for found in ended(start(2, program)):
         assert found.code == 1
-        assert re.search(r"JobError: .*all ranks are peers, because of .* at <string>:10\. A job function cannot run here.*one of the two", found.last)
+        assert re.search(
+            r"JobError: .*all ranks are peers, because of .* at <string>:10\. A job function cannot run here.*one of the two",
+            found.last,
+        )
 
 
 def test_peers_in_a_program_of_jobs_are_an_error():
     program = f"{JOB}\nprint(double(np.ones(4, np.float32)).tolist(), flush=True)\nflow.comm.barrier()"
     driver, served = ended(start(2, program))
     assert driver.out == "[2.0, 2.0, 2.0, 2.0]\n" and driver.code == 1 and served.code == 0
-    assert re.search(r"JobError: .*rank 0 drives the others, because of the job at <string>:10\. .*flow.comm.*only serve rank 0", driver.last)
+    assert re.search(
+        r"JobError: .*rank 0 drives the others, because of the job at <string>:10\. .*flow.comm.*only serve rank 0",
+        driver.last,
+    )
 
 
 def test_alone_jobs_and_peers_go_together():
@@ -251,7 +283,12 @@ print(x.tolist(), flow.env.get_node_size(), flow.env.get_local_rank())
 @needs_namespaces()
 def test_ranks_on_two_machines_meet_through_the_network():
     with Network(2) as network:
-        told = {"WORLD_SIZE": "2", "MASTER_ADDR": network.addresses[0], "MASTER_PORT": str(free_port()), "OMP_NUM_THREADS": "1"}
+        told = {
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": network.addresses[0],
+            "MASTER_PORT": str(free_port()),
+            "OMP_NUM_THREADS": "1",
+        }
         ranks = [network.run(rank, MACHINES, RANK=str(rank), **told) for rank in range(2)]
         for rank in ranks:
             assert rank.communicate(timeout=60)[0] == "[10.0, 12.0, 14.0] 2 0\n"
@@ -261,7 +298,12 @@ def test_ranks_on_two_machines_meet_through_the_network():
 def test_a_machine_whose_plug_is_pulled_is_named_when_the_time_is_over():
     program = f"{MACHINES}\nprint('met', flush=True)\nflow.comm.recv(1 - flow.env.get_rank())"
     with Network(2) as network:
-        told = {"WORLD_SIZE": "2", "MASTER_ADDR": network.addresses[0], "MASTER_PORT": str(free_port()), "ONEFLOW_STEP_TIMEOUT": "3"}
+        told = {
+            "WORLD_SIZE": "2",
+            "MASTER_ADDR": network.addresses[0],
+            "MASTER_PORT": str(free_port()),
+            "ONEFLOW_STEP_TIMEOUT": "3",
+        }
         ranks = [network.run(rank, program, RANK=str(rank), **told) for rank in range(2)]
         for rank in ranks:
             assert rank.stdout is not None
@@ -270,4 +312,7 @@ def test_a_machine_whose_plug_is_pulled_is_named_when_the_time_is_over():
         for number, rank in enumerate(ranks):
             _, err = rank.communicate(timeout=60)
             assert rank.returncode == 1
-            assert f"rank {number} on {socket.gethostname()} waited in vain for rank {1 - number} on {socket.gethostname()}" in err
+            assert (
+                f"rank {number} on {socket.gethostname()} waited in vain for rank {1 - number} on "
+                f"{socket.gethostname()}" in err
+            )

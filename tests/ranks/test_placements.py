@@ -128,7 +128,10 @@ def train(program: Callable[[On, Any], Any], devices: int) -> dict[str, Any]:
     begin(devices)
     on: On = (lambda *where: nullcontext()) if devices == 1 else (lambda *where: flow.scope.placement("cpu", *where))
     jobs = {way: _job(program, on, way) for way in WAYS}
-    losses = {way: np.stack([job(np.concatenate([X] * WAYS[way][0]) * (step + 1) / 3) for step in range(3)]) for way, job in jobs.items()}
+    losses = {
+        way: np.stack([job(np.concatenate([X] * WAYS[way][0]) * (step + 1) / 3) for step in range(3)])
+        for way, job in jobs.items()
+    }
     return {**losses, **variables()}
 
 

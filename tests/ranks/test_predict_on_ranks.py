@@ -1,4 +1,5 @@
-"""Predict jobs on several ranks: filters are normalised and packed once per change of variables, results are one device's."""
+"""Predict jobs on several ranks: filters are normalised and packed once per change of variables, results are one
+device's."""
 
 from __future__ import annotations
 
@@ -21,9 +22,14 @@ from oneflow.compiler.program import Program
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 NORMAL = flow.random_normal_initializer(stddev=0.5)
 POSITIVE = flow.random_uniform_initializer(0.3, 2.0)
-PACKED = (mkldnn._convolution_pointwise.default, mkldnn._convolution_pointwise.binary, mkldnn._convolution_pointwise_.binary)
+PACKED = (
+    mkldnn._convolution_pointwise.default,
+    mkldnn._convolution_pointwise.binary,
+    mkldnn._convolution_pointwise_.binary,
+)
 LIES = ("data parallel", "split filters", "split channels")
-"""Filters that are split are gathered where the pictures are split; where the channels are to be split too, each rank uses its own."""
+"""Filters that are split are gathered where the pictures are split; where the channels are to be split too, each rank
+uses its own."""
 
 
 def conv(x: Any, name: str, count: int, lies: str) -> Any:
@@ -85,7 +91,9 @@ def targets(program: Program, section: str) -> Counter[Any]:
 
 @pytest.mark.parametrize("batch", [4, 5])
 @pytest.mark.parametrize("lies", LIES)
-def test_every_rank_prepares_once_what_one_device_prepares(lies: str, batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_rank_prepares_once_what_one_device_prepares(
+    lies: str, batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("ONEFLOW_FUSION", "off")  # oneDNN's filters; the package's own extension would go before it
     for program in programs(batch, lies):
         assert not program.writes and set(program.sections) == {"prepare", "step"}
@@ -181,7 +189,8 @@ MET: dict[str, Callable[[Any], Any]] = {
 
 @pytest.mark.parametrize("how", MET)
 def test_a_rank_takes_part_in_what_others_need(how: str) -> None:
-    """The first rank alone sends a whole result; the others gather with it, and send what it needs, though they read nothing of it."""
+    """The first rank alone sends a whole result; the others gather with it, and send what it needs, though they read
+    nothing of it."""
     begin(2)
 
     @flow.global_function("predict")

@@ -37,8 +37,12 @@ def test_jobs_that_are_first_called_from_several_threads_are_not_taken_for_each_
     jobs = {factor: times(factor) for factor in (2.0, 3.0, 5.0)}
     x = np.ones((8, 4), np.float32)
     with ThreadPoolExecutor(len(jobs)) as pool:
-        found = {factor: pool.submit(lambda job=job: [job(x * k)[0, 0] for k in range(5)]) for factor, job in jobs.items()}
-    assert {factor: values.result() for factor, values in found.items()} == {factor: [factor * k for k in range(5)] for factor in jobs}
+        found = {
+            factor: pool.submit(lambda job=job: [job(x * k)[0, 0] for k in range(5)]) for factor, job in jobs.items()
+        }
+    assert {factor: values.result() for factor, values in found.items()} == {
+        factor: [factor * k for k in range(5)] for factor in jobs
+    }
 
 
 def test_programs_of_a_job_that_was_defined_again_leave_the_workers():
@@ -93,9 +97,18 @@ print("parent:", job(x).get()[0, 0])
 
 
 def test_a_forked_child_cannot_call_its_parents_workers_and_can_have_its_own():
-    done = subprocess.run([*WARM.command(), "-c", FORKED], env={**os.environ, "PYTHONPATH": SRC}, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*WARM.command(), "-c", FORKED],
+        env={**os.environ, "PYTHONPATH": SRC},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     refused, own, parents = done.stdout.splitlines()
-    assert re.search(r"child: process \d+ was forked from \d+, whose workers it cannot call; call flow.clear_default_session\(\)", refused)
+    assert re.search(
+        r"child: process \d+ was forked from \d+, whose workers it cannot call; call flow.clear_default_session\(\)",
+        refused,
+    )
     assert (own, parents, done.returncode) == ("child: 200.0", "parent: 2.0", 0), done.stderr
 
 
@@ -134,7 +147,9 @@ def test_a_program_that_handles_a_signal_of_its_group_can_still_save(name, tmp_p
     """On Ctrl-C a step that has begun is finished, and counted by the workers and the driver alike."""
     command = [sys.executable, "-c", INTERRUPTED, name, str(tmp_path / "saved")]
     environment = {**os.environ, "PYTHONPATH": SRC}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True) as program:
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as program:
         assert program.stdout is not None and program.stdout.readline() == "ready\n"
         os.killpg(program.pid, getattr(signal, name))
         out, err = program.communicate(timeout=60)

@@ -1,4 +1,5 @@
-"""One program, unchanged, on one device, on two, on two and three machines, and under launchers; and how it ends when something breaks."""
+"""One program, unchanged, on one device, on two, on two and three machines, and under launchers; and how it ends when
+something breaks."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from processes import are_gone, children_of, until
 
 from oneflow.checkpoint.folder import read_checkpoint
 
-PROGRAM = '''
+PROGRAM = """
 import json, os, sys
 import numpy as np
 import oneflow as flow
@@ -50,7 +51,7 @@ for step in range(steps):
     if step == 2 and folder:
         flow.train.CheckPoint().save(folder)
 print("after", flush=True)
-'''
+"""
 SECRET = {"ONEFLOW_SECRET": "a long random text"}
 
 
@@ -118,7 +119,9 @@ def test_a_cut_link_ends_the_program_on_every_machine_and_leaves_its_checkpoint_
         network.cut(1)
         _, err = driver.communicate(timeout=30)
         assert driver.returncode == 1
-        assert re.search(r"WorkerError: job 'train', step \d+: .*machine 1|WorkerError: job 'train', step \d+: rank 1", err), err
+        assert re.search(
+            r"WorkerError: job 'train', step \d+: .*machine 1|WorkerError: job 'train', step \d+: rank 1", err
+        ), err
         _, err = other.communicate(timeout=30)
         assert other.returncode == 1 and "lost the driver" in err
         same_checkpoint(tmp_path / "saved", alone[1])
@@ -140,11 +143,28 @@ def test_ranks_that_somebody_else_started(alone):
 
 def test_torchrun(alone, tmp_path):
     (tmp_path / "program.py").write_text(PROGRAM)
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc_per_node=2", f"--master_port={free_port()}", "--tee=1"]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc_per_node=2",
+        f"--master_port={free_port()}",
+        "--tee=1",
+    ]
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([*command, str(tmp_path / "program.py"), "0", "", "", "3"], capture_output=True, text=True, env=variables, timeout=120)
+    done = subprocess.run(
+        [*command, str(tmp_path / "program.py"), "0", "", "", "3"],
+        capture_output=True,
+        text=True,
+        env=variables,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
-    losses = [json.loads(line.removeprefix("[default0]:")) for line in done.stdout.splitlines() if line.startswith("[default0]:[")]
+    losses = [
+        json.loads(line.removeprefix("[default0]:"))
+        for line in done.stdout.splitlines()
+        if line.startswith("[default0]:[")
+    ]
     np.testing.assert_allclose(np.array(losses), alone[0], rtol=1e-5)
     assert done.stdout.count("before") == 2 and done.stdout.count("after") == 1
 
@@ -169,7 +189,10 @@ def test_a_lost_worker_ends_the_program_with_one_error_that_names_job_step_rank_
     _, err = program.communicate(timeout=30)
     last = [line for line in err.splitlines() if line.startswith("oneflow.core.errors")]
     assert program.returncode == 1 and len(last) == 1, err
-    assert re.search(rf"WorkerError: job 'train', step \d+: .*rank \d on {re.escape(socket.gethostname())}", last[0]) and said in last[0]
+    assert (
+        re.search(rf"WorkerError: job 'train', step \d+: .*rank \d on {re.escape(socket.gethostname())}", last[0])
+        and said in last[0]
+    )
     assert until(lambda: are_gone(below))
 
 
@@ -204,6 +227,8 @@ print(job(np.ones((4, 3, 8, 8), np.float32)).get().sum())
 """
     (tmp_path / "program.py").write_text(program)
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run([sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, env=variables, timeout=120)
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "program.py")], capture_output=True, text=True, env=variables, timeout=120
+    )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) == 4 * 4 * 3 * (3 * 8 - 2) ** 2

@@ -1,4 +1,5 @@
-"""Jobs drawn at random give on many devices what they give on one: views, values that are read again, hints and placements in any order."""
+"""Jobs drawn at random give on many devices what they give on one: views, values that are read again, hints and
+placements in any order."""
 
 from __future__ import annotations
 
@@ -33,9 +34,16 @@ MAKE: list[Callable[[Value, Value, str], Value]] = [
     lambda a, b, name: flow.reshape(flow.nn.relu(flow.reshape(a, (ROWS * COLUMNS,))), (ROWS, COLUMNS)),
     lambda a, b, name: flow.transpose(flow.math.tanh(flow.transpose(a, (1, 0))) + flow.transpose(b, (1, 0)), (1, 0)),
     lambda a, b, name: flow.matmul(a, flow.get_variable(name, (COLUMNS, COLUMNS), initializer=NORMAL)),
-    lambda a, b, name: flow.matmul(a, flow.get_variable(name, (COLUMNS, COLUMNS), initializer=NORMAL, distribute=flow.distribute.split(0))),
+    lambda a, b, name: flow.matmul(
+        a, flow.get_variable(name, (COLUMNS, COLUMNS), initializer=NORMAL, distribute=flow.distribute.split(0))
+    ),
     lambda a, b, name: a + flow.get_variable(name, (COLUMNS,), initializer=NORMAL),
-    lambda a, b, name: flow.reshape(flow.nn.relu(flow.reshape(a.with_distribute(flow.distribute.split(0)), (ROWS, 3, 2))), (ROWS, COLUMNS)) + b,
+    lambda a, b, name: (
+        flow.reshape(
+            flow.nn.relu(flow.reshape(a.with_distribute(flow.distribute.split(0)), (ROWS, 3, 2))), (ROWS, COLUMNS)
+        )
+        + b
+    ),
     lambda a, b, name: flow.nn.relu(a.with_distribute(flow.distribute.broadcast())),
     lambda a, b, name: a - flow.math.reduce_mean(b, axis=0, keepdims=True),
     lambda a, b, name: halves(a, b),
@@ -45,7 +53,10 @@ MAKE: list[Callable[[Value, Value, str], Value]] = [
 def trained(seed: int, places: list[Any]) -> list[np.ndarray]:
     """What three steps of the job of that number give and leave. The ops are the same wherever they are placed."""
     drawn = np.random.default_rng(seed)
-    picks = [(drawn.integers(len(MAKE)), drawn.integers(number + 1, size=2), drawn.integers(len(PLACES))) for number in range(OPS)]
+    picks = [
+        (drawn.integers(len(MAKE)), drawn.integers(number + 1, size=2), drawn.integers(len(PLACES)))
+        for number in range(OPS)
+    ]
 
     @flow.global_function("train")
     def job(x: tp.Numpy.Placeholder((ROWS, COLUMNS))):

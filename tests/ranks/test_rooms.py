@@ -1,4 +1,5 @@
-"""Ranks of one host that are peers meet through shared memory: what collectives give there is what they give anywhere."""
+"""Ranks of one host that are peers meet through shared memory: what collectives give there is what they give
+anywhere."""
 
 from __future__ import annotations
 

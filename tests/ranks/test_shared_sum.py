@@ -1,4 +1,5 @@
-"""Sums and gathers over ranks are the same whichever way they go: by sockets, or through memory that the ranks of a host share."""
+"""Sums and gathers over ranks are the same whichever way they go: by sockets, or through memory that the ranks of a
+host share."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ def assert_sums(found, made) -> None:
         for i, value in enumerate(summed):
             expected = sum(of_rank[step][i].double() for of_rank in made)
             assert value.dtype == made[0][step][i].dtype
-            assert value.is_contiguous(memory_format=torch.channels_last if value.dim() == 4 else torch.contiguous_format)
+            assert value.is_contiguous(
+                memory_format=torch.channels_last if value.dim() == 4 else torch.contiguous_format
+            )
             torch.testing.assert_close(value.double(), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -81,7 +84,9 @@ def test_sums_may_be_begun_before_others_are_waited_for() -> None:
 
 @pytest.mark.parametrize(("dim", "sizes"), [(0, (4, 4, 4)), (1, (4, 4, 4)), (0, (5, 5, 2)), (1, (5, 0, 7))])
 @pytest.mark.parametrize("ranks", [(0, 1, 2), (2, 0, 1)])
-def test_parts_are_gathered_in_the_order_of_the_placement(dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]) -> None:
+def test_parts_are_gathered_in_the_order_of_the_placement(
+    dim: int, sizes: tuple[int, ...], ranks: tuple[int, ...]
+) -> None:
     torch.manual_seed(0)
     wholes = [torch.randn((3, 12) if dim else (12, 3)) for _ in range(3)]
     parts = [whole.split(list(sizes), dim) for whole in wholes]

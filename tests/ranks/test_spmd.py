@@ -1,4 +1,5 @@
-"""Ranks without a driver (SPMD): every process runs the same program, compiles its own rank's part, and gets what one device gets."""
+"""Ranks without a driver (SPMD): every process runs the same program, compiles its own rank's part, and gets what one
+device gets."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ def assert_same(found: dict[str, np.ndarray], want: dict[str, np.ndarray]) -> No
 
 
 def test_group_norm_of_a_value_that_was_sent_has_the_gradient_of_one_device():
-    """A convolution gives its result in another order of memory than a boxing does, and the kernel takes both for one."""
+    """A convolution gives its result in another order of memory than a boxing does, and the kernel takes both for
+    one."""
 
     def net(x: Any) -> Any:
         y = flow.nn.conv2d(x, weight("c", 6, 2, 3, 3), 1, "SAME", "NCHW").with_distribute(flow.distribute.broadcast())
@@ -59,7 +60,9 @@ def test_gradients_that_are_boxed_along_two_axes_go_through_buckets():
 
 
 def test_a_bucket_of_empty_parts_is_no_trouble():
-    assert_trained_as_by_one(4, lambda x: flow.math.tanh(x * weight("w", 1, parallel_distribution=["S(0)", "B"])), (8, 6), hierarchy=(2, 2))
+    assert_trained_as_by_one(
+        4, lambda x: flow.math.tanh(x * weight("w", 1, parallel_distribution=["S(0)", "B"])), (8, 6), hierarchy=(2, 2)
+    )
 
 
 def test_clipping_by_the_norm_of_all_gradients_is_exact_in_float64():

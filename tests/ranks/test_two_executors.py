@@ -1,4 +1,5 @@
-"""Every process compiles the same job and runs its own rank's program, in two executors at a time, without any driver."""
+"""Every process compiles the same job and runs its own rank's program, in two executors at a time, without any
+driver."""
 
 from __future__ import annotations
 
@@ -75,7 +76,13 @@ def test_two_executors_of_one_program_do_not_disturb_each_other_and_name_a_rank_
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     ranks = [
-        subprocess.Popen([*WARM.command(), "-c", PROGRAM, str(store.port), str(rank)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=variables, text=True)
+        subprocess.Popen(
+            [*WARM.command(), "-c", PROGRAM, str(store.port), str(rank)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=variables,
+            text=True,
+        )
         for rank in range(2)
     ]
     try:
@@ -93,4 +100,7 @@ def test_two_executors_of_one_program_do_not_disturb_each_other_and_name_a_rank_
             gradient = (data / scale).mean(axis=0)[:, None] / 2
             np.testing.assert_allclose(weight, np.full((6, 2), first) - STEPS * RATE * gradient, rtol=1e-5)
     error = said[0][0].splitlines()[1]
-    assert re.search(rf"job 'job' failed at step {STEPS} in .*: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: rank 1 on {HOST} has ended", error), error
+    assert re.search(
+        rf"job 'job' failed at step {STEPS} in .*: rank 0 on {HOST} waited in vain for rank 1 on {HOST}: rank 1 on {HOST} has ended",
+        error,
+    ), error

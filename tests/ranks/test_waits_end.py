@@ -1,4 +1,5 @@
-"""Ranks that meet without any driver: when one ends or is stopped, the others end with an error that names it, and soon."""
+"""Ranks that meet without any driver: when one ends or is stopped, the others end with an error that names it, and
+soon."""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ SEEN = 10.0  # seconds within which an end must have been seen, on a busy machin
 WAYS = ["shared", "sockets", "gathers", "one_copy", "host_group", "memory", "all_reduce", "pairs", "exchange"]
 
 
-def outcomes(way: str, how: signal.Signals, size: int, victim: int, seconds: float) -> dict[int, tuple[str, str, float]]:
+def outcomes(
+    way: str, how: signal.Signals, size: int, victim: int, seconds: float
+) -> dict[int, tuple[str, str, float]]:
     """What each of the other ranks ended with: class, text, and after how many seconds. Nothing is left of any of them.
 
     Ranks are forked from a process that has torch loaded; where one ends by a signal, so does what stands for it here.
@@ -65,7 +68,9 @@ def waited(rank: int, others: str) -> str:
     return rf"rank {rank} on {HOST} waited in vain for .*{others}"
 
 
-@pytest.mark.parametrize("way, victim", [*((way, 1) for way in [*WAYS, "shared_late"]), ("shared", 0), ("sockets", 0), ("exchange", 0)])
+@pytest.mark.parametrize(
+    "way, victim", [*((way, 1) for way in [*WAYS, "shared_late"]), ("shared", 0), ("sockets", 0), ("exchange", 0)]
+)
 def test_a_rank_that_is_killed_is_named_at_once(way: str, victim: int) -> None:
     found = outcomes(way, signal.SIGKILL, 2, victim, PATIENCE)
     for rank, (kind, text, took) in found.items():
@@ -75,7 +80,9 @@ def test_a_rank_that_is_killed_is_named_at_once(way: str, victim: int) -> None:
     assert list(found) == [1 - victim]
 
 
-@pytest.mark.parametrize("way", ["shared", "sockets", "gathers", "host_group", "exchange"])  # the others wait as these do
+@pytest.mark.parametrize(
+    "way", ["shared", "sockets", "gathers", "host_group", "exchange"]
+)  # the others wait as these do
 def test_a_rank_that_is_stopped_is_named_when_the_time_is_over(way: str) -> None:
     victim = 0 if way == "memory" else 1
     ((rank, (kind, text, took)),) = outcomes(way, signal.SIGSTOP, 2, victim, SILENCE).items()

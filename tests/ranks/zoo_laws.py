@@ -1,4 +1,5 @@
-"""Laws of the zoo on ranks: data parallel steps of its networks are those of one process, batch norm's statistics included.
+"""Laws of the zoo on ranks: data parallel steps of its networks are those of one process, batch norm's statistics
+included.
 
 The reference is a loop of plain torch over the whole batch, which every rank runs for itself.
 """
@@ -25,7 +26,9 @@ ALL = placement("cpu", range(SIZE))
 
 def loss_of(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     scores = model(x)
-    return nn.functional.cross_entropy(scores[0] if isinstance(scores, tuple) else scores, y)  # slim's networks give their end points too
+    return nn.functional.cross_entropy(
+        scores[0] if isinstance(scores, tuple) else scores, y
+    )  # slim's networks give their end points too
 
 
 class Train(flow.nn.Graph):
@@ -69,7 +72,8 @@ def cheap(name: str, **options: Any) -> nn.Module:
     return model
 
 
-# A member of each family that has no law of its own below: its options, and the size of its pictures. Small batches make much of rounding, so in float64.
+# A member of each family that has no law of its own below: its options, and the size of its pictures. Small batches
+# make much of rounding, so in float64.
 FAMILIES: dict[str, tuple[dict[str, Any], int]] = {
     "alexnet": ({}, 64),
     "vgg11_bn": ({}, 32),
@@ -107,14 +111,22 @@ def law_a_vision_transformer() -> None:
 
 
 def law_a_swin_transformer() -> None:
-    data_parallel(lambda: ModelCreator.create_model("swin_t", depths=(1, 1), num_heads=(3, 6), num_classes=4, drop_path_rate=0.0), 32)
+    data_parallel(
+        lambda: ModelCreator.create_model("swin_t", depths=(1, 1), num_heads=(3, 6), num_classes=4, drop_path_rate=0.0),
+        32,
+    )
 
 
 def law_a_convnext() -> None:
-    """Its norms leave permuted memory to convolutions and to the pool. In float64 what a small batch makes of rounding is far below the tolerance."""
+    """Its norms leave permuted memory to convolutions and to the pool. In float64 what a small batch makes of rounding
+    is far below the tolerance."""
     small = {"depths": (1, 1), "dims": (8, 16), "num_classes": 4, "drop_path_rate": 0.0}
     data_parallel(lambda: ModelCreator.create_model("convnext_tiny_224", **small), 32, torch.float64)
 
 
 def law_a_network_of_slim_with_batch_norm() -> None:
-    data_parallel(lambda: slim.create_model("mobilenet_v1_025", num_classes=4, image_size=32, dropout_keep_prob=1.0), 32, torch.float64)
+    data_parallel(
+        lambda: slim.create_model("mobilenet_v1_025", num_classes=4, image_size=32, dropout_keep_prob=1.0),
+        32,
+        torch.float64,
+    )

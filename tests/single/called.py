@@ -34,7 +34,11 @@ def same(found: Any, expected: Any, dtype: torch.dtype | None = None) -> None:
 
 
 def values(x: Any) -> np.ndarray:
-    return x.detach().float().numpy() if isinstance(x, torch.Tensor) and x.dtype is torch.bfloat16 else np.asarray(x.detach() if isinstance(x, torch.Tensor) else x)
+    return (
+        x.detach().float().numpy()
+        if isinstance(x, torch.Tensor) and x.dtype is torch.bfloat16
+        else np.asarray(x.detach() if isinstance(x, torch.Tensor) else x)
+    )
 
 
 def shaped(call: Callable[[], torch.Tensor], shape: tuple[int, ...], low: float, high: float) -> Call:

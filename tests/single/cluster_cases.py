@@ -1,4 +1,5 @@
-"""Every kind of cluster, forward and backward, as a function of tensors: odd sizes, channels_last and plain, in several dtypes."""
+"""Every kind of cluster, forward and backward, as a function of tensors: odd sizes, channels_last and plain, in several
+dtypes."""
 
 from __future__ import annotations
 
@@ -96,7 +97,15 @@ def _picture(dtype: torch.dtype) -> Tensor:
 
 _NORM = Case(_layer_norm, all_of(rand(37, 65), rand(37, 65), rand(65), rand(65)), 4)
 _GELU = Case(_gelu, all_of(rand(3, 11, 33), rand(33)), 2)
-_SOFTMAX = Case(_softmax, all_of(rand(2, 3, 13, 13), lambda _: torch.randn(13, 13) > 0.5, lambda _: torch.randint(100, (2, 3, 13, 13), dtype=torch.int32)), 1)
+_SOFTMAX = Case(
+    _softmax,
+    all_of(
+        rand(2, 3, 13, 13),
+        lambda _: torch.randn(13, 13) > 0.5,
+        lambda _: torch.randint(100, (2, 3, 13, 13), dtype=torch.int32),
+    ),
+    1,
+)
 
 CASES: dict[str, Case] = {
     "layer norm with a residual": _NORM,

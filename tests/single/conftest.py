@@ -16,7 +16,8 @@ from oneflow.world import leave
 
 @pytest.fixture
 def error(request):
-    """``with error(kind, pattern):`` the block raises that kind, and the message begins with the line marked ``# here`` in the test."""
+    """``with error(kind, pattern):`` the block raises that kind, and the message begins with the line marked ``# here``
+    in the test."""
     source, start = inspect.getsourcelines(request.function)
     marked = [start + i for i, line in enumerate(source) if "# here" in line]
 
@@ -25,7 +26,9 @@ def error(request):
         with pytest.raises(kind, match=pattern) as caught:
             yield
         assert isinstance(caught.value, OneFlowError)
-        assert any(str(caught.value).startswith(f"{request.path}:{line}: ") for line in marked), f"{marked} in {caught.value}"
+        assert any(str(caught.value).startswith(f"{request.path}:{line}: ") for line in marked), (
+            f"{marked} in {caught.value}"
+        )
 
     return check
 

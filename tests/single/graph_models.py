@@ -44,7 +44,11 @@ class BasicBlock(nn.Module):
         self.conv1, self.bn1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False), nn.BatchNorm2d(outputs)
         self.conv2, self.bn2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False), nn.BatchNorm2d(outputs)
         self.relu = nn.ReLU(inplace=True)
-        self.down = None if stride == 1 and inputs == outputs else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        self.down = (
+            None
+            if stride == 1 and inputs == outputs
+            else nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs))
+        )
 
     def forward(self, x):
         short = x if self.down is None else self.down(x)
@@ -58,9 +62,16 @@ class ResNet18(nn.Module):
 
     def __init__(self, width: int = 8, classes: int = 4):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, width, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(width),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
+        )
         sizes = [(width, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2), (4 * width, 8 * width, 2)]
-        self.stages = nn.ModuleList([nn.Sequential(BasicBlock(a, b, stride), BasicBlock(b, b, 1)) for a, b, stride in sizes])
+        self.stages = nn.ModuleList(
+            [nn.Sequential(BasicBlock(a, b, stride), BasicBlock(b, b, 1)) for a, b, stride in sizes]
+        )
         self.pool, self.head = nn.AdaptiveAvgPool2d(1), nn.Linear(8 * width, classes)
 
     def forward(self, x):
@@ -78,7 +89,9 @@ class Attention(nn.Module):
 
     def forward(self, x):
         b, t, c = x.shape
-        q, k, v = (part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1))
+        q, k, v = (
+            part.view(b, t, self.heads, c // self.heads).transpose(1, 2) for part in self.qkv(x).chunk(3, dim=-1)
+        )
         scores = q @ k.transpose(-2, -1) / (c // self.heads) ** 0.5
         if self.is_causal:
             scores = scores.masked_fill(~flow.ones(t, t, dtype=flow.bool).tril(), float("-inf"))
@@ -88,7 +101,11 @@ class Attention(nn.Module):
 class Block(nn.Module):
     def __init__(self, width: int, heads: int, is_causal: bool, p: float = 0.0):
         super().__init__()
-        self.norm1, self.attention, self.norm2 = nn.LayerNorm(width), Attention(width, heads, is_causal), nn.LayerNorm(width)
+        self.norm1, self.attention, self.norm2 = (
+            nn.LayerNorm(width),
+            Attention(width, heads, is_causal),
+            nn.LayerNorm(width),
+        )
         self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.Dropout(p))
 
     def forward(self, x):
@@ -199,7 +216,9 @@ def sgd(model: nn.Module, lr: float = 0.02) -> Any:
     return flow.optim.SGD(model.parameters(), lr=lr, momentum=0.9)
 
 
-def eager_losses(model: nn.Module, optimizer: Any, batches: Iterator[Batch], scheduler: Any = None, clips: bool = False) -> list[float]:
+def eager_losses(
+    model: nn.Module, optimizer: Any, batches: Iterator[Batch], scheduler: Any = None, clips: bool = False
+) -> list[float]:
     """The loss of every batch of a loop written out."""
     loss_fn, losses = nn.CrossEntropyLoss(), []
     for x, y in batches:
@@ -220,4 +239,6 @@ def same_state(one: nn.Module, two: nn.Module, tolerance: float = 0.0) -> None:
     a, b = one.state_dict(), two.state_dict()
     assert a.keys() == b.keys()
     for name in a:
-        torch.testing.assert_close(a[name], b[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}")
+        torch.testing.assert_close(
+            a[name], b[name], rtol=tolerance, atol=tolerance, msg=lambda text, name=name: f"{name}: {text}"
+        )

@@ -5,7 +5,17 @@ from __future__ import annotations
 import struct
 from pathlib import Path
 
-MARK, STOP, BUILD, REDUCE, NEWOBJ, EMPTY_TUPLE, EMPTY_DICT, NONE, TRUE = b"(", b".", b"b", b"R", b"\x81", b")", b"}", b"N", b"\x88"
+MARK, STOP, BUILD, REDUCE, NEWOBJ, EMPTY_TUPLE, EMPTY_DICT, NONE, TRUE = (
+    b"(",
+    b".",
+    b"b",
+    b"R",
+    b"\x81",
+    b")",
+    b"}",
+    b"N",
+    b"\x88",
+)
 
 
 def text(value: str) -> bytes:

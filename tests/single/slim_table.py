@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """Trainable parameters in training mode by the number of classes, and with 1000 classes in evaluation mode; moving statistics; L2 terms; features."""
+    """Trainable parameters in training mode by the number of classes, and with 1000 classes in evaluation mode; moving
+    statistics; L2 terms; features."""
 
     size: int
     at_10: int
@@ -30,9 +31,15 @@ ROWS = {
     "vgg_19": Row(224, 139_611_210, 143_667_240, 143_671_337, 143_667_240, 0, 0, 19, 0.0005, (4096, 1, 1)),
     "inception_v1": Row(224, 5_602_874, 6_617_624, 6_618_649, 6_617_624, 14_560, 0, 58, 4e-05, (1024, 1, 1)),
     "inception_v2": Row(224, 10_163_586, 11_178_336, 11_179_361, 11_178_336, 19_776, 0, 69, 4e-05, (1024, 1, 1)),
-    "inception_v3": Row(299, 24_353_332, 27_143_152, 27_145_970, 27_143_152, 36_224, 3_325_800, 98, 4e-05, (2048, 1, 1)),
-    "inception_v4": Row(299, 43_723_860, 46_006_800, 46_009_106, 46_006_800, 64_960, 3_358_568, 153, 4e-05, (1536, 1, 1)),
-    "inception_resnet_v2": Row(299, 56_897_012, 59_179_952, 59_182_258, 59_179_952, 62_336, 3_366_760, 290, 4e-05, (1536, 1, 1)),
+    "inception_v3": Row(
+        299, 24_353_332, 27_143_152, 27_145_970, 27_143_152, 36_224, 3_325_800, 98, 4e-05, (2048, 1, 1)
+    ),
+    "inception_v4": Row(
+        299, 43_723_860, 46_006_800, 46_009_106, 46_006_800, 64_960, 3_358_568, 153, 4e-05, (1536, 1, 1)
+    ),
+    "inception_resnet_v2": Row(
+        299, 56_897_012, 59_179_952, 59_182_258, 59_179_952, 62_336, 3_366_760, 290, 4e-05, (1536, 1, 1)
+    ),
     "resnet_v1_50": Row(224, 23_528_522, 25_557_032, 25_559_081, 25_557_032, 53_120, 0, 54, 0.0001, (2048, 1, 1)),
     "resnet_v1_101": Row(224, 42_520_650, 44_549_160, 44_551_209, 44_549_160, 105_344, 0, 105, 0.0001, (2048, 1, 1)),
     "resnet_v1_152": Row(224, 58_164_298, 60_192_808, 60_194_857, 60_192_808, 151_424, 0, 156, 0.0001, (2048, 1, 1)),
@@ -55,7 +62,8 @@ ROWS = {
     "pnasnet_large": Row(331, 85_604_784, 90_643_884, 90_648_974, 86_057_668, 178_780, 4_586_216, 377, 4e-05, (4320,)),
 }
 
-# End points for 1000 classes and pictures of slim's size: (height, width, channels) or (channels,). "..." stands for the network's name.
+# End points for 1000 classes and pictures of slim's size: (height, width, channels) or (channels,). "..." stands for
+# the network's name.
 SHAPES = {
     "alexnet_v2": {
         ".../conv1": (54, 54, 64),

@@ -60,7 +60,9 @@ def test_lenet_with_plain_sgd_learns_as_torch_does(loss_in: str) -> None:
     losses = []
     for images, labels in batches():
         ours = train(images, labels).get()
-        theirs = F.cross_entropy(torch_lenet(params, torch.from_numpy(images)), torch.from_numpy(labels).long(), reduction="none")
+        theirs = F.cross_entropy(
+            torch_lenet(params, torch.from_numpy(images)), torch.from_numpy(labels).long(), reduction="none"
+        )
         np.testing.assert_allclose(ours, theirs.detach().numpy(), rtol=2e-4, atol=2e-5)
         optimizer.zero_grad()
         theirs.mean().backward()
@@ -68,7 +70,9 @@ def test_lenet_with_plain_sgd_learns_as_torch_does(loss_in: str) -> None:
         losses.append(float(ours.mean()))
     assert losses[-1] < losses[0]
     for name, value in params.items():
-        np.testing.assert_allclose(flow.get_all_variables()[name].numpy(), value.detach().numpy(), rtol=1e-3, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(
+            flow.get_all_variables()[name].numpy(), value.detach().numpy(), rtol=1e-3, atol=1e-5, err_msg=name
+        )
 
 
 def test_a_net_with_batch_norm_and_adamw_learns_as_torch_does() -> None:
@@ -85,16 +89,29 @@ def test_a_net_with_batch_norm_and_adamw_learns_as_torch_does() -> None:
 
     flow.train.CheckPoint().init()
     start = {name: torch.from_numpy(v.numpy()) for name, v in flow.get_all_variables().items()}
-    bn, conv, out = torch.nn.BatchNorm2d(6, momentum=0.1), torch.nn.Conv2d(3, 6, 3, padding=1, bias=False), torch.nn.Linear(384, 10)
+    bn, conv, out = (
+        torch.nn.BatchNorm2d(6, momentum=0.1),
+        torch.nn.Conv2d(3, 6, 3, padding=1, bias=False),
+        torch.nn.Linear(384, 10),
+    )
     with torch.no_grad():
         conv.weight.copy_(start["conv-weight"])
         out.weight.copy_(start["out-weight"])
         out.bias.zero_()
-    names = {"conv-weight": conv.weight, "bn-gamma": bn.weight, "bn-beta": bn.bias, "out-weight": out.weight, "out-bias": out.bias}
+    names = {
+        "conv-weight": conv.weight,
+        "bn-gamma": bn.weight,
+        "bn-beta": bn.bias,
+        "out-weight": out.weight,
+        "out-bias": out.bias,
+    }
     moments = {n: (torch.zeros_like(p), torch.zeros_like(p)) for n, p in names.items()}
     rng = np.random.default_rng(0)
     for t in range(STEPS):
-        images, labels = rng.normal(size=(BATCH, 3, 8, 8)).astype(np.float32), rng.integers(0, 10, BATCH).astype(np.int32)
+        images, labels = (
+            rng.normal(size=(BATCH, 3, 8, 8)).astype(np.float32),
+            rng.integers(0, 10, BATCH).astype(np.int32),
+        )
         ours = train(images, labels).get()
         logits = out(F.relu(bn(conv(torch.from_numpy(images)))).flatten(1))
         theirs = F.cross_entropy(logits, torch.from_numpy(labels).long(), reduction="none")
@@ -106,7 +123,12 @@ def test_a_net_with_batch_norm_and_adamw_learns_as_torch_does() -> None:
     np.testing.assert_allclose(got["bn-moving_variance"].numpy(), bn.running_var.numpy(), rtol=1e-3, atol=1e-4)
 
 
-def _adamw_step(t: int, names: dict[str, torch.Tensor], moments: dict[str, tuple[torch.Tensor, torch.Tensor]], grads: tuple[torch.Tensor, ...]) -> None:
+def _adamw_step(
+    t: int,
+    names: dict[str, torch.Tensor],
+    moments: dict[str, tuple[torch.Tensor, torch.Tensor]],
+    grads: tuple[torch.Tensor, ...],
+) -> None:
     """The formula of the original, written out."""
     lr = 0.01 * 0.5 * (1 + np.cos(np.pi * t / STEPS)) * np.sqrt(1 - 0.999 ** (t + 1)) / (1 - 0.9 ** (t + 1))
     with torch.no_grad():

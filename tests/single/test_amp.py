@@ -19,7 +19,8 @@ def made(gradient: float = 2.0) -> tuple[torch.nn.Parameter, torch.optim.Optimiz
     return w, optim.SGD([w], lr=0.5), (w * gradient).sum()
 
 
-# --------------------------------------------------------------------------------------------------------------- autocast
+# ---------------------------------------------------------------------------------------------------------------
+# autocast
 
 
 def test_autocast_computes_in_bfloat16_on_the_cpu():
@@ -47,7 +48,8 @@ def test_autocast_for_a_gpu_that_is_not_there_warns_and_does_nothing(make):
         assert (a @ a).dtype == torch.float32
 
 
-# --------------------------------------------------------------------------------------------------------------- scalers
+# ---------------------------------------------------------------------------------------------------------------
+# scalers
 
 
 def test_a_scale_is_divided_out_of_the_gradients():
@@ -92,7 +94,10 @@ def test_a_scaler_tells_a_graph_its_numbers():
     assert scaler.loss_scale() == LossScale(8.0, 3, 4.0) and scaler.loss_scale().is_dynamic
     assert amp.GradScaler().loss_scale() == LossScale(2.0**16, 2000, 2.0)
     assert amp.GradScaler(enabled=False).loss_scale() == LossScale()
-    assert amp.StaticGradScaler(128).loss_scale() == LossScale(128.0) and not amp.StaticGradScaler(128).loss_scale().is_dynamic
+    assert (
+        amp.StaticGradScaler(128).loss_scale() == LossScale(128.0)
+        and not amp.StaticGradScaler(128).loss_scale().is_dynamic
+    )
 
 
 def test_the_state_of_a_scaler_is_saved_and_loaded():
@@ -129,12 +134,18 @@ def test_the_paths_of_older_programs():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: amp.GradScaler(growth_factor=2.0, backoff_factor=0.25), "backoff_factor is 1 / growth_factor, so 0.5 for 2.0; got 0.25"),
+        (
+            lambda: amp.GradScaler(growth_factor=2.0, backoff_factor=0.25),
+            "backoff_factor is 1 / growth_factor, so 0.5 for 2.0; got 0.25",
+        ),
         (lambda: amp.GradScaler(growth_factor=1.0, backoff_factor=1.0), "growth_factor is a number > 1, got 1.0"),
         (lambda: amp.GradScaler(init_scale=0), "init_scale is a number > 0, got 0"),
         (lambda: amp.GradScaler(growth_interval=0), "growth_interval is an int > 0, got 0"),
         (lambda: amp.StaticGradScaler(0), "scale_factor is a number > 0, got 0"),
-        (lambda: amp.StaticGradScaler(2).scale("loss"), r"scale\(\) takes a tensor, or a list or tuple of them, got str"),
+        (
+            lambda: amp.StaticGradScaler(2).scale("loss"),
+            r"scale\(\) takes a tensor, or a list or tuple of them, got str",
+        ),
     ],
 )
 def test_what_scalers_refuse(make, message):

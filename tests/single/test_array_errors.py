@@ -30,7 +30,12 @@ PAIRS = ints(4, 2, high=2)
 Case = tuple[Callable[..., Any], tuple[np.ndarray, ...], type[Exception], str]
 
 SHAPES: list[Case] = [
-    (lambda x: array.reshape(x, (4, 2)), (F,), ArgumentError, r"reshape .*6 elements cannot take the shape \(4, 2\).*float32\(2, 3\)"),
+    (
+        lambda x: array.reshape(x, (4, 2)),
+        (F,),
+        ArgumentError,
+        r"reshape .*6 elements cannot take the shape \(4, 2\).*float32\(2, 3\)",
+    ),
     (lambda x: array.reshape(x, (4, -1)), (F,), ArgumentError, r"6 elements cannot take"),
     (lambda x: array.reshape(x, (-1, -1)), (F,), ArgumentError, "at most one -1"),
     (lambda x: array.reshape(x, (0, -1)), (F,), ArgumentError, "ints > 0 or one -1"),
@@ -49,8 +54,18 @@ SHAPES: list[Case] = [
     (lambda x: array.reverse(x, True), (F,), ArgumentError, "got True"),
     (array.broadcast_like, (CUBE, F), ArgumentError, r"\(2, 3, 4\) cannot be broadcast to \(2, 3\)"),
     (array.broadcast_like, (rand(2), F), ArgumentError, "cannot be broadcast"),
-    (lambda x, y: array.broadcast_like(x, y, [0]), (rand(2), F), ArgumentError, r"has the shape \(3,\) or \(1, 3\), got \(2,\)"),
-    (lambda x, y: array.broadcast_to_compatible_with(x, [y]), (F, rand(4)), ArgumentError, "broadcast_to_compatible_with"),
+    (
+        lambda x, y: array.broadcast_like(x, y, [0]),
+        (rand(2), F),
+        ArgumentError,
+        r"has the shape \(3,\) or \(1, 3\), got \(2,\)",
+    ),
+    (
+        lambda x, y: array.broadcast_to_compatible_with(x, [y]),
+        (F, rand(4)),
+        ArgumentError,
+        "broadcast_to_compatible_with",
+    ),
     (lambda x, y: array.broadcast_to_compatible_with(x, y), (F, F), ArgumentError, "a list or tuple"),
     (lambda x: array.pad(x, [(0, 0)]), (F,), ArgumentError, "each of the 2 axes, got 1"),
     (lambda x: array.pad(x, [(0, 0), (0, -1)]), (F,), ArgumentError, "0 or more"),
@@ -59,9 +74,24 @@ SHAPES: list[Case] = [
     (lambda x: array.reflection_pad2d(x, 2), (rand(1, 1, 2, 2),), ArgumentError, "smaller than what it reflects"),
     (lambda x: array.reflection_pad2d(x, 1), (F,), ArgumentError, "rank 4"),
     (lambda x: array.reflection_pad2d(x, (1, 1)), (F,), ArgumentError, r"\(left, right, top, bottom\)"),
-    (lambda x: array.same_padding(x, "VALID", "NCHW", 3, 1), (rand(1, 1, 2, 2),), ArgumentError, "'SAME_UPPER', got 'VALID'"),
-    (lambda x: array.same_padding(x, "SAME", "NCHW", 3, 1), (CUBE,), ArgumentError, "data_format is 'NCW' or 'NWC', got 'NCHW'"),
-    (lambda x: array.same_padding(x, "SAME", "NCW", (3, 3), 1), (CUBE,), ArgumentError, "kernel_size is an int > 0 or a list of 1 of them"),
+    (
+        lambda x: array.same_padding(x, "VALID", "NCHW", 3, 1),
+        (rand(1, 1, 2, 2),),
+        ArgumentError,
+        "'SAME_UPPER', got 'VALID'",
+    ),
+    (
+        lambda x: array.same_padding(x, "SAME", "NCHW", 3, 1),
+        (CUBE,),
+        ArgumentError,
+        "data_format is 'NCW' or 'NWC', got 'NCHW'",
+    ),
+    (
+        lambda x: array.same_padding(x, "SAME", "NCW", (3, 3), 1),
+        (CUBE,),
+        ArgumentError,
+        "kernel_size is an int > 0 or a list of 1 of them",
+    ),
 ]
 
 JOINS: list[Case] = [
@@ -80,13 +110,23 @@ JOINS: list[Case] = [
     (array.where, (F, F, F), DTypeError, "a condition is an integer blob .*got float32"),
     (array.where, (FLAGS, F, I), DTypeError, "float32 and int32"),
     (lambda c: array.where(c, 1, 2), (FLAGS,), ArgumentError, "at least one operand must be a blob"),
-    (lambda x, m: array.masked_fill(x, m, 1), (rand(4), FLAGS), ArgumentError, r"x of shape \(4,\) and the mask of shape \(2, 3\) cannot be broadcast"),
+    (
+        lambda x, m: array.masked_fill(x, m, 1),
+        (rand(4), FLAGS),
+        ArgumentError,
+        r"x of shape \(4,\) and the mask of shape \(2, 3\) cannot be broadcast",
+    ),
     (lambda x, m: array.masked_fill(x, m, "0"), (F, FLAGS), DTypeError, "got str '0'"),
 ]
 
 PARTS: list[Case] = [
     (lambda x: array.slice(x, [0], [1]), (F,), ArgumentError, "each of the 2 axes"),
-    (lambda x: array.slice(x, [0, 2], [1, 2]), (F,), ArgumentError, "begin 2 and size 2 do not lie inside axis 1, which has 3"),
+    (
+        lambda x: array.slice(x, [0, 2], [1, 2]),
+        (F,),
+        ArgumentError,
+        "begin 2 and size 2 do not lie inside axis 1, which has 3",
+    ),
     (lambda x: array.slice(x, [0, -4], [1, 1]), (F,), ArgumentError, "do not lie inside axis 1"),
     (lambda x: array.slice(x, [0, 0], [1, 0]), (F,), ArgumentError, "do not lie inside axis 1"),
     (lambda x: array.slice(x, [0, 0.5], [1, 1]), (F,), ArgumentError, "begin holds ints or None"),
@@ -94,7 +134,12 @@ PARTS: list[Case] = [
     (lambda x: array.slice_v2(x, [(0, 1, 0)]), (F,), ArgumentError, "step of axis 0 is 0"),
     (lambda x: array.slice_v2(x, [(2, None, None)]), (F,), ArgumentError, "takes nothing of axis 0, which has 2"),
     (lambda x: array.slice_v2(x, [0]), (F,), ArgumentError, r"a slice is \(start, stop, step\)"),
-    (lambda x, u: array.slice_update(x, u, [(0, 1, 1)]), (F, F), ArgumentError, r"take the shape \(1, 3\), the update has \(2, 3\)"),
+    (
+        lambda x, u: array.slice_update(x, u, [(0, 1, 1)]),
+        (F, F),
+        ArgumentError,
+        r"take the shape \(1, 3\), the update has \(2, 3\)",
+    ),
     (lambda x, u: array.slice_update(x, u, []), (F, I), DTypeError, "float32, int32"),
     (array.gather, (F, F), DTypeError, "indices are an integer blob, got float32"),
     (lambda x, i: array.gather(x, i, axis=2), (F, I), ArgumentError, "got 2"),
@@ -108,13 +153,23 @@ PARTS: list[Case] = [
     (lambda i: array.one_hot(i, 0), (I,), ArgumentError, "depth is an int > 0, got 0"),
     (lambda i: array.one_hot(i, 3, 0.9, dtype=dtypes.int32), (I,), DTypeError, "0.9 does not fit"),
     (lambda i: array.one_hot(i, 3), (F,), DTypeError, "indices are an integer blob"),
-    (lambda i, u: array.scatter_nd(i, u, (2, 3)), (PAIRS, rand(3)), ArgumentError, r"updates have the shape \(4,\).*got \(3,\)"),
+    (
+        lambda i, u: array.scatter_nd(i, u, (2, 3)),
+        (PAIRS, rand(3)),
+        ArgumentError,
+        r"updates have the shape \(4,\).*got \(3,\)",
+    ),
     (lambda i, u: array.scatter_nd(i, u, (2, 0)), (PAIRS, rand(4)), ArgumentError, "holds ints > 0"),
     (array.tensor_scatter_nd_update, (F, PAIRS, ints(4)), DTypeError, "float32, int32"),
     (array.tensor_scatter_nd_add, (ROW, PAIRS, rand(4)), ArgumentError, "1 to 1 elements"),
     (lambda x, i: array.unsorted_segment_sum(x, i, 0), (F, ints(2)), ArgumentError, "num_segments is an int > 0"),
     (lambda x, i: array.unsorted_segment_sum(x, i, 2, 1), (F, ints(2)), ArgumentError, "from axis 1 on"),
-    (lambda x, i: array.unsorted_segment_sum_like(x, i, x, 2), (F, ints(2)), ArgumentError, "axis is an int from -2 to 1, got 2"),
+    (
+        lambda x, i: array.unsorted_segment_sum_like(x, i, x, 2),
+        (F, ints(2)),
+        ArgumentError,
+        "axis is an int from -2 to 1, got 2",
+    ),
     (lambda x, i: array.unsorted_batch_segment_sum(x, i, 2), (F, ints(3)), ArgumentError, "begins with the shape"),
     (lambda x: array.sort(x, direction="UP"), (F,), ArgumentError, "'ASCENDING' or 'DESCENDING', got 'UP'"),
     (lambda x: array.argsort(x, 2), (F,), ArgumentError, "got 2"),
@@ -138,12 +193,22 @@ NUMBERS: list[Case] = [
     (lambda x: array.assign(_variable(), x), (I,), DTypeError, "float32, int32"),
     (lambda x: array.parallel_cast(x, distribute="S(0)"), (F,), DTypeError, r"flow.distribute.split.*got 'S\(0\)'"),
     (lambda x: array.parallel_cast(x, gradient_distribute=0), (F,), DTypeError, "gradient_distribute"),
-    (lambda x: array.hierarchical_parallel_cast(x, ["S0"]), (F,), ArgumentError, r"'S\(0\)', 'S\(1\)' ..., 'B' or 'P', got 'S0'"),
+    (
+        lambda x: array.hierarchical_parallel_cast(x, ["S0"]),
+        (F,),
+        ArgumentError,
+        r"'S\(0\)', 'S\(1\)' ..., 'B' or 'P', got 'S0'",
+    ),
     (lambda x: array.hierarchical_parallel_cast(x, ["B"], "never"), (F,), ArgumentError, "grad_mode .*got 'never'"),
     (random.bernoulli, (I,), DTypeError, "expected a float blob, got int32"),
     (lambda x: random.bernoulli(x, seed=0.5), (F,), ArgumentError, "a seed is an int of 64 bits, got 0.5"),
     (lambda x: random.coin_flip(0), (F,), ArgumentError, "batch_size is an int > 0"),
-    (lambda x: random.coin_flip(2, probability=1.5), (F,), ArgumentError, "probability is a number >= 0 and <= 1, got 1.5"),
+    (
+        lambda x: random.coin_flip(2, probability=1.5),
+        (F,),
+        ArgumentError,
+        "probability is a number >= 0 and <= 1, got 1.5",
+    ),
     (lambda x: random.shuffle(3), (F,), DTypeError, "random.shuffle .*expected a blob, got int 3"),
     (lambda x: [random.coin_flip(2, name="flip") for _ in range(2)], (F,), NameError_, "op_name: flip already exist"),
 ]
@@ -171,7 +236,12 @@ def test_unknown_dtype() -> None:
 
 @pytest.mark.parametrize(
     "call",
-    [lambda: array.reshape(1, (1,)), lambda: array.constant(1, dtypes.int8), lambda: array.zeros((2,)), random.coin_flip],
+    [
+        lambda: array.reshape(1, (1,)),
+        lambda: array.constant(1, dtypes.int8),
+        lambda: array.zeros((2,)),
+        random.coin_flip,
+    ],
 )
 def test_outside_a_job(call: Callable[[], Any]) -> None:
     with pytest.raises(OutsideJobError, match="outside a job function"):
@@ -189,7 +259,11 @@ def test_what_changes_nothing_gives_the_blob_itself() -> None:
 
 def test_layouts_are_noted() -> None:
     _, (blob,) = _trace(lambda x: array.parallel_cast(x, split(1), BROADCAST, name="here"), F)
-    assert blob.op_name == "here" and blob.distribute is split(1) and blob.node.kwargs == {"forward": "S(1)", "backward": "B"}
+    assert (
+        blob.op_name == "here"
+        and blob.distribute is split(1)
+        and blob.node.kwargs == {"forward": "S(1)", "backward": "B"}
+    )
 
 
 def test_assign_gives_what_it_writes() -> None:
@@ -207,7 +281,9 @@ def test_seeds() -> None:
 
     def call(x):
         flips = [random.coin_flip(4), random.coin_flip(4), random.shuffle(x), random.coin_flip(4, seed=9)]
-        found.append([b.node.kwargs["seed"] for b in flips] + [random.gen_seed(), random.gen_seed(), random.gen_seed(5)])
+        found.append(
+            [b.node.kwargs["seed"] for b in flips] + [random.gen_seed(), random.gen_seed(), random.gen_seed(5)]
+        )
         return flips
 
     _, blobs = _trace(call, F)

@@ -63,7 +63,13 @@ def test_filters_are_saved_in_row_major_order_however_they_lie_in_memory(tmp_pat
 
     @flow.global_function()
     def job(x=flow.FixedTensorDef((1, 3, 5, 5))):
-        return flow.nn.conv2d(x, flow.get_variable("f", filters.shape, initializer=flow.zeros_initializer()), 1, "SAME", data_format="NCHW")
+        return flow.nn.conv2d(
+            x,
+            flow.get_variable("f", filters.shape, initializer=flow.zeros_initializer()),
+            1,
+            "SAME",
+            data_format="NCHW",
+        )
 
     flow.load_variables({"f": filters})
     flow.checkpoint.save(tmp_path / "saved")
@@ -82,7 +88,12 @@ def test_a_train_job_saves_its_state_and_step(tmp_path):
     for _ in range(3):
         train_job()
     flow.train.CheckPoint().save(str(tmp_path / "saved"))
-    assert sorted(os.listdir(tmp_path / "saved")) == ["System-Train-TrainStep-train_job", "snapshot_done", "w", "w-momentum"]
+    assert sorted(os.listdir(tmp_path / "saved")) == [
+        "System-Train-TrainStep-train_job",
+        "snapshot_done",
+        "w",
+        "w-momentum",
+    ]
     assert (tmp_path / "saved/System-Train-TrainStep-train_job/out").read_bytes() == (3).to_bytes(8, "little")
     assert "kInt64" in (tmp_path / "saved/System-Train-TrainStep-train_job/meta").read_text()
 
@@ -93,11 +104,15 @@ def test_the_folders_of_lenet(tmp_path):
     @flow.global_function()
     def job(images=flow.FixedTensorDef((2, 1, 28, 28))):
         make = flow.truncated_normal(0.1)
-        x = flow.layers.conv2d(images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=make, name="conv1")
+        x = flow.layers.conv2d(
+            images, 32, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=make, name="conv1"
+        )
         x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", data_format="NCHW")
         x = flow.layers.conv2d(x, 64, 5, padding="SAME", activation=flow.nn.relu, kernel_initializer=make, name="conv2")
         x = flow.nn.max_pool2d(x, ksize=2, strides=2, padding="SAME", data_format="NCHW")
-        x = flow.layers.dense(flow.reshape(x, (2, -1)), 512, activation=flow.nn.relu, kernel_initializer=make, name="dense1")
+        x = flow.layers.dense(
+            flow.reshape(x, (2, -1)), 512, activation=flow.nn.relu, kernel_initializer=make, name="dense1"
+        )
         return flow.layers.dense(x, 10, kernel_initializer=make, name="dense2")
 
     flow.train.CheckPoint().save(str(tmp_path / "saved"))
@@ -297,7 +312,8 @@ def test_what_killed_saves_left_is_removed_by_the_next_of_that_name(tmp_path):
 
 
 def test_a_save_whose_new_folder_was_taken_for_an_old_one_makes_another(tmp_path, monkeypatch):
-    """Between making the folder and locking it, another save of that name may find it, and removes what nobody has locked."""
+    """Between making the folder and locking it, another save of that name may find it, and removes what nobody has
+    locked."""
     made = []
 
     def taken_at_first(**names):

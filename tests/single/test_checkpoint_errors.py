@@ -21,7 +21,9 @@ def assert_nothing_loaded() -> None:
 
 def test_saving_over_a_checkpoint(saved):
     before = files(saved)
-    with pytest.raises(AssertionError, match="is a folder with files in it; remove it or choose another path") as caught:
+    with pytest.raises(
+        AssertionError, match="is a folder with files in it; remove it or choose another path"
+    ) as caught:
         flow.train.CheckPoint().save(str(saved))
     assert str(saved) in str(caught.value)
     assert files(saved) == before and os.listdir(saved.parent) == ["saved"]
@@ -80,7 +82,9 @@ def test_a_missing_variable(saved):
     for file in ("out", "meta"):
         (saved / "b" / file).unlink()
     (saved / "b").rmdir()
-    with pytest.raises(AssertionError, match=r"has no variable 'b', a job needs it as float32\(4\) \(1 missing; it holds a\)") as caught:
+    with pytest.raises(
+        AssertionError, match=r"has no variable 'b', a job needs it as float32\(4\) \(1 missing; it holds a\)"
+    ) as caught:
         flow.train.CheckPoint().load(str(saved))
     assert str(caught.value).startswith(f"{__file__}:")
     assert_nothing_loaded()
@@ -116,7 +120,9 @@ def test_a_variable_of_another_shape_or_dtype(saved, meta, found):
     assert_nothing_loaded()
 
 
-@pytest.mark.parametrize("meta", ["", "shape {", "shape { dim: x }\ndata_type: kFloat", "shape { dim: 4 }\ndata_type: kFlaot\n", "\xff"])
+@pytest.mark.parametrize(
+    "meta", ["", "shape {", "shape { dim: x }\ndata_type: kFloat", "shape { dim: 4 }\ndata_type: kFlaot\n", "\xff"]
+)
 def test_a_meta_file_that_cannot_be_read(saved, meta):
     (saved / "b/meta").write_text(meta, encoding="latin1")
     with pytest.raises(AssertionError, match="b/meta' is not a checkpoint's meta file"):
@@ -146,7 +152,9 @@ def test_values_of_every_kind(saved):
     flow.load_variables({"a": np.ones((2, 3), np.float32), "b": flow.checkpoint.get(saved)["b"]})
     assert (variables()["a"] == 1).all() and (variables()["b"] == 1).all()
     flow.load_variables({"b": np.zeros(4, np.float32)})
-    flow.load_variables({"b": flow.get_all_variables()["b"], "a": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))})
+    flow.load_variables(
+        {"b": flow.get_all_variables()["b"], "a": np.asfortranarray(np.arange(6, dtype=np.float32).reshape(2, 3))}
+    )
     assert variables()["a"].tolist() == [[0, 1, 2], [3, 4, 5]] and (variables()["b"] == 0).all()
 
 
@@ -195,7 +203,10 @@ def test_what_is_loaded_is_what_the_next_step_uses(saved):
     [
         (torch.ones(2).to_sparse(), r"the tensor is sparse; call .to_dense\(\)"),
         (torch.ones(2, device="meta"), "the tensor has no values, it lies on the device 'meta'"),
-        (torch._nested_view_from_buffer(torch.ones(2), torch.tensor([[2]]), torch.tensor([[1]]), torch.tensor([0])), "the tensor is nested; give one of"),
+        (
+            torch._nested_view_from_buffer(torch.ones(2), torch.tensor([[2]]), torch.tensor([[1]]), torch.tensor([0])),
+            "the tensor is nested; give one of",
+        ),
     ],
     ids=["sparse", "meta", "nested"],
 )
@@ -214,7 +225,9 @@ def test_an_empty_file_is_told_as_such(tmp_path):
     two_variables()
     (tmp_path / "empty.pt").touch()
     for load in (flow.checkpoint.from_torch, flow.load):
-        with pytest.raises(CheckpointError, match="empty.pt' is not a file of torch tensors: it is empty, as a save or a download"):
+        with pytest.raises(
+            CheckpointError, match="empty.pt' is not a file of torch tensors: it is empty, as a save or a download"
+        ):
             load(tmp_path / "empty.pt")
 
 
@@ -227,7 +240,10 @@ def test_a_step_counter_that_cannot_be_is_refused(count):
         return loss
 
     job(np.ones(2, np.float32))
-    with pytest.raises(ArgumentError, match=f"variable 'System-Train-TrainStep-job' counts steps and cannot be {count}; it is 0 or more, and below"):
+    with pytest.raises(
+        ArgumentError,
+        match=f"variable 'System-Train-TrainStep-job' counts steps and cannot be {count}; it is 0 or more, and below",
+    ):
         flow.load_variables({"System-Train-TrainStep-job": np.array([count])})
 
 
@@ -259,7 +275,9 @@ def test_a_link_to_a_checkpoint_is_followed(saved, tmp_path):
 def test_a_checkpoint_that_was_not_finished_is_loaded_with_a_warning(saved):
     (saved / "snapshot_done").unlink()
     for load in (flow.checkpoint.get, flow.load, flow.train.CheckPoint().load):
-        with pytest.warns(UserWarning, match="has no file 'snapshot_done', which is written last: variables may be missing"):
+        with pytest.warns(
+            UserWarning, match="has no file 'snapshot_done', which is written last: variables may be missing"
+        ):
             load(str(saved))
 
 

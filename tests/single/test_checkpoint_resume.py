@@ -20,7 +20,11 @@ SRC = str(Path(flow.__file__).parents[1])
 def run_python(script: Path, *args: str) -> str:
     """The output of a script in a process of its own."""
     done = subprocess.run(
-        [sys.executable, str(script), *args], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": SRC}, timeout=120
+        [sys.executable, str(script), *args],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SRC},
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -92,7 +96,10 @@ def test_training_resumed_in_another_process_equals_training_never_stopped(tmp_p
     spec = importlib.util.spec_from_file_location("program", path)
     program = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(program)
-    whole = [program.train(kind, 0, 7, None, f"{tmp_path}/{kind}-whole", (4, f"{tmp_path}/{kind}-middle")) for kind in program.KINDS]
+    whole = [
+        program.train(kind, 0, 7, None, f"{tmp_path}/{kind}-whole", (4, f"{tmp_path}/{kind}-middle"))
+        for kind in program.KINDS
+    ]
     resumed = json.loads(run_python(path, str(tmp_path)))
     assert resumed == [losses[4:] for losses in whole]
     for kind in program.KINDS:
@@ -210,7 +217,9 @@ def test_a_kill_at_any_moment_leaves_the_old_state_or_the_whole_checkpoint(tmp_p
         assert last[:2] == [None, "whole"], "the last child lives through the save"
         assert len(killed) > 10 and all(end == 9 for end, _, _ in killed)
         assert {state for _, state, _ in killed} <= {before, "whole"}
-        assert any(count > (kind == "made") and state == before for _, state, count in killed), "no child died with files written"
+        assert any(count > (kind == "made") and state == before for _, state, count in killed), (
+            "no child died with files written"
+        )
     assert report["half"][0] is not None and report["half"][1] == "absent"
     assert report["old"] == "whole"
 

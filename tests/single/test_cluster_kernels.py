@@ -13,11 +13,11 @@ from torch import fx
 from oneflow.compiler import cluster_updates, find_clusters
 from oneflow.compiler.cluster import Cluster, call_cluster, spec_of
 from oneflow.compiler.find_clusters import make_clusters
-from oneflow.core.fusion_setting import compiler
 from oneflow.compiler.kernel_store import KernelStore
 from oneflow.compiler.kernel_workers import KernelWorkers
 from oneflow.compiler.kernels import Request, loaded
 from oneflow.compiler.serialize import graph_of
+from oneflow.core.fusion_setting import compiler
 from oneflow.ops import update_sweeps
 from oneflow.runtime.codegen import generate
 
@@ -41,7 +41,11 @@ def requests(graph: fx.Graph) -> list[Request]:
     return [Request(cluster, cluster.specs, 1) for cluster in clusters_in(graph)]
 
 
-UPDATES = {"adam": (update_sweeps.ADAM, torch.float32), "lamb": (update_sweeps.LAMB_MOMENTS, torch.bfloat16), "rmsprop": (update_sweeps.RMSPROP_CENTERED_MOMENTUM, torch.float16)}
+UPDATES = {
+    "adam": (update_sweeps.ADAM, torch.float32),
+    "lamb": (update_sweeps.LAMB_MOMENTS, torch.bfloat16),
+    "rmsprop": (update_sweeps.RMSPROP_CENTERED_MOMENTUM, torch.float16),
+}
 """A piece of the update of each dtype; it writes into what it is given."""
 SIZE = 517
 
@@ -82,7 +86,11 @@ def test_nothing_but_clusters_and_views_is_left(name):
 @pytest.mark.parametrize("name", CASES)
 def test_without_kernels_a_cluster_is_the_ops_that_it_stands_for(name):
     case, inputs = CASES[name], CASES[name].drawn()
-    made = generate(clustered(name), "step", lambda thing: generate(graph_of(thing.reference), "cluster").call if isinstance(thing, Cluster) else thing)
+    made = generate(
+        clustered(name),
+        "step",
+        lambda thing: generate(graph_of(thing.reference), "cluster").call if isinstance(thing, Cluster) else thing,
+    )
     for one, wanted in zip(made.call(*inputs), case.step(*inputs), strict=True):
         assert torch.equal(one, wanted)
 
@@ -103,7 +111,12 @@ def test_a_kernel_gives_what_the_ops_give(name, store):
     for one, wanted in zip(made, case.step(*inputs), strict=True):
         assert (one.dtype, one.shape, one.stride()) == (wanted.dtype, wanted.shape, wanted.stride())
         size = max(1.0, wanted.float().abs().max().item()) if case.dtype in HALVES else 1.0
-        torch.testing.assert_close(one, wanted, rtol=1e-5, atol=size * max(CLOSE[case.dtype], CLOSE[torch.bfloat16] if name.startswith("casts") else 0.0))
+        torch.testing.assert_close(
+            one,
+            wanted,
+            rtol=1e-5,
+            atol=size * max(CLOSE[case.dtype], CLOSE[torch.bfloat16] if name.startswith("casts") else 0.0),
+        )
     assert all(torch.equal(tensor, kept) for tensor, kept in zip(inputs, before))
 
 
@@ -117,5 +130,7 @@ def test_a_kernel_of_the_update_writes_what_the_ops_give(name, store):
     made = sweep.function(*(tensor.double() for tensor in tensors), numbers.double())
     for place, value in zip(sweep.writes, made):
         tensors[place] = value.to(dtype)
-    for one, other in zip([*inputs[:-1], *sums], [*tensors, *(one.float() for one in made[len(sweep.writes) :])], strict=True):
+    for one, other in zip(
+        [*inputs[:-1], *sums], [*tensors, *(one.float() for one in made[len(sweep.writes) :])], strict=True
+    ):
         torch.testing.assert_close(one, other, rtol=CLOSE[dtype], atol=CLOSE[dtype])

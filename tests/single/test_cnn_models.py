@@ -39,8 +39,9 @@ def elements(decls: dict[str, Any]) -> int:
     return sum(math.prod(decl.spec.shape) for decl in decls.values() if decl.trainable)
 
 
-# The published numbers; AlexNet's is worked out by hand: 11*11*3*64 + 5*5*64*192 + 9*(192*384 + 384*384 + 384*256) weights of
-# convolutions, 6400*4096 + 4096*4096 + 4096*1000 of dense layers, and a bias for each of 1280 filters and 9192 units.
+# The published numbers; AlexNet's is worked out by hand: 11*11*3*64 + 5*5*64*192 + 9*(192*384 + 384*384 + 384*256)
+# weights of convolutions, 6400*4096 + 4096*4096 + 4096*1000 of dense layers, and a bias for each of 1280 filters and
+# 9192 units.
 @pytest.mark.parametrize(
     ("name", "size", "count"),
     [
@@ -61,9 +62,13 @@ def test_the_variables_of_resnet50_have_their_published_names():
     names = set(declared("resnet50"))
     assert len(names) == 53 + 53 * 4 + 2
     blocks = [(stage, block) for stage, count in ((2, 3), (3, 4), (4, 6), (5, 3)) for block in range(count)]
-    layers = ["conv1"] + [f"res{s}_{b}_branch{k}" for s, b in blocks for k in ("1", "2a", "2b", "2c") if k != "1" or b == 0]
+    layers = ["conv1"] + [
+        f"res{s}_{b}_branch{k}" for s, b in blocks for k in ("1", "2a", "2b", "2c") if k != "1" or b == 0
+    ]
     want = {f"Resnet-{layer}-weight" for layer in layers} | {"Resnet-fc1001-weight", "Resnet-fc1001-bias"}
-    want |= {f"Resnet-{layer}_bn-{what}" for layer in layers for what in ("gamma", "beta", "moving_mean", "moving_variance")}
+    want |= {
+        f"Resnet-{layer}_bn-{what}" for layer in layers for what in ("gamma", "beta", "moving_mean", "moving_variance")
+    }
     assert names == want
 
 
@@ -90,11 +95,15 @@ def test_resnet50_begins_with_blocks_that_do_nothing_and_regularizes_everything(
             assert decl.initializer == (flow.zeros_initializer() if is_last else flow.ones_initializer()), name
         if name.endswith("-weight"):
             data_format = "" if "fc1001" in name else "NCHW"
-            assert decl.initializer == flow.variance_scaling_initializer(2.0, "fan_in", "random_normal", data_format), name
+            assert decl.initializer == flow.variance_scaling_initializer(2.0, "fan_in", "random_normal", data_format), (
+                name
+            )
         assert decl.regularizer == (flow.regularizers.l2(1 / 32768) if decl.trainable else None), name
 
 
-@pytest.mark.parametrize(("name", "rate"), [("alexnet", 5e-5), ("mobilenetv2", 4e-5), ("vgg", None), ("inceptionv3", None)])
+@pytest.mark.parametrize(
+    ("name", "rate"), [("alexnet", 5e-5), ("mobilenetv2", 4e-5), ("vgg", None), ("inceptionv3", None)]
+)
 def test_a_network_has_the_regularizer_of_its_paper(name, rate):
     trained = [decl for decl in declared(name, 96).values() if decl.trainable]
     assert {decl.regularizer for decl in trained} == {flow.regularizers.l2(rate) if rate else None}
@@ -105,7 +114,9 @@ def test_resnet50_is_halved_by_its_3x3_convolutions():
     job.trace()
     strides = {op_note(node).name: node.kwargs["strides"] for node in job.graph.body.nodes if "strides" in node.kwargs}
     halved = {name.removeprefix("Resnet-") for name, steps in strides.items() if steps == (2, 2)}
-    assert halved == {"conv1", "pool1"} | {f"res{stage}_0_{branch}" for stage in (3, 4, 5) for branch in ("branch1", "branch2b")}
+    assert halved == {"conv1", "pool1"} | {
+        f"res{stage}_0_{branch}" for stage in (3, 4, 5) for branch in ("branch1", "branch2b")
+    }
 
 
 @pytest.mark.slow
@@ -120,10 +131,14 @@ def test_both_layouts_and_fused_layers_compute_the_same(name):
     want = plain(images).get()
 
     flow.clear_default_session()
-    turned = predict_job(name, size, Options(num_classes=7, data_format="NHWC", fuse_bn_relu=True, fuse_bn_add_relu=True))
+    turned = predict_job(
+        name, size, Options(num_classes=7, data_format="NHWC", fuse_bn_relu=True, fuse_bn_add_relu=True)
+    )
     names = {unfused(key): key for key in flow.get_all_variables()}
     assert names.keys() == first.keys()
-    values = {names[key]: value.transpose(0, 2, 3, 1).copy() if value.ndim == 4 else value for key, value in first.items()}
+    values = {
+        names[key]: value.transpose(0, 2, 3, 1).copy() if value.ndim == 4 else value for key, value in first.items()
+    }
     flow.load_variables(values)
     np.testing.assert_allclose(turned(images.transpose(0, 2, 3, 1).copy()).get(), want, rtol=1e-3, atol=1e-3)
 
@@ -150,7 +165,9 @@ def test_a_network_learns_ten_pictures(name):
 
     @flow.global_function(type="train")
     def job(images=flow.FixedTensorDef((batch, 3, size, size)), labels=flow.FixedTensorDef((batch,), dtype=flow.int32)):
-        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, MODELS[name].logits(images, Options(num_classes=2)))
+        loss = flow.nn.sparse_softmax_cross_entropy_with_logits(
+            labels, MODELS[name].logits(images, Options(num_classes=2))
+        )
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [rate]), momentum=momentum).minimize(loss)
         return loss
 

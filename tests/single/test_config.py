@@ -1,4 +1,5 @@
-"""``flow.function_config()``, ``flow.config`` and ``flow.env``: every member of the tables is there and takes what programs give it."""
+"""``flow.function_config()``, ``flow.config`` and ``flow.env``: every member of the tables is there and takes what
+programs give it."""
 
 import numpy as np
 import pytest
@@ -291,6 +292,13 @@ def test_numpy_numbers_are_numbers():
     config.enable_auto_mixed_precision(np.bool_(False))
     config.random_seed(np.int64(3))
     settings = frozen(config.touched)
-    assert (settings.primary_lr, settings.micro_batches, settings.random_seed, settings.mixed_precision) == (0.5, 2, 3, False)
-    assert type(settings.primary_lr) is float and type(settings.micro_batches) is int and type(settings.random_seed) is int
+    assert (settings.primary_lr, settings.micro_batches, settings.random_seed, settings.mixed_precision) == (
+        0.5,
+        2,
+        3,
+        False,
+    )
+    assert (
+        type(settings.primary_lr) is float and type(settings.micro_batches) is int and type(settings.random_seed) is int
+    )
     assert flow.config.cpu_device_num(np.int64(1)) and type(flow.env.current_resource()["cpu_device_num"]) is int

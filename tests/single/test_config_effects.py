@@ -115,7 +115,9 @@ def test_settings_in_the_body_come_before_its_first_op():
         flow.config.train.primary_lr(0.1)  # here
         return y
 
-    with pytest.raises(AssertionError, match="flow.config.train.primary_lr comes after the first op of job 'job'") as caught:
+    with pytest.raises(
+        AssertionError, match="flow.config.train.primary_lr comes after the first op of job 'job'"
+    ) as caught:
         job(X)
     assert str(caught.value).startswith(line_of(test_settings_in_the_body_come_before_its_first_op))
 

@@ -1,4 +1,5 @@
-"""Members of ``flow.function_config()``, ``flow.config`` and ``flow.env`` that do not exist, and values that they do not take."""
+"""Members of ``flow.function_config()``, ``flow.config`` and ``flow.env`` that do not exist, and values that they do
+not take."""
 
 import pytest
 from config_members import line_of, resolve
@@ -14,7 +15,12 @@ from oneflow.job.function import default_session
         (lambda: flow.function_config().train.primary_rl, "function_config().train", "primary_rl", "primary_lr"),
         (lambda: flow.function_config().trian, "function_config()", "trian", "train"),
         (lambda: flow.config.gpu_device_nums, "flow.config", "gpu_device_nums", "gpu_device_num"),
-        (lambda: flow.config.collective_boxing.enable_fusoin, "flow.config.collective_boxing", "enable_fusoin", "enable_fusion"),
+        (
+            lambda: flow.config.collective_boxing.enable_fusoin,
+            "flow.config.collective_boxing",
+            "enable_fusoin",
+            "enable_fusion",
+        ),
         (lambda: flow.env.machin, "flow.env", "machin", "machine"),
     ],
 )
@@ -33,9 +39,13 @@ def test_hasattr_tells_known_members():
 
 def test_assigning_to_a_member():
     config = flow.function_config()
-    with pytest.raises(AssertionError, match=r"is a method; write function_config\(\).default_data_type\(oneflow.float32\)"):
+    with pytest.raises(
+        AssertionError, match=r"is a method; write function_config\(\).default_data_type\(oneflow.float32\)"
+    ):
         config.default_data_type = flow.float32
-    with pytest.raises(AssertionError, match=r"primary_lr is a method; write function_config\(\).train.primary_lr\(0.1\)"):
+    with pytest.raises(
+        AssertionError, match=r"primary_lr is a method; write function_config\(\).train.primary_lr\(0.1\)"
+    ):
         config.train.primary_lr = 0.1
     with pytest.raises(AssertionError, match="train is a method"):
         config.train = {}
@@ -50,7 +60,11 @@ def test_assigning_to_a_member():
         ("train.primary_lr", True, "train.primary_lr is a number >= 0, got True"),
         ("train.primary_lr", -0.1, "train.primary_lr is a number >= 0, got -0.1"),
         ("train.num_gradient_accumulation_steps", 2.5, "train.num_gradient_accumulation_steps is an int >= 1, got 2.5"),
-        ("train.num_gradient_accumulation_steps", True, "train.num_gradient_accumulation_steps is an int >= 1, got True"),
+        (
+            "train.num_gradient_accumulation_steps",
+            True,
+            "train.num_gradient_accumulation_steps is an int >= 1, got True",
+        ),
         ("train.num_gradient_accumulation_steps", 0, "train.num_gradient_accumulation_steps is an int >= 1, got 0"),
         ("train.loss_scale_factor", 0, "train.loss_scale_factor is a number > 0, got 0"),
         ("train.weight_l2", "a", "train.weight_l2 is a number >= 0, got 'a'"),
@@ -70,7 +84,11 @@ def test_assigning_to_a_member():
         ("all_reduce_lazy_ratio", "a", "all_reduce_lazy_ratio is a number, got 'a'"),
         ("qat.target_backend", 3, "qat.target_backend takes a str, got 3"),
         ("exp_run_conf", 3, "exp_run_conf takes a dict, got 3"),
-        ("optimizer_placement_optimization_mode", "distributed_splt", "got 'distributed_splt'. Did you mean 'distributed_split'"),
+        (
+            "optimizer_placement_optimization_mode",
+            "distributed_splt",
+            "got 'distributed_splt'. Did you mean 'distributed_split'",
+        ),
         ("static_mem_alloc_policy_white_list.add", "typo", "is one of 'use_mem_size_first_algo', .*, got 'typo'"),
     ],
 )
@@ -96,10 +114,20 @@ def test_what_is_not_supported_says_so(member):
         (flow.env.machine, [], AssertionError, "machines are addresses or dicts"),
         (flow.config.machine_num, 2, AssertionError, "1 are named; name the others with flow.env.machine first"),
         (flow.config.machine_num, 0, AssertionError, "flow.config.machine_num is an int > 0, got 0"),
-        (flow.config.enable_legacy_model_io, "yes", AssertionError, "enable_legacy_model_io is True or False, got 'yes'"),
+        (
+            flow.config.enable_legacy_model_io,
+            "yes",
+            AssertionError,
+            "enable_legacy_model_io is True or False, got 'yes'",
+        ),
         (flow.config.ctrl_port, "2017", AssertionError, "flow.env.ctrl_port is an int >= 0 and <= 65535, got '2017'"),
         (flow.config.log_dir, 3, AssertionError, "log_dir takes a str, got 3"),
-        (flow.config.collective_boxing.enable_fusion, "on", AssertionError, "collective_boxing.enable_fusion is True or False, got 'on'"),
+        (
+            flow.config.collective_boxing.enable_fusion,
+            "on",
+            AssertionError,
+            "collective_boxing.enable_fusion is True or False, got 'on'",
+        ),
         (flow.config.load_library, "ops.so", NotImplementedError, "plug-ins cannot be loaded"),
     ],
 )

@@ -1,4 +1,5 @@
-"""``nn.conv2d_transpose`` against its definition: the gradient of a convolution with respect to its input, the zeros of which are written out."""
+"""``nn.conv2d_transpose`` against its definition: the gradient of a convolution with respect to its input, the zeros of
+which are written out."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ CASES = list(product(range(2, 6), range(1, 4), (7, 8), PADDINGS))
 
 
 def zeros(size: int, kernel: int, stride: int, padding: str) -> tuple[int, int]:
-    """How many a convolution puts before and after a dim: for "SAME" as many as make ceil(size / stride) windows, an odd one at the end."""
+    """How many a convolution puts before and after a dim: for "SAME" as many as make ceil(size / stride) windows, an
+    odd one at the end."""
     total = 0 if padding == "VALID" else max(((size + stride - 1) // stride - 1) * stride + kernel - size, 0)
     small, large = total // 2, total - total // 2
     return (large, small) if padding == "SAME_LOWER" else (small, large)
@@ -91,7 +93,9 @@ def test_onnx_runtime_computes_the_same(data_format: str, tmp_path: Path) -> Non
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(str(tmp_path / "net.onnx"), options, providers=["CPUExecutionProvider"])
-    assert_all(session.run(None, {value.name: a for value, a in zip(session.get_inputs(), inputs, strict=True)}), data_format)
+    assert_all(
+        session.run(None, {value.name: a for value, a in zip(session.get_inputs(), inputs, strict=True)}), data_format
+    )
 
 
 def test_the_odd_zero_comes_at_the_end() -> None:

@@ -28,7 +28,10 @@ def folder(tmp_path):
 def fill(folder, first: int) -> None:
     """Records of x and y = 2 x + 1 in two parts."""
     numbers = np.arange(first, first + COUNT, dtype=np.float32) / 4
-    records = [encode_record({"x": FeatureValue("float_list", [x]), "y": FeatureValue("float_list", [2 * x + 1])}) for x in numbers]
+    records = [
+        encode_record({"x": FeatureValue("float_list", [x]), "y": FeatureValue("float_list", [2 * x + 1])})
+        for x in numbers
+    ]
     write_records(folder / "part-0", records[:4])
     write_records(folder / "part-1", records[4:])
 

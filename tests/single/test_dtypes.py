@@ -9,8 +9,21 @@ import torch
 import oneflow as flow
 
 DTYPES = {
-    **{"bool": torch.bool, "char": torch.int8, "int8": torch.int8, "uint8": torch.uint8, "int": torch.int32, "int32": torch.int32},
-    **{"long": torch.int64, "int64": torch.int64, "half": torch.float16, "float16": torch.float16, "bfloat16": torch.bfloat16},
+    **{
+        "bool": torch.bool,
+        "char": torch.int8,
+        "int8": torch.int8,
+        "uint8": torch.uint8,
+        "int": torch.int32,
+        "int32": torch.int32,
+    },
+    **{
+        "long": torch.int64,
+        "int64": torch.int64,
+        "half": torch.float16,
+        "float16": torch.float16,
+        "bfloat16": torch.bfloat16,
+    },
     **{"float": torch.float32, "float32": torch.float32, "double": torch.float64, "float64": torch.float64},
 }
 
@@ -42,5 +55,7 @@ def test_a_job_takes_a_dtype_as_torch_numpy_or_by_name(given):
 
 
 def test_a_dtype_that_blobs_cannot_have_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match="blobs cannot have the torch dtype torch.bool; there are .*'float32'"):
+    with pytest.raises(
+        NotImplementedError, match="blobs cannot have the torch dtype torch.bool; there are .*'float32'"
+    ):
         flow.FixedTensorDef((2,), flow.bool)

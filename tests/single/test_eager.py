@@ -18,16 +18,32 @@ REFUSED = {
         lambda: flow.broadcast_like(flow.ones(3), flow.ones(2, 3, 4), [0]),
         r"broadcast_axes names \[0\]; x has 1 dims and the like tensor 3, so 2 axes are new",
     ),
-    "no dim of three": (lambda: flow.cross(flow.ones(2, 4), flow.ones(2, 4)), r"flow.cross takes tensors with a dim of size 3, got \(2, 4\)"),
-    "labels of one kind": (lambda: flow.roc_auc_score(flow.ones(3), flow.rand(3)), "needs labels of both kinds, got 3 that are not 0 and 0 that are"),
-    "fewer labels": (lambda: flow.roc_auc_score(flow.ones(2), flow.rand(3)), r"as many labels as predictions, got \(2,\) and \(3,\)"),
+    "no dim of three": (
+        lambda: flow.cross(flow.ones(2, 4), flow.ones(2, 4)),
+        r"flow.cross takes tensors with a dim of size 3, got \(2, 4\)",
+    ),
+    "labels of one kind": (
+        lambda: flow.roc_auc_score(flow.ones(3), flow.rand(3)),
+        "needs labels of both kinds, got 3 that are not 0 and 0 that are",
+    ),
+    "fewer labels": (
+        lambda: flow.roc_auc_score(flow.ones(2), flow.rand(3)),
+        r"as many labels as predictions, got \(2,\) and \(3,\)",
+    ),
     "groups that the shapes have not": (
         lambda: flow.deform_conv2d(
-            *(flow.ones(1, 4, 5, 5), flow.ones(2, 2, 2, 2), flow.zeros(1, 8, 4, 4), None, None), *(1, 1, 0, 0, 1, 1), 1, 2, False
+            *(flow.ones(1, 4, 5, 5), flow.ones(2, 2, 2, 2), flow.zeros(1, 8, 4, 4), None, None),
+            *(1, 1, 0, 0, 1, 1),
+            1,
+            2,
+            False,
         ),
         r"have 2 groups and 1 groups of offsets for 4 channels, got groups=1 and offset_groups=2; give these, or other shapes",
     ),
-    "half of a slice": (lambda: flow.slice(flow.ones(3), [[0, 1]]), r"flow.slice takes \(start, stop, step\) for at most 1 dims, got \[\[0, 1\]\]"),
+    "half of a slice": (
+        lambda: flow.slice(flow.ones(3), [[0, 1]]),
+        r"flow.slice takes \(start, stop, step\) for at most 1 dims, got \[\[0, 1\]\]",
+    ),
 }
 
 
@@ -47,13 +63,17 @@ def test_numpy_has_no_bfloat16():
 def test_a_name_that_nobody_knows_is_told_the_nearest():
     with pytest.raises(AttributeError, match="module 'oneflow' has no attribute 'resahpe'. Did you mean 'reshape'?"):
         flow.resahpe  # noqa: B018
-    with pytest.raises(AttributeError, match="module 'oneflow._C' has no attribute 'fused_glue'. Did you mean 'fused_glu'?"):
+    with pytest.raises(
+        AttributeError, match="module 'oneflow._C' has no attribute 'fused_glue'. Did you mean 'fused_glu'?"
+    ):
         flow._C.fused_glue  # noqa: B018
 
 
 def test_broadcast_like_puts_new_axes_where_they_are_named():
     x, like = flow.tensor([1.0, 2.0, 3.0]), flow.ones(2, 3, 4)
-    np.testing.assert_array_equal(flow.broadcast_like(x, like, [0, -1]), np.broadcast_to(np.array([1, 2, 3])[None, :, None], (2, 3, 4)))
+    np.testing.assert_array_equal(
+        flow.broadcast_like(x, like, [0, -1]), np.broadcast_to(np.array([1, 2, 3])[None, :, None], (2, 3, 4))
+    )
 
 
 def test_sampling_between_pixels_has_gradients():
@@ -71,7 +91,9 @@ def test_sampling_between_pixels_has_gradients():
 def test_a_deformable_convolution_without_offsets_is_a_convolution():
     x, weight, bias = torch.randn(2, 4, 7, 6), torch.randn(6, 2, 3, 2), torch.randn(6)
     expected = torch.nn.functional.conv2d(x, weight, bias, (2, 1), (1, 2), (2, 1), 2)
-    found = flow.deform_conv2d(x, weight, torch.zeros(2, 12, *expected.shape[2:]), None, bias, 2, 1, 1, 2, 2, 1, 2, 1, False)
+    found = flow.deform_conv2d(
+        x, weight, torch.zeros(2, 12, *expected.shape[2:]), None, bias, 2, 1, 1, 2, 2, 1, 2, 1, False
+    )
     torch.testing.assert_close(found, expected)
 
 

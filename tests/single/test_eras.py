@@ -20,23 +20,47 @@ I = np.array([[2], [0]], np.int32)
 SAID = {
     "argsort": (lambda x, i: flow.argsort(x, axis=1), lambda x, i: flow.argsort(x, dim=1), X.argsort(1)),
     "argwhere": (lambda x, i: flow.argwhere(i), lambda x, i: flow.argwhere(i), np.argwhere(I)),
-    "broadcast_like": (lambda x, i: flow.broadcast_like(i, x), lambda x, i: flow.broadcast_like(i, x), np.broadcast_to(I, X.shape)),
+    "broadcast_like": (
+        lambda x, i: flow.broadcast_like(i, x),
+        lambda x, i: flow.broadcast_like(i, x),
+        np.broadcast_to(I, X.shape),
+    ),
     "cast": (lambda x, i: flow.cast(x, flow.int32), lambda x, i: flow.cast(x, flow.int32), X.astype(np.int32)),
     "clamp": (lambda x, i: flow.clamp(x, min_value=0), lambda x, i: flow.clamp(x, min=0), X.clip(0)),
     "clip": (lambda x, i: flow.clip(x, min_value=0), lambda x, i: flow.clip(x, min=0), X.clip(0)),
-    "concat": (lambda x, i: flow.concat([x, x], axis=1), lambda x, i: flow.concat([x, x], dim=1), np.concatenate([X, X], 1)),
+    "concat": (
+        lambda x, i: flow.concat([x, x], axis=1),
+        lambda x, i: flow.concat([x, x], dim=1),
+        np.concatenate([X, X], 1),
+    ),
     "ctc_loss": (  # of three classes in two steps, the label 2 and its length 1
-        lambda x, i: flow.ctc_loss(flow.reshape(x, (2, 1, 3)), flow.slice(i, [0, 0], [1, 1]), *(flow.constant(n, flow.int32, (1,)) for n in (2, 1))),
+        lambda x, i: flow.ctc_loss(
+            flow.reshape(x, (2, 1, 3)),
+            flow.slice(i, [0, 0], [1, 1]),
+            *(flow.constant(n, flow.int32, (1,)) for n in (2, 1)),
+        ),
         lambda x, i: flow.ctc_loss(x.reshape(2, 1, 3), i[:1], torch.tensor([2]), torch.tensor([1])).reshape(1),
         [-np.log(np.exp(2 - 2) + np.exp(3 - 2) + np.exp(2 + 0.5))],
     ),
     "diag": (lambda x, i: flow.diag(x), lambda x, i: flow.diag(x), np.diag(X)),
     "expand": (lambda x, i: flow.expand(i, (2, 3)), lambda x, i: flow.expand(i, 2, 3), np.broadcast_to(I, X.shape)),
     "flatten": (lambda x, i: flow.flatten(x), lambda x, i: flow.flatten(x), X.ravel()),
-    "gather": (lambda x, i: flow.gather(x, i, axis=1), lambda x, i: flow.gather(x, 1, i)[:, None].expand(2, 2, 1), None),
+    "gather": (
+        lambda x, i: flow.gather(x, i, axis=1),
+        lambda x, i: flow.gather(x, 1, i)[:, None].expand(2, 2, 1),
+        None,
+    ),
     "gather_nd": (lambda x, i: flow.gather_nd(x, i * 0), lambda x, i: flow.gather_nd(x, i * 0), np.stack([X[0], X[0]])),
-    "in_top_k": (lambda x, i: flow.in_top_k(flow.reshape(i, (2,)), x, 1), lambda x, i: flow.in_top_k(i[:, 0], x, 1), [0, 0]),
-    "masked_fill": (lambda x, i: flow.masked_fill(x, i, 9.0), lambda x, i: flow.masked_fill(x, i != 0, 9.0), np.where(I != 0, 9, X)),
+    "in_top_k": (
+        lambda x, i: flow.in_top_k(flow.reshape(i, (2,)), x, 1),
+        lambda x, i: flow.in_top_k(i[:, 0], x, 1),
+        [0, 0],
+    ),
+    "masked_fill": (
+        lambda x, i: flow.masked_fill(x, i, 9.0),
+        lambda x, i: flow.masked_fill(x, i != 0, 9.0),
+        np.where(I != 0, 9, X),
+    ),
     "matmul": (lambda x, i: flow.matmul(x, x, transpose_b=True), lambda x, i: flow.matmul(x, x.t()), X @ X.T),
     "nonzero": (lambda x, i: flow.nonzero(i)[0], lambda x, i: flow.nonzero(i)[:, 0], np.nonzero(I)[0]),
     "ones": (lambda x, i: flow.ones((2,)), lambda x, i: flow.ones(2), [1, 1]),
@@ -44,7 +68,11 @@ SAID = {
     "pad": (lambda x, i: flow.pad(x, ((0, 0), (1, 0))), lambda x, i: flow.pad(x, (1, 0)), np.pad(X, ((0, 0), (1, 0)))),
     "repeat": (lambda x, i: flow.repeat(x, 1), lambda x, i: flow.repeat(x, 1, 1), X),
     "reshape": (lambda x, i: flow.reshape(x, (3, 2)), lambda x, i: flow.reshape(x, (3, 2)), X.reshape(3, 2)),
-    "scatter_nd": (lambda x, i: flow.scatter_nd(i, x, (3, 3)), lambda x, i: flow.scatter_nd(i, x, (3, 3)), np.stack([X[1], X[0] * 0, X[0]])),
+    "scatter_nd": (
+        lambda x, i: flow.scatter_nd(i, x, (3, 3)),
+        lambda x, i: flow.scatter_nd(i, x, (3, 3)),
+        np.stack([X[1], X[0] * 0, X[0]]),
+    ),
     "slice": (lambda x, i: flow.slice(x, [0, 1], [2, 2]), lambda x, i: flow.slice(x, [[0, 2, 1], [1, 3, 1]]), X[:, 1:]),
     "slice_update": (
         lambda x, i: flow.slice_update(x, flow.cast(i, flow.float32), [[0, 2, 1], [1, 2, 1]]),
@@ -83,7 +111,9 @@ def test_a_name_of_both_eras_is_an_op_in_a_job_and_a_function_on_tensors(name):
     expected = X[:, I] if name == "gather" else np.asarray(expected)
     np.testing.assert_allclose(job(X, I).get(), expected, rtol=1e-6)
     if name == "gather":  # the job chooses slices, the tensor's function elements
-        np.testing.assert_array_equal(flow.gather(torch.from_numpy(X), 1, torch.from_numpy(I)), np.take_along_axis(X, I.astype(np.int64), 1))
+        np.testing.assert_array_equal(
+            flow.gather(torch.from_numpy(X), 1, torch.from_numpy(I)), np.take_along_axis(X, I.astype(np.int64), 1)
+        )
     else:
         np.testing.assert_allclose(on_tensors(torch.from_numpy(X), torch.from_numpy(I)), expected, rtol=1e-6)
 
@@ -93,12 +123,35 @@ def test_a_function_of_tensors_refuses_a_blob():
     def job(x=flow.FixedTensorDef((2, 3))):
         return flow.relu(x)
 
-    with pytest.raises(TypeError, match=r"test_eras.py:\d+: relu takes tensors and got a blob; inside a job use the ops of flow, flow.math and flow.nn"):
+    with pytest.raises(
+        TypeError,
+        match=r"test_eras.py:\d+: relu takes tensors and got a blob; inside a job use the ops of flow, flow.math and flow.nn",
+    ):
         job(X)
 
 
-MAKERS = ("arange", "empty", "eye", "full", "hann_window", "linspace", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")
-TAKES = {"full": ((2,), 1), "linspace": (0, 1, 2), "normal": (0, 1, (2,)), "randint": (5, (2,))}  # the others a size, or a value
+MAKERS = (
+    "arange",
+    "empty",
+    "eye",
+    "full",
+    "hann_window",
+    "linspace",
+    "normal",
+    "ones",
+    "rand",
+    "randint",
+    "randn",
+    "randperm",
+    "tensor",
+    "zeros",
+)
+TAKES = {
+    "full": ((2,), 1),
+    "linspace": (0, 1, 2),
+    "normal": (0, 1, (2,)),
+    "randint": (5, (2,)),
+}  # the others a size, or a value
 
 
 @pytest.mark.parametrize("name", MAKERS)
@@ -125,7 +178,11 @@ def test_importing_oneflow_adds_names_to_tensors_and_changes_none():
 
     run = subprocess.run([sys.executable, "-c", ADDED], capture_output=True, text=True, check=True, timeout=120)
     added, of_modules, changed = json.loads(run.stdout)
-    assert added == sorted({*METHODS, *PROPERTIES, *TENSOR_METHODS}) and of_modules == sorted(MODULE_METHODS) and not changed
+    assert (
+        added == sorted({*METHODS, *PROPERTIES, *TENSOR_METHODS})
+        and of_modules == sorted(MODULE_METHODS)
+        and not changed
+    )
 
 
 MOCKED = """

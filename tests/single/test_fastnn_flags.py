@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
+
 from fastnn import flags as module
 from fastnn.flags import TABLE, Flag, FlagError, Flags
 
@@ -80,7 +81,10 @@ def test_forms_of_a_command_line(flags, words, name, value):
         (["--use_fp16=maybe"], "--use_fp16 takes true or false, got 'maybe'"),
         (["--batch_size"], "--batch_size needs a value: a whole number"),
         (["--task_type=train"], "--task_type is one of 'pretrain', 'finetune'; got 'train'. Did you mean 'pretrain'?"),
-        (["--decay_scheme=luong23"], "--decay_scheme is one of '', 'luong234', 'luong5', 'luong10'; got 'luong23'. Did you mean 'luong234'?"),
+        (
+            ["--decay_scheme=luong23"],
+            "--decay_scheme is one of '', 'luong234', 'luong5', 'luong10'; got 'luong23'. Did you mean 'luong234'?",
+        ),
         (["resnet_v1_50"], "a flag begins with --, got 'resnet_v1_50'; quote values that have blanks"),
     ],
 )
@@ -129,7 +133,16 @@ def test_flags_are_set_by_name_with_the_same_checks(flags):
 
 def test_help_lists_every_flag_in_its_group(flags):
     text = flags.help("train")
-    for group in ("Dataset", "Dataset preprocessing", "Model", "Learning rate", "Optimizer", "Logging", "Performance", "Cluster"):
+    for group in (
+        "Dataset",
+        "Dataset preprocessing",
+        "Model",
+        "Learning rate",
+        "Optimizer",
+        "Logging",
+        "Performance",
+        "Cluster",
+    ):
         assert f"\n{group}:\n" in text
     for flag in TABLE:
         assert f"  --{flag.name}\n" in text

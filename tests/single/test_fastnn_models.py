@@ -7,6 +7,7 @@ import logging
 import numpy as np
 import pytest
 import torch
+
 from fastnn import paisoar
 from fastnn.errors import FlagError
 from fastnn.flags import TABLE, Flags
@@ -29,7 +30,9 @@ def test_a_network_function_takes_nhwc_pictures():
     images = torch.randn(2, 28, 28, 3)
     logits, end_points = network_fn(images)
     assert network_fn.default_image_size == 28 and logits.shape == (2, 7)
-    torch.testing.assert_close(logits, network_fn.module(images.permute(0, 3, 1, 2).contiguous())[0], rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(
+        logits, network_fn.module(images.permute(0, 3, 1, 2).contiguous())[0], rtol=1e-4, atol=1e-4
+    )
     assert "Logits" in end_points
 
 
@@ -52,14 +55,21 @@ def test_a_network_of_ones_own(monkeypatch):
     monkeypatch.setitem(arg_scopes_map, "mine", lambda weight_decay: {"width": int(weight_decay * 10)})
     network_fn = get_model_fn("mine", 3, weight_decay=0.5, is_training=True)
     logits, end_points = network_fn(torch.zeros(2, 4, 4, 3))
-    assert logits.shape == (2, 3) and end_points == {} and network_fn.module.first.out_features == 5 and network_fn.module.training
+    assert (
+        logits.shape == (2, 3)
+        and end_points == {}
+        and network_fn.module.first.out_features == 5
+        and network_fn.module.training
+    )
     squares = sum(p.detach().square().sum().item() for p in network_fn.module.parameters() if p.ndim > 1)
     assert network_fn.regularization_loss().item() == pytest.approx(0.25 * squares)
     assert get_model_fn("mine", 3, weight_decay=0.2).is_slim is False
 
 
 def test_networks_that_there_are_not(monkeypatch):
-    with pytest.raises(FlagError, match="--model_name=resnet_v1_5: there is no such network. Did you mean 'resnet_v1_50'"):
+    with pytest.raises(
+        FlagError, match="--model_name=resnet_v1_5: there is no such network. Did you mean 'resnet_v1_50'"
+    ):
         get_model_fn("resnet_v1_5", 10)
     monkeypatch.setitem(models_map, "mine", lambda num_classes, is_training: 7)
     with pytest.raises(FlagError, match=r"models_map\['mine'\] gives a torch.nn.Module .* got int"):
@@ -114,7 +124,9 @@ def test_variables_of_equal_name_and_shape_are_restored_bit_for_bit(lenet, caplo
     before = network_fn.module.slim_variables()
     restored = misc_utils.restore(network_fn, path)
     after, there = network_fn.module.slim_variables(), slim.load_slim_checkpoint(path)
-    assert sorted(restored) == [f"LeNet/{layer}/{kind}" for layer in ("conv1", "conv2", "fc3") for kind in ("biases", "weights")]
+    assert sorted(restored) == [
+        f"LeNet/{layer}/{kind}" for layer in ("conv1", "conv2", "fc3") for kind in ("biases", "weights")
+    ]
     for name in after:
         np.testing.assert_array_equal(after[name], there[name] if name in restored else before[name])
     assert "name = LeNet/conv1/weights, shape = (5, 5, 3, 32), *INIT_FROM_CKPT*" in caplog.text
@@ -125,18 +137,28 @@ def test_variables_of_equal_name_and_shape_are_restored_bit_for_bit(lenet, caplo
 def test_a_checkpoint_is_read_once(lenet, monkeypatch):
     network_fn, path = lenet
     read = []
-    monkeypatch.setattr(misc_utils.slim, "load_slim_checkpoint", lambda path, load=slim.load_slim_checkpoint: read.append(path) or load(path))
+    monkeypatch.setattr(
+        misc_utils.slim,
+        "load_slim_checkpoint",
+        lambda path, load=slim.load_slim_checkpoint: read.append(path) or load(path),
+    )
     misc_utils.restore(network_fn, path)
     assert read == [path]
 
 
 def test_an_evaluation_asks_for_every_variable(tmp_path, lenet):
     network_fn, path = lenet
-    with pytest.raises(FlagError, match=r"has LeNet/fc4/biases of shape \[9\], lenet has \[5\]; --num_classes .* is another than in training"):
+    with pytest.raises(
+        FlagError,
+        match=r"has LeNet/fc4/biases of shape \[9\], lenet has \[5\]; --num_classes .* is another than in training",
+    ):
         misc_utils.restore(network_fn, path, require_all=True)
     part = {name: value for name, value in slim.load_slim_checkpoint(path).items() if "fc4" not in name}
     slim.save_slim_checkpoint(part, tmp_path / "part.ckpt")
-    with pytest.raises(FlagError, match="lacks 2 of 8 variables of lenet, such as LeNet/fc4/biases; --model_name is another than in training"):
+    with pytest.raises(
+        FlagError,
+        match="lacks 2 of 8 variables of lenet, such as LeNet/fc4/biases; --model_name is another than in training",
+    ):
         misc_utils.restore(network_fn, str(tmp_path / "part.ckpt"), require_all=True)
 
 
@@ -151,7 +173,9 @@ def test_scopes_may_be_called_otherwise_in_a_checkpoint(tmp_path, lenet):
     renamed = {name.replace("LeNet/", "Old/LeNet/"): value for name, value in slim.load_slim_checkpoint(path).items()}
     slim.save_slim_checkpoint(renamed, tmp_path / "renamed.ckpt")
     names = list(network_fn.module.slim_variables())
-    mapping, here = misc_utils.get_assigment_map_from_checkpoint(names, str(tmp_path / "renamed.ckpt"), ("Old/LeNet", "LeNet"))
+    mapping, here = misc_utils.get_assigment_map_from_checkpoint(
+        names, str(tmp_path / "renamed.ckpt"), ("Old/LeNet", "LeNet")
+    )
     assert mapping["Old/LeNet/conv1/weights"] == "LeNet/conv1/weights" and here["LeNet/conv1/weights"] == 1
     assert misc_utils.get_assigment_map_from_checkpoint(names, str(tmp_path / "renamed.ckpt"))[0] == {}
     with pytest.raises(FlagError, match="has no variable of lenet; it has Old/LeNet/conv1/biases"):
@@ -160,7 +184,9 @@ def test_scopes_may_be_called_otherwise_in_a_checkpoint(tmp_path, lenet):
 
 def test_an_assignment_of_ones_own(lenet):
     network_fn, path = lenet
-    found = misc_utils.restore(network_fn, path, assignment=lambda names, path: ({"LeNet/conv1/biases": "LeNet/conv1/biases"}, {}))
+    found = misc_utils.restore(
+        network_fn, path, assignment=lambda names, path: ({"LeNet/conv1/biases": "LeNet/conv1/biases"}, {})
+    )
     assert found == ["LeNet/conv1/biases"]
 
 
@@ -219,8 +245,13 @@ def test_hooks_by_name():
     found = hooks_utils.get_hooks(flags_of("--hooks= stopatstephook ,LoggingTensorHook,ProfilerHook"))
     assert [type(hook).__name__ for hook in found] == ["StopAtStepHook", "LoggingTensorHook"]
     assert hooks_utils.get_hooks(flags_of("--hooks=")) == []
-    assert [type(h).__name__ for h in hooks_utils.get_hooks(flags_of("--hooks=ProfilerHook", "--profile_every_n_iters=3"))] == ["ProfilerHook"]
-    assert hooks_utils.get_hooks(flags_of("--hooks=ProfilerHook", "--profile_every_n_iters=3", "--profile_at_task=1")) == []
+    assert [
+        type(h).__name__ for h in hooks_utils.get_hooks(flags_of("--hooks=ProfilerHook", "--profile_every_n_iters=3"))
+    ] == ["ProfilerHook"]
+    assert (
+        hooks_utils.get_hooks(flags_of("--hooks=ProfilerHook", "--profile_every_n_iters=3", "--profile_at_task=1"))
+        == []
+    )
     assert hooks_utils.get_hooks(flags_of("--hooks=LoggingTensorHook", "--log_loss_every_n_iters=0")) == []
     with pytest.raises(FlagError, match="--hooks: there is no hook 'StopHook'. Did you mean 'StopAtStepHook'?"):
         hooks_utils.get_hooks(flags_of("--hooks=StopHook"))
@@ -230,8 +261,30 @@ def test_hooks_by_name():
     ("hosts", "index", "expected"),
     [
         (["a:1"], 0, {}),
-        (["a:1", "b:2"], 1, {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "a", "MASTER_PORT": "1"}),
-        (["a:1", "a:2", "b:1", "b:2"], 3, {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"}),
+        (
+            ["a:1", "b:2"],
+            1,
+            {
+                "RANK": "1",
+                "WORLD_SIZE": "2",
+                "LOCAL_RANK": "0",
+                "LOCAL_WORLD_SIZE": "1",
+                "MASTER_ADDR": "a",
+                "MASTER_PORT": "1",
+            },
+        ),
+        (
+            ["a:1", "a:2", "b:1", "b:2"],
+            3,
+            {
+                "RANK": "3",
+                "WORLD_SIZE": "4",
+                "LOCAL_RANK": "1",
+                "LOCAL_WORLD_SIZE": "2",
+                "MASTER_ADDR": "a",
+                "MASTER_PORT": "1",
+            },
+        ),
     ],
 )
 def test_workers_by_their_hosts(hosts, index, expected):
@@ -243,7 +296,11 @@ def test_workers_by_their_hosts(hosts, index, expected):
     [
         (["a:1", "b:2"], 2, "--task_index is from 0 to 1, a worker of --worker_hosts; got 2"),
         (["a", "b:2"], 0, "--worker_hosts has host:port of every worker with commas between them, got 'a'"),
-        (["a:1", "b:2", "a:3"], 0, "--worker_hosts has equally many workers of each host, one host behind the other; got a:1,b:2,a:3"),
+        (
+            ["a:1", "b:2", "a:3"],
+            0,
+            "--worker_hosts has equally many workers of each host, one host behind the other; got a:1,b:2,a:3",
+        ),
     ],
 )
 def test_hosts_that_are_none(hosts, index, message):

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
-import oneflow as flow
 import pytest
 import torch
+
+import oneflow as flow
 from fastnn import optimizers
 from fastnn.flags import FlagError
 
 START = [1.0, -2.0, 0.5, 0.0]
-GRADIENTS = [[0.1, -0.2, 0.3, 0.0], [0.5, 0.5, -0.5, 0.25], [-1.0, 0.0, 2.0, -0.001], [0.05, -0.4, 0.0, 1.0], [3.0, -3.0, 0.1, 0.1]]
+GRADIENTS = [
+    [0.1, -0.2, 0.3, 0.0],
+    [0.5, 0.5, -0.5, 0.25],
+    [-1.0, 0.0, 2.0, -0.001],
+    [0.05, -0.4, 0.0, 1.0],
+    [3.0, -3.0, 0.1, 0.1],
+]
 CHANGING = [0.1, 0.1, 0.05, 0.05, 0.2]
 
 # What TensorFlow's kernels gave after the five gradients: name, flags, rates, weights.
@@ -47,9 +54,13 @@ def stepped(name, flags, rates, gradients, start=START, variable="weights"):
     return w.detach().numpy()
 
 
-@pytest.mark.parametrize(("name", "flags", "rates", "expected"), TENSORFLOW, ids=[f"{n} {i}" for i, (n, *_) in enumerate(TENSORFLOW)])
+@pytest.mark.parametrize(
+    ("name", "flags", "rates", "expected"), TENSORFLOW, ids=[f"{n} {i}" for i, (n, *_) in enumerate(TENSORFLOW)]
+)
 def test_five_steps_are_tensorflows(name, flags, rates, expected):
-    np.testing.assert_allclose(stepped(name, flags, rates, GRADIENTS), expected, rtol=5e-6, atol=2e-7)  # its beta powers are float32
+    np.testing.assert_allclose(
+        stepped(name, flags, rates, GRADIENTS), expected, rtol=5e-6, atol=2e-7
+    )  # its beta powers are float32
 
 
 def formula(name, w, g, s, lr, t, f):
@@ -100,13 +111,20 @@ def ten_steps(name, f):
 @pytest.mark.parametrize("name", NAMES)
 def test_ten_steps_are_the_formula(name):
     start, gradients, rates, expected = ten_steps(name, {"opt_epsilon": 0.01})
-    np.testing.assert_allclose(stepped(name, {"opt_epsilon": 0.01}, rates, gradients, start.astype(np.float32)), expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(
+        stepped(name, {"opt_epsilon": 0.01}, rates, gradients, start.astype(np.float32)), expected, rtol=2e-5, atol=2e-6
+    )
 
 
 @pytest.mark.parametrize("variable", ["conv/biases", "a/LayerNorm/gamma", "layer_norm_1/beta"])
 def test_adamweightdecay_leaves_these_names_undecayed(variable):
     start, gradients, rates, expected = ten_steps("adamweightdecay", {"decay": 0.0})
-    np.testing.assert_allclose(stepped("adamweightdecay", {}, rates, gradients, start.astype(np.float32), variable), expected, rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(
+        stepped("adamweightdecay", {}, rates, gradients, start.astype(np.float32), variable),
+        expected,
+        rtol=2e-5,
+        atol=2e-6,
+    )
 
 
 class Training(flow.nn.Graph):
@@ -170,7 +188,9 @@ def test_the_state_of_an_optimizer_is_saved_and_loaded():
 
 
 def test_an_unknown_optimizer_is_told_with_the_nearest_name():
-    with pytest.raises(FlagError, match=r"--optimizer is one of adadelta, .*; got 'rmspropp'. Did you mean 'rmsprop'\?"):
+    with pytest.raises(
+        FlagError, match=r"--optimizer is one of adadelta, .*; got 'rmspropp'. Did you mean 'rmsprop'\?"
+    ):
         optimizers.create("rmspropp", [torch.nn.Parameter(torch.zeros(1))], 0.1)
 
 

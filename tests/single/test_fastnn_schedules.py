@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+
 from fastnn.flags import TABLE, FlagError, Flags
 from fastnn.optimizers import create
 from fastnn.schedules import learning_rate
@@ -15,7 +16,18 @@ from fastnn.utils.optimizer_utils import FlagSchedule
 TENSORFLOW = [
     (
         {"warmup_steps": 10, "decay_scheme": "luong234", "stop_at_step": 100},
-        {0: 1e-4, 1: 1.58489e-4, 5: 1e-3, 9: 6.30957e-3, 10: 0.01, 73: 0.01, 74: 0.0094, 82: 0.008836, 90: 0.0083058, 98: 0.0078075},
+        {
+            0: 1e-4,
+            1: 1.58489e-4,
+            5: 1e-3,
+            9: 6.30957e-3,
+            10: 0.01,
+            73: 0.01,
+            74: 0.0094,
+            82: 0.008836,
+            90: 0.0083058,
+            98: 0.0078075,
+        },
     ),
     (
         {"warmup_steps": 10, "decay_scheme": "luong234", "stop_at_step": 100, "learning_rate_decay_factor": 0.5},
@@ -27,7 +39,17 @@ TENSORFLOW = [
     ),
     (
         {"decay_scheme": "luong10", "stop_at_step": 100, "learning_rate_decay_factor": 0.5},
-        {55: 0.005, 60: 0.0025, 65: 0.00125, 70: 6.25e-4, 75: 3.125e-4, 80: 1.5625e-4, 85: 7.8125e-5, 90: 3.90625e-5, 95: 1.953125e-5},
+        {
+            55: 0.005,
+            60: 0.0025,
+            65: 0.00125,
+            70: 6.25e-4,
+            75: 3.125e-4,
+            80: 1.5625e-4,
+            85: 7.8125e-5,
+            90: 3.90625e-5,
+            95: 1.953125e-5,
+        },
     ),
     ({"decay_scheme": "luong10", "stop_at_step": 103}, {50: 0.01, 56: 0.0094, 61: 0.008836}),
     (

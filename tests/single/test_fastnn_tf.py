@@ -9,11 +9,11 @@ import sys
 import numpy as np
 import pytest
 import torch
+from PIL import Image
+
 from fastnn import tf
 from fastnn.datasets import dataset_factory
 from fastnn.errors import FlagError
-from PIL import Image
-
 from oneflow.core.errors import AbsentNameError, ArgumentError, DataError, DTypeError
 from oneflow.core.record.messages import FeatureValue, encode_example
 
@@ -48,7 +48,9 @@ def test_features_of_fixed_length():
 
 
 def test_features_of_any_length():
-    found = tf.io.parse_single_example(example(a=[3, 4]), {"a": tf.io.VarLenFeature(tf.int64), "b": tf.VarLenFeature(tf.float32)})
+    found = tf.io.parse_single_example(
+        example(a=[3, 4]), {"a": tf.io.VarLenFeature(tf.int64), "b": tf.VarLenFeature(tf.float32)}
+    )
     assert tf.sparse_tensor_to_dense(found["a"]).tolist() == [3, 4] and found["a"].dense_shape.tolist() == [2]
     assert found["a"].indices.tolist() == [[0], [1]] and found["b"].values.tolist() == []
 
@@ -56,10 +58,26 @@ def test_features_of_any_length():
 @pytest.mark.parametrize(
     ("features", "error", "message"),
     [
-        ({"b": tf.FixedLenFeature([], tf.int64)}, DataError, "the record has no feature 'b', and its FixedLenFeature has no default_value"),
-        ({"a": tf.FixedLenFeature([], tf.float32)}, DataError, "feature 'a' is a int64_list in this record and is asked for as a float_list"),
-        ({"a": tf.FixedLenFeature([], tf.int64)}, DataError, "feature 'a' has 2 values in this record, the shape [] has 1"),
-        ({"a": tf.FixedLenFeature([2], tf.int32)}, ArgumentError, "feature 'a' has the dtype tf.string, tf.int64 or tf.float32, got torch.int32"),
+        (
+            {"b": tf.FixedLenFeature([], tf.int64)},
+            DataError,
+            "the record has no feature 'b', and its FixedLenFeature has no default_value",
+        ),
+        (
+            {"a": tf.FixedLenFeature([], tf.float32)},
+            DataError,
+            "feature 'a' is a int64_list in this record and is asked for as a float_list",
+        ),
+        (
+            {"a": tf.FixedLenFeature([], tf.int64)},
+            DataError,
+            "feature 'a' has 2 values in this record, the shape [] has 1",
+        ),
+        (
+            {"a": tf.FixedLenFeature([2], tf.int32)},
+            ArgumentError,
+            "feature 'a' has the dtype tf.string, tf.int64 or tf.float32, got torch.int32",
+        ),
         ({"a": "x"}, ArgumentError, "feature 'a' is asked for by tf.FixedLenFeature or tf.VarLenFeature, got 'x'"),
     ],
 )
@@ -74,7 +92,9 @@ def test_pictures():
     grey = colour[..., 0]
     np.testing.assert_array_equal(tf.image.decode_png(packed(colour, "png")), colour)
     np.testing.assert_array_equal(tf.image.decode_jpeg(packed(colour, "png"), channels=3), colour)
-    np.testing.assert_array_equal(tf.image.decode_image(packed(grey, "png"), channels=3), np.repeat(grey[..., None], 3, 2))
+    np.testing.assert_array_equal(
+        tf.image.decode_image(packed(grey, "png"), channels=3), np.repeat(grey[..., None], 3, 2)
+    )
     np.testing.assert_array_equal(tf.image.decode_image(packed(grey, "png")), grey[..., None])
     np.testing.assert_array_equal(tf.io.decode_png(packed(colour, "png"), channels=3), colour)
     jpeg = tf.image.decode_jpeg(packed(np.full((8, 8, 3), 90, np.uint8), "jpeg"), channels=1)
@@ -88,9 +108,21 @@ def test_pictures():
 
 
 def test_other_words():
-    assert tf.cast(torch.tensor([1.9]), tf.int32).tolist() == [1] and tf.to_int64(True) == 1 and tf.to_float(3).dtype is torch.float32
-    assert tf.to_int32(2.5) == 2 and tf.reshape(torch.arange(6), [2, -1]).shape == (2, 3) and tf.squeeze(torch.zeros(1, 2)).shape == (2,)
-    assert tf.transpose(torch.zeros(2, 3)).shape == (3, 2) and tf.transpose(torch.zeros(2, 3, 4), [2, 0, 1]).shape == (4, 2, 3)
+    assert (
+        tf.cast(torch.tensor([1.9]), tf.int32).tolist() == [1]
+        and tf.to_int64(True) == 1
+        and tf.to_float(3).dtype is torch.float32
+    )
+    assert (
+        tf.to_int32(2.5) == 2
+        and tf.reshape(torch.arange(6), [2, -1]).shape == (2, 3)
+        and tf.squeeze(torch.zeros(1, 2)).shape == (2,)
+    )
+    assert tf.transpose(torch.zeros(2, 3)).shape == (3, 2) and tf.transpose(torch.zeros(2, 3, 4), [2, 0, 1]).shape == (
+        4,
+        2,
+        3,
+    )
     assert tf.shape(torch.zeros(2, 3)).tolist() == [2, 3] and tf.ones([2], tf.int64).tolist() == [1, 1]
     assert tf.constant(3, tf.float32, [2]).tolist() == [3.0, 3.0] and tf.zeros((), tf.string) == b""
     assert tf.decode_raw(b"\x01\x00\x02\x00", tf.int16).tolist() == [1, 2]
@@ -106,10 +138,15 @@ def test_other_words():
 def test_the_loss_of_the_manual():
     logits, labels = torch.randn(4, 3), torch.tensor([[0], [2], [1], [1]])
     expected = -torch.log_softmax(logits, 1)[torch.arange(4), labels[:, 0]].mean() * 0.4
-    torch.testing.assert_close(tf.losses.sparse_softmax_cross_entropy(labels=labels, logits=logits, weights=0.4), expected)
+    torch.testing.assert_close(
+        tf.losses.sparse_softmax_cross_entropy(labels=labels, logits=logits, weights=0.4), expected
+    )
 
 
-@pytest.mark.parametrize(("where", "name"), [(tf, "tf.matmul"), (tf.image, "tf.image.resize_images"), (tf.io, "tf.io.gfile"), (tf.losses, "tf.losses.mean")])
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(tf, "tf.matmul"), (tf.image, "tf.image.resize_images"), (tf.io, "tf.io.gfile"), (tf.losses, "tf.losses.mean")],
+)
 def test_any_other_word_is_an_error_that_names_it(where, name):
     with pytest.raises(AbsentNameError, match=f"{name} is not among the words of TensorFlow that fastnn.tf has"):
         getattr(where, name.rsplit(".", 1)[-1])
@@ -136,15 +173,22 @@ def test_a_data_set_file_imports_tensorflow_and_nobody_else_does(tmp_path):
     folder = tmp_path / "datasets"
     folder.mkdir()
     (folder / "__init__.py").touch()
-    (folder / "mine.py").write_text("import tensorflow as tf\ndef parse_fn(example):\n    return tf.zeros([], dtype=tf.int64)\n")
-    done = subprocess.run([sys.executable, "-c", WORDS.format(folder=str(tmp_path))], capture_output=True, text=True, check=True)
+    (folder / "mine.py").write_text(
+        "import tensorflow as tf\ndef parse_fn(example):\n    return tf.zeros([], dtype=tf.int64)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", WORDS.format(folder=str(tmp_path))], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "only for data sets\n"
     assert done.stderr == "fastnn: TensorFlow is not installed; fastnn.tf stands in for it in data set files\n"
 
 
 def test_a_data_set_by_its_file(tmp_path, monkeypatch, capsys):
     file = tmp_path / "mine.py"
-    file.write_text("import tensorflow as tf\ndef parse_fn(example):\n    return tf.zeros([2, 2, 3]), tf.zeros([], dtype=tf.int64)\n")
+    file.write_text(
+        "import tensorflow as tf\ndef parse_fn(example):\n    return tf.zeros([2, 2, 3]), tf.zeros([], "
+        "dtype=tf.int64)\n"
+    )
     monkeypatch.setitem(dataset_factory.datasets_map, "mine", file)
     image, label = dataset_factory.get_parse_fn("mine")(b"")
     assert image.shape == (2, 2, 3) and label == 0

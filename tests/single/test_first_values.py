@@ -1,4 +1,5 @@
-"""First values by part: what the ranks draw of a variable, each on its own, is together what one process draws of the whole."""
+"""First values by part: what the ranks draw of a variable, each on its own, is together what one process draws of the
+whole."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def layout_of(name: str) -> Layout:
     return Layout(Mesh(tuple(range(prod(axes))), axes), sbp)
 
 
-def parts(decl: VariableDecl, layout: Layout, seed: int = 3, draws: int = 1) -> Iterator[tuple[tuple[slice, ...], torch.Tensor]]:
+def parts(
+    decl: VariableDecl, layout: Layout, seed: int = 3, draws: int = 1
+) -> Iterator[tuple[tuple[slice, ...], torch.Tensor]]:
     """What each rank has, and where it belongs."""
     for rank in layout.mesh.ranks:
         own = RankVariables(rank, CPU)
@@ -195,12 +198,17 @@ def test_an_initializer_that_draws_whole_variables_is_asked_for_nothing_else(lay
     assert set(initializer.asked) == set(SHAPES)
 
 
-def test_a_rank_draws_the_blocks_that_its_rows_lie_in_and_no_other(monkeypatch: pytest.MonkeyPatch, small_blocks: None) -> None:
-    """16 rows of 10 numbers, 4 rows a block: each of 4 ranks draws one block; of 3 ranks, whose rows cross blocks, each two."""
+def test_a_rank_draws_the_blocks_that_its_rows_lie_in_and_no_other(
+    monkeypatch: pytest.MonkeyPatch, small_blocks: None
+) -> None:
+    """16 rows of 10 numbers, 4 rows a block: each of 4 ranks draws one block; of 3 ranks, whose rows cross blocks, each
+    two."""
     drawn: list[tuple[int, ...]] = []
     normal = flow.random_normal_initializer()
     plain = type(normal).draw
-    monkeypatch.setattr(type(normal), "draw", lambda self, spec, generator: drawn.append(spec.shape) or plain(self, spec, generator))
+    monkeypatch.setattr(
+        type(normal), "draw", lambda self, spec, generator: drawn.append(spec.shape) or plain(self, spec, generator)
+    )
     decl = declared((16, 10), normal)
     for ranks, blocks in ((4, 1), (3, 2), (16, 1)):
         for rank in range(ranks):
@@ -210,7 +218,9 @@ def test_a_rank_draws_the_blocks_that_its_rows_lie_in_and_no_other(monkeypatch: 
 
 
 @pytest.mark.parametrize("initializer", INITIALIZERS)
-def test_a_rank_without_rows_has_an_empty_part_and_draws_nothing(initializer: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_without_rows_has_an_empty_part_and_draws_nothing(
+    initializer: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     decl = declared((2, 3), INITIALIZERS[initializer])
     monkeypatch.setattr(torch, "Generator", None)
     own = RankVariables(3, CPU)
@@ -245,7 +255,9 @@ def test_filters_lie_in_channels_last_memory_on_every_rank(small_blocks: None) -
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (13, 5)], ids=["one block", "blocks"])
-def test_an_initializer_that_cannot_is_an_error_with_the_variables_name_and_line(shape: tuple[int, ...], small_blocks: None) -> None:
+def test_an_initializer_that_cannot_is_an_error_with_the_variables_name_and_line(
+    shape: tuple[int, ...], small_blocks: None
+) -> None:
     decl = declared(shape, flow.random_normal_initializer(), dtypes.int32)
     size = ", ".join(map(str, shape))
     with pytest.raises(DTypeError, match=rf"^net\.py:7: variable 'net/w' int32\({size}\): .*") as caught:

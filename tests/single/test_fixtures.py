@@ -109,7 +109,9 @@ def test_06_adam_without_correction():
 
 
 def test_07_adam_with_correction():
-    np.testing.assert_allclose(steps(flow.optimizer.Adam(constant(0.1), do_bias_correction=True), 1)["w"], [0.9], atol=1e-6)
+    np.testing.assert_allclose(
+        steps(flow.optimizer.Adam(constant(0.1), do_bias_correction=True), 1)["w"], [0.9], atol=1e-6
+    )
 
 
 def test_08_rmsprop_has_epsilon_inside_the_root():
@@ -180,7 +182,9 @@ def test_15_label_smoothing():
 
     @flow.global_function()
     def job(label=flow.FixedTensorDef((1,), dtype=flow.int32), logits=flow.FixedTensorDef((1, classes))):
-        hot = flow.one_hot(label, classes, on_value=1 - eta + eta / classes, off_value=eta / classes, dtype=flow.float32)
+        hot = flow.one_hot(
+            label, classes, on_value=1 - eta + eta / classes, off_value=eta / classes, dtype=flow.float32
+        )
         return hot, flow.nn.softmax_cross_entropy_with_logits(hot, logits)
 
     best = np.full((1, classes), np.log(0.0001), np.float32)
@@ -331,7 +335,8 @@ def clipped(gradient: np.ndarray, clip_norm: float, historical: bool = False) ->
 
 
 @pytest.mark.parametrize(
-    "clip_norm, historical, left", [(2, False, (1.2, 1.6)), (2, True, (0.6, 0.8)), (1, False, (0.6, 0.8)), (1, True, (0.6, 0.8))]
+    "clip_norm, historical, left",
+    [(2, False, (1.2, 1.6)), (2, True, (0.6, 0.8)), (1, False, (0.6, 0.8)), (1, True, (0.6, 0.8))],
 )
 def test_26_clipping_a_long_gradient(clip_norm, historical, left):
     np.testing.assert_allclose(clipped(array(3, 4), clip_norm, historical), left, rtol=1e-6)

@@ -49,7 +49,9 @@ def net_job(data_format: str = "NCHW", kernel: int = 2):
     def net(x: tp.Numpy.Placeholder((2, 3, 5, 5) if first else (2, 5, 5, 3))) -> tp.Numpy:
         y = flow.layers.conv2d(x, 4, kernel, data_format=data_format, kernel_initializer=RANDOM, name="conv")
         y = flow.nn.relu(flow.layers.batch_normalization(y, 1 if first else 3, epsilon=1e-5, name="bn"))
-        return flow.layers.dense(flow.math.reduce_mean(y, [2, 3] if first else [1, 2]), 2, kernel_initializer=RANDOM, name="fc")
+        return flow.layers.dense(
+            flow.math.reduce_mean(y, [2, 3] if first else [1, 2]), 2, kernel_initializer=RANDOM, name="fc"
+        )
 
     return net
 
@@ -131,7 +133,9 @@ def test_a_transposed_weight_is_asked_about_and_taken_with_its_order():
     dense_job()
     value = torch.arange(6.0).reshape(3, 2)
     state = {"fc-weight": value, "fc-bias": torch.zeros(2)}
-    with pytest.raises(ValueError, match=r"the shapes differ; if it is the transpose, say so in the table as \(key, \(1, 0\)\)"):
+    with pytest.raises(
+        ValueError, match=r"the shapes differ; if it is the transpose, say so in the table as \(key, \(1, 0\)\)"
+    ):
         flow.checkpoint.from_torch(state)
     flow.checkpoint.from_torch(state, {"fc-weight": ("fc-weight", (1, 0))})
     np.testing.assert_array_equal(present()["fc-weight"], value.T)
@@ -185,7 +189,9 @@ def test_one_job_may_be_loaded_alone():
     flow.checkpoint.from_torch({"fc-weight": torch.zeros(2, 3), "fc-bias": torch.zeros(2)}, job=job)
     with pytest.raises(ValueError, match="1 variables have no value"):
         flow.checkpoint.from_torch({"fc-weight": torch.zeros(2, 3), "fc-bias": torch.zeros(2)})
-    with pytest.raises(ValueError, match="job is a function of this session decorated with @flow.global_function, got 'dense_net'"):
+    with pytest.raises(
+        ValueError, match="job is a function of this session decorated with @flow.global_function, got 'dense_net'"
+    ):
         flow.checkpoint.from_torch({}, job="dense_net")
 
 
@@ -209,7 +215,8 @@ def test_files_that_hold_no_state_dict_are_refused(tmp_path):
     dense_job()
     torch.save({"state_dict": {"fc-bias": torch.zeros(2)}, "epoch": 3}, tmp_path / "more.pt")
     with pytest.raises(
-        ValueError, match=r"'.*more.pt' holds more than tensors by name \(state_dict, epoch\); give the dictionary of weights alone"
+        ValueError,
+        match=r"'.*more.pt' holds more than tensors by name \(state_dict, epoch\); give the dictionary of weights alone",
     ):
         flow.checkpoint.from_torch(tmp_path / "more.pt")
     torch.save([torch.zeros(2)], tmp_path / "list.pt")
@@ -237,7 +244,9 @@ class _Planted:
 def test_a_file_with_a_program_in_it_is_refused_and_not_run(tmp_path, capsys):
     dense_job()
     torch.save({"fc-bias": _Planted()}, tmp_path / "bad.pt")
-    with pytest.raises(ValueError, match="'.*bad.pt' is not a file of torch tensors.*Only tensors are read, never objects"):
+    with pytest.raises(
+        ValueError, match="'.*bad.pt' is not a file of torch tensors.*Only tensors are read, never objects"
+    ):
         flow.checkpoint.from_torch(tmp_path / "bad.pt")
     assert "this ran" not in capsys.readouterr().out
 
@@ -276,7 +285,9 @@ def test_a_safetensors_file_has_the_model_without_the_optimizer(tmp_path):
 def test_a_safetensors_file_is_never_written_over(tmp_path):
     dense_job()
     (tmp_path / "net.safetensors").write_text("kept")
-    with pytest.raises(ValueError, match="cannot save to '.*net.safetensors': it exists; remove it or choose another path"):
+    with pytest.raises(
+        ValueError, match="cannot save to '.*net.safetensors': it exists; remove it or choose another path"
+    ):
         flow.checkpoint.to_safetensors(tmp_path / "net.safetensors")
     with pytest.raises(ValueError, match="cannot save to '.*inside': File exists; choose another path"):
         flow.checkpoint.to_safetensors(tmp_path / "net.safetensors" / "inside")

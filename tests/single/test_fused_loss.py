@@ -26,7 +26,10 @@ def test_the_gradient_is_that_of_torch(reduction, rows):
     gradient = torch.randn(rows) if reduction == NONE else torch.tensor(0.7)
     weight = (target != -100).sum().float()
     expected = torch.ops.aten._log_softmax_backward_data(
-        torch.ops.aten.nll_loss_backward(gradient, log_softmax, target, None, reduction, -100, weight), log_softmax, 1, torch.float32
+        torch.ops.aten.nll_loss_backward(gradient, log_softmax, target, None, reduction, -100, weight),
+        log_softmax,
+        1,
+        torch.float32,
     )
     kept = log_softmax.clone()
     found = torch.ops.oneflow.cross_entropy_backward(log_softmax, gradient, target, reduction, -100, weight)
@@ -55,7 +58,11 @@ def test_a_graph_of_many_classes_learns_as_eager_code_does(rows, is_fused):
     torch.manual_seed(0)
     model, eager = nn.Linear(8, classes), nn.Linear(8, classes)
     eager.load_state_dict(model.state_dict())
-    x, y, optimizer = torch.randn(rows, 8), torch.randint(0, classes, (rows,)), torch.optim.SGD(eager.parameters(), lr=0.5)
+    x, y, optimizer = (
+        torch.randn(rows, 8),
+        torch.randint(0, classes, (rows,)),
+        torch.optim.SGD(eager.parameters(), lr=0.5),
+    )
     graph = Train(model)
     for _ in range(5):
         loss = F.cross_entropy(eager(x), y)

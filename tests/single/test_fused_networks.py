@@ -1,7 +1,7 @@
 """A training step by fused kernels has the loss and the gradients of the ops that they stand for, whatever the network.
 
-Networks of tests are so small that fusing their ops would not pay; here everything is fused that can be. ``native`` kernels are the package's own; those of
-``wait``, which a compiler makes, are looked at by ``make matrix``.
+Networks of tests are so small that fusing their ops would not pay; here everything is fused that can be. ``native``
+kernels are the package's own; those of ``wait``, which a compiler makes, are looked at by ``make matrix``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from oneflow.compiler import find_clusters, fused_loss, fused_norm, products
 
 Network = tuple[torch.nn.Module, Tensor, Tensor]
 TIERS = ["native", "wait"] if os.environ.get("MATRIX_ALL") else ["native"]
-# Their last batch norms see four numbers per channel, which may be nearly alike: rounding alone moves these gradients as far, compared with float64.
+# Their last batch norms see four numbers per channel, which may be nearly alike: rounding alone moves these gradients
+# as far, compared with float64.
 DELICATE = {"inception_v3": 1e-3, "mnasnet0_5": 3e-4, "efficientnet_b0": 2e-4}
 
 
@@ -65,7 +66,8 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 
 
 def step(make: Callable[[], Network], tier: str) -> tuple[Tensor, dict[str, Tensor], set[str]]:
-    """The loss of one step; by how much it moves each parameter, which is the gradient; and the functions that it calls."""
+    """The loss of one step; by how much it moves each parameter, which is the gradient; and the functions that it
+    calls."""
     model, x, y = make()
     if x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
@@ -73,13 +75,20 @@ def step(make: Callable[[], Network], tier: str) -> tuple[Tensor, dict[str, Tens
     graph = Train(model, tier)
     loss = graph(x, y)
     (compiled,) = graph._compiled.values()
-    called = {str(node.target) for section in compiled.executor._program.sections.values() for node in section.graph.nodes}
+    called = {
+        str(node.target) for section in compiled.executor._program.sections.values() for node in section.graph.nodes
+    }
     return loss, {name: before[name] - parameter.detach() for name, parameter in model.named_parameters()}, called
 
 
 @pytest.fixture(autouse=True)
 def everything_is_worth_fusing(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for module, threshold in ((fused_norm, "BYTES"), (fused_loss, "BYTES"), (find_clusters, "BYTES"), (products, "SIZE")):
+    for module, threshold in (
+        (fused_norm, "BYTES"),
+        (fused_loss, "BYTES"),
+        (find_clusters, "BYTES"),
+        (products, "SIZE"),
+    ):
         monkeypatch.setattr(module, threshold, 0)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "kernels"))
 

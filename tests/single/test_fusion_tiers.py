@@ -18,8 +18,8 @@ from warm_python import WARM
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import nn
-from oneflow.core.fusion_setting import compiler
 from oneflow.core.errors import ArgumentError
+from oneflow.core.fusion_setting import compiler
 
 compiles = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 
@@ -143,7 +143,9 @@ def test_the_next_process_has_kernels_at_once(cache):
     print(clusters(graph).taken_at, clusters(graph)._fusion.tier)
     """
     environment = {**os.environ, "ONEFLOW_FUSION": "later"}
-    done = subprocess.run([*WARM.command(), "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        [*WARM.command(), "-c", textwrap.dedent(program)], env=environment, capture_output=True, text=True, timeout=120
+    )
     assert done.stdout == "0 later\n", done.stderr
 
 
@@ -154,7 +156,10 @@ def test_without_a_compiler_there_is_one_notice_and_no_cluster(monkeypatch, tmp_
     monkeypatch.setenv("CXX", "no-such-compiler")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     graph = Train("wait")
-    with pytest.warns(UserWarning, match="fusion 'wait' needs a C\\+\\+ compiler, and 'no-such-compiler' is not on the PATH: steps run with 'native' fusion") as told:
+    with pytest.warns(
+        UserWarning,
+        match="fusion 'wait' needs a C\\+\\+ compiler, and 'no-such-compiler' is not on the PATH: steps run with 'native' fusion",
+    ) as told:
         graph(batch(0))
     assert clusters(graph) is None and len(told) == 1 and not list(tmp_path.iterdir())
 
@@ -194,7 +199,9 @@ def test_a_folder_that_cannot_be_trusted_leaves_the_ops(monkeypatch, tmp_path):
 
 
 def test_other_words_are_errors():
-    with pytest.raises(ArgumentError, match="fusion is one of 'off', 'native', 'wait', 'later', got 'wiat'. Did you mean 'wait'"):
+    with pytest.raises(
+        ArgumentError, match="fusion is one of 'off', 'native', 'wait', 'later', got 'wiat'. Did you mean 'wait'"
+    ):
         Train("wiat")
     with pytest.raises(ArgumentError, match="fusion is one of 'off', 'native', 'wait', 'later', got True"):
         flow.function_config().fusion()
@@ -222,7 +229,9 @@ def test_a_job_says_its_tier(monkeypatch, tmp_path):
 def test_a_state_notes_its_tier_and_another_one_gives_a_notice():
     state = Train("off").state_dict()
     Train("off").load_state_dict(state)
-    with pytest.warns(UserWarning, match="was saved by steps of fusion 'off' and goes on with 'native': values agree but for rounding") as told:
+    with pytest.warns(
+        UserWarning, match="was saved by steps of fusion 'off' and goes on with 'native': values agree but for rounding"
+    ) as told:
         Train().load_state_dict(state)
     assert len(told) == 1
     with pytest.warns(UserWarning, match="was saved by steps of fusion 'native' and goes on with 'off'"):
@@ -248,6 +257,8 @@ def test_a_checkpoint_of_jobs_notes_the_tier(tmp_path):
     flow.train.CheckPoint().save(str(tmp_path / "kept"))
     flow.train.CheckPoint().load(str(tmp_path / "kept"))
     train(None)
-    with pytest.warns(UserWarning, match="job 'job' was saved by steps of fusion 'off' and goes on with 'native'") as told:
+    with pytest.warns(
+        UserWarning, match="job 'job' was saved by steps of fusion 'off' and goes on with 'native'"
+    ) as told:
         flow.train.CheckPoint().load(str(tmp_path / "kept"))
     assert len(told) == 1

@@ -63,7 +63,9 @@ def test_a_layout_is_not_changed_to_a_partial_sum_only_to_save_the_next_collecti
 
 
 def test_functions_that_write_have_the_function_that_gives_a_new_tensor() -> None:
-    assert functional_of(aten.add_.Tensor) is aten.add.Tensor and functional_of(aten.pow_.Scalar) is aten.pow.Tensor_Scalar
+    assert (
+        functional_of(aten.add_.Tensor) is aten.add.Tensor and functional_of(aten.pow_.Scalar) is aten.pow.Tensor_Scalar
+    )
     assert functional_of(aten.index_put_.default) is aten.index_put.default and functional_of(aten.add.Tensor) is None
 
 
@@ -107,7 +109,14 @@ def test_an_op_without_a_rule_is_told_of_when_asked(monkeypatch: pytest.MonkeyPa
 def test_a_global_tensor_of_one_rank_is_the_tensor() -> None:
     values = torch.randn(4, 6)
     x = values.to_global(HERE, flow.sbp.split(1))  # type: ignore[attr-defined]
-    for function in (torch.relu, lambda t: t @ t.t(), lambda t: t.softmax(-1), lambda t: t[1:3, ::2], lambda t: t.sort(1)[0], torch.linalg.svdvals):
+    for function in (
+        torch.relu,
+        lambda t: t @ t.t(),
+        lambda t: t.softmax(-1),
+        lambda t: t[1:3, ::2],
+        lambda t: t.sort(1)[0],
+        torch.linalg.svdvals,
+    ):
         assert torch.allclose(torch.from_numpy(function(x).numpy()), function(values), atol=1e-6)
 
 

@@ -17,15 +17,22 @@ def train_model(micro: int, batch: int, steps: int = 3, make=lambda: opt.SGD(con
         config.train.num_gradient_accumulation_steps(micro)
 
     @flow.global_function(type="train", function_config=config)
-    def job(x=flow.FixedTensorDef((batch // micro, 4)), labels=flow.FixedTensorDef((batch // micro,), dtype=flow.int32)):
-        hidden = flow.layers.dense(x, 5, activation=flow.nn.relu, kernel_initializer=flow.random_normal_initializer(), name="a")
+    def job(
+        x=flow.FixedTensorDef((batch // micro, 4)), labels=flow.FixedTensorDef((batch // micro,), dtype=flow.int32)
+    ):
+        hidden = flow.layers.dense(
+            x, 5, activation=flow.nn.relu, kernel_initializer=flow.random_normal_initializer(), name="a"
+        )
         logits = flow.layers.dense(hidden, 3, kernel_initializer=flow.random_normal_initializer(), name="b")
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
         make().minimize(loss)
         return loss, labels
 
     rng = np.random.default_rng(0)
-    returned = [job(rng.normal(size=(batch, 4)).astype(np.float32), rng.integers(0, 3, batch, np.int32)).get() for _ in range(steps)]
+    returned = [
+        job(rng.normal(size=(batch, 4)).astype(np.float32), rng.integers(0, 3, batch, np.int32)).get()
+        for _ in range(steps)
+    ]
     return {name: value.numpy() for name, value in flow.get_all_variables().items()}, returned
 
 

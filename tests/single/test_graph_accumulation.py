@@ -97,7 +97,9 @@ def test_dropout_draws_another_mask_for_each_micro_batch_and_step():
 
 def test_clipping_looks_at_the_mean_gradient():
     def optimizer(model):
-        return flow.optim.SGD([{"params": model.parameters(), "clip_grad_max_norm": 0.01, "clip_grad_norm_type": 2.0}], lr=1.0)
+        return flow.optim.SGD(
+            [{"params": model.parameters(), "clip_grad_max_norm": 0.01, "clip_grad_norm_type": 2.0}], lr=1.0
+        )
 
     eager, model = seeded(MLP), seeded(MLP)
     eager_losses(eager, optimizer(eager), iter(BATCHES), clips=True)
@@ -109,7 +111,10 @@ def test_clipping_looks_at_the_mean_gradient():
 
 def test_a_batch_that_cannot_be_cut_is_refused():
     model = seeded(MLP)
-    with pytest.raises(GraphError, match=r"with 5 gradient accumulation steps dim 0 of every input is a multiple of 5, got one of shape \(12, 8\)"):
+    with pytest.raises(
+        GraphError,
+        match=r"with 5 gradient accumulation steps dim 0 of every input is a multiple of 5, got one of shape \(12, 8\)",
+    ):
         Accumulating(model, sgd(model), 5)(*BATCHES[0])
 
 

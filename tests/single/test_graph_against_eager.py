@@ -1,4 +1,5 @@
-"""Networks trained in an ``nn.Graph``: twenty steps have the losses, and leave the parameters and buffers, of the eager loop."""
+"""Networks trained in an ``nn.Graph``: twenty steps have the losses, and leave the parameters and buffers, of the eager
+loop."""
 
 from __future__ import annotations
 
@@ -49,7 +50,10 @@ def test_a_model_written_for_torch_trains():
         def __init__(self):
             super().__init__()
             layer = torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
-            self.encoder, self.head = torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False), torch.nn.Linear(8, 4)
+            self.encoder, self.head = (
+                torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False),
+                torch.nn.Linear(8, 4),
+            )
 
         def forward(self, x):
             return self.head(self.encoder(x).mean(1))
@@ -57,7 +61,9 @@ def test_a_model_written_for_torch_trains():
     eager, model = seeded(Net), seeded(Net)
     expected = eager_losses(eager, sgd(eager), MODELS["LSTM"].batches(5))
     graph = TrainGraph(model, sgd(model))
-    torch.testing.assert_close([graph(x, y).item() for x, y in MODELS["LSTM"].batches(5)], expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        [graph(x, y).item() for x, y in MODELS["LSTM"].batches(5)], expected, rtol=1e-5, atol=1e-5
+    )
 
 
 def test_modes_are_those_of_the_first_call():

@@ -38,7 +38,11 @@ def test_bfloat16_is_computed_in_on_the_cpu():
     graph(*BATCHES[0])
     assert model.dtypes == [flow.float32, flow.bfloat16, flow.float32]
     assert all(p.dtype == flow.float32 for p in model.parameters())
-    assert all(state.dtype == flow.float32 for kept in graph._graph.added[0].optimizer.state.values() for state in kept.values())
+    assert all(
+        state.dtype == flow.float32
+        for kept in graph._graph.added[0].optimizer.state.values()
+        for state in kept.values()
+    )
 
 
 def test_a_step_of_bfloat16_is_that_of_autocast():
@@ -108,7 +112,15 @@ def scaled(scaler):
     return lambda graph: graph.set_grad_scaler(scaler)
 
 
-@pytest.mark.parametrize("scaler", [flow.amp.StaticGradScaler(2.0**12), flow.amp.GradScaler(init_scale=2.0**12), flow.amp.GradScaler(enabled=False), None])
+@pytest.mark.parametrize(
+    "scaler",
+    [
+        flow.amp.StaticGradScaler(2.0**12),
+        flow.amp.GradScaler(init_scale=2.0**12),
+        flow.amp.GradScaler(enabled=False),
+        None,
+    ],
+)
 @pytest.mark.parametrize("count", [1, 2])
 def test_a_scale_of_a_power_of_two_changes_nothing(scaler, count):
     def settings(graph):
@@ -116,7 +128,11 @@ def test_a_scale_of_a_power_of_two_changes_nothing(scaler, count):
         graph.config.set_gradient_accumulation_steps(count)
 
     def optimizer(model):
-        return flow.optim.SGD([{"params": model.parameters(), "clip_grad_max_norm": 0.1, "clip_grad_norm_type": 2.0}], lr=0.1, momentum=0.9)
+        return flow.optim.SGD(
+            [{"params": model.parameters(), "clip_grad_max_norm": 0.1, "clip_grad_norm_type": 2.0}],
+            lr=0.1,
+            momentum=0.9,
+        )
 
     eager, model = seeded(MLP), seeded(MLP)
     expected = eager_losses(eager, optimizer(eager), iter(BATCHES), clips=True)
@@ -154,7 +170,9 @@ def test_an_overflow_skips_the_update_and_halves_the_scale_which_grows_again():
 def test_after_an_overflow_updates_are_those_of_a_run_without_it():
     eager, model = seeded(MLP), seeded(MLP)
     eager_losses(eager, flow.optim.Adam(eager.parameters(), lr=0.01), iter(BATCHES))
-    graph = TrainGraph(model, flow.optim.Adam(model.parameters(), lr=0.01), settings=scaled(flow.amp.GradScaler(init_scale=8.0)))
+    graph = TrainGraph(
+        model, flow.optim.Adam(model.parameters(), lr=0.01), settings=scaled(flow.amp.GradScaler(init_scale=8.0))
+    )
     for number, (x, y) in enumerate(BATCHES):
         if number == 2:
             graph(x * float("nan"), y)
@@ -164,7 +182,11 @@ def test_after_an_overflow_updates_are_those_of_a_run_without_it():
 
 def test_a_scale_that_overflows_float32_falls_until_it_fits():
     model = seeded(MLP)
-    graph = TrainGraph(model, sgd(model), settings=scaled(flow.amp.GradScaler(init_scale=2.0**127, growth_factor=2.0**8, backoff_factor=2.0**-8)))
+    graph = TrainGraph(
+        model,
+        sgd(model),
+        settings=scaled(flow.amp.GradScaler(init_scale=2.0**127, growth_factor=2.0**8, backoff_factor=2.0**-8)),
+    )
     before = model.layers[3].bias.clone()
     x, y = BATCHES[0]
     for _ in range(5):
@@ -173,5 +195,7 @@ def test_a_scale_that_overflows_float32_falls_until_it_fits():
 
 
 def test_what_is_no_scaler_is_refused():
-    with pytest.raises(ArgumentError, match="set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got float"):
+    with pytest.raises(
+        ArgumentError, match="set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got float"
+    ):
         TrainGraph(seeded(MLP), sgd(seeded(MLP)), settings=scaled(2.0))

@@ -1,4 +1,5 @@
-"""Activation checkpointing in a graph: what a module makes is made again in the backward pass. Numbers stay, memory goes."""
+"""Activation checkpointing in a graph: what a module makes is made again in the backward pass. Numbers stay, memory
+goes."""
 
 from __future__ import annotations
 
@@ -69,7 +70,9 @@ def test_with_dropout_the_same_masks_are_drawn_again():
 
 
 def test_batch_norm_counts_a_batch_once():
-    graph = equal_to_one_that_keeps(lambda: net(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 8))), ["0"])
+    graph = equal_to_one_that_keeps(
+        lambda: net(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 8))), ["0"]
+    )
     assert int(graph._graph.modules["model"][0][1].num_batches_tracked) == len(BATCHES)
 
 
@@ -202,7 +205,10 @@ def test_with_accumulation_and_a_loss_scale_numbers_are_equal():
         return apply
 
     plain, model = (seeded(lambda: net(block(0.2), block())) for _ in range(2))
-    one, two = TrainGraph(plain, sgd(plain), settings=settings([])), TrainGraph(model, sgd(model), settings=settings(["0", "1"]))
+    one, two = (
+        TrainGraph(plain, sgd(plain), settings=settings([])),
+        TrainGraph(model, sgd(model), settings=settings(["0", "1"])),
+    )
     for x, y in BATCHES:
         assert torch.equal(one(x, y), two(x, y))
     same_state(plain, model)
@@ -222,10 +228,13 @@ def test_a_setting_is_true_or_false():
 
 
 def test_a_plan_shows_fewer_bytes_and_more_operations():
-    """16 layers of 64 KiB each, in 4 blocks: without checkpointing their 16 results are kept, with it 4 and the 4 of one block."""
+    """16 layers of 64 KiB each, in 4 blocks: without checkpointing their 16 results are kept, with it 4 and the 4 of
+    one block."""
 
     def planned(*paths):
-        blocks = [nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Tanh())]) for _ in range(4)]
+        blocks = [
+            nn.Sequential(*[layer for _ in range(4) for layer in (nn.Linear(16, 16), nn.Tanh())]) for _ in range(4)
+        ]
         model = nn.Sequential(*blocks, nn.Linear(16, 4))
         graph = TrainGraph(model, sgd(model), settings=checkpointing(*paths))
         cost = flow.plan(graph, torch.ones(1024, 16), torch.zeros(1024, dtype=torch.int64)).ranks[0]
@@ -259,8 +268,18 @@ print(rss() - before)
 
 def peak(*paths: str) -> int:
     """KiB that a step of 64 layers with 2 MiB of activations each takes."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(flow.__file__).parents[1]), str(Path(__file__).parent)]), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-c", PEAK, *([",".join(paths)] if paths else [])], env=environment, capture_output=True, text=True, timeout=120)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(Path(flow.__file__).parents[1]), str(Path(__file__).parent)]),
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, *([",".join(paths)] if paths else [])],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     return int(done.stdout)
 

@@ -1,4 +1,5 @@
-"""Dropout by a generator of one's own inside ``nn.Graph``: masks are a function of the step there, as without a generator."""
+"""Dropout by a generator of one's own inside ``nn.Graph``: masks are a function of the step there, as without a
+generator."""
 
 from __future__ import annotations
 

@@ -20,7 +20,10 @@ def test_init_calls_super_first():
         def __init__(self):
             self.model = nn.Linear(2, 2)
 
-    with pytest.raises(GraphError, match=r"test_graph_errors.py:\d+: Early.__init__\(\) calls super\(\).__init__\(\) before it assigns 'model'"):
+    with pytest.raises(
+        GraphError,
+        match=r"test_graph_errors.py:\d+: Early.__init__\(\) calls super\(\).__init__\(\) before it assigns 'model'",
+    ):
         Early()
 
 
@@ -42,7 +45,9 @@ def test_build_is_defined():
     class Bare(nn.Graph):
         pass
 
-    with pytest.raises(UnsupportedError, match=r"Bare does not define build\(self, ...\), the step of the graph") as caught:
+    with pytest.raises(
+        UnsupportedError, match=r"Bare does not define build\(self, ...\), the step of the graph"
+    ) as caught:
         Bare()(X)
     assert isinstance(caught.value, NotImplementedError)
 
@@ -84,7 +89,10 @@ def test_backward_is_called_on_one_number(error):
     def build(graph, x):
         graph.model(x).backward()  # here
 
-    with error(GraphError, r"Built_\d+: Grad can be implicitly created only for scalar outputs: .* this tensor has the shape \(6, 4\); take its mean\(\) or sum\(\)"):
+    with error(
+        GraphError,
+        r"Built_\d+: Grad can be implicitly created only for scalar outputs: .* this tensor has the shape \(6, 4\); take its mean\(\) or sum\(\)",
+    ):
         building(build, trains=True)(X)
 
 
@@ -100,7 +108,10 @@ def test_backward_needs_an_optimizer(error):
     def build(graph, x):
         graph.model(x).sum().backward()  # here
 
-    with error(GraphError, r"backward\(\) in build\(\), but the graph trains nothing; give it an optimizer by add_optimizer\(\) in __init__\(\)"):
+    with error(
+        GraphError,
+        r"backward\(\) in build\(\), but the graph trains nothing; give it an optimizer by add_optimizer\(\) in __init__\(\)",
+    ):
         building(build)(X)
 
 
@@ -113,7 +124,10 @@ def test_backward_of_what_depends_on_no_parameter(error):
 
 
 def test_an_optimizer_needs_backward():
-    with pytest.raises(GraphError, match=r"Built_\d+ has an optimizer, but build\(\) calls backward\(\) of no loss .*; call loss.backward\(\) in build\(\)"):
+    with pytest.raises(
+        GraphError,
+        match=r"Built_\d+ has an optimizer, but build\(\) calls backward\(\) of no loss .*; call loss.backward\(\) in build\(\)",
+    ):
         building(lambda graph, x: graph.model(x).sum(), trains=True)(X)
 
 
@@ -140,9 +154,20 @@ def test_values_are_not_looked_at(name):
     assert Path(__file__).read_text().splitlines()[line - 1].strip().startswith(f'"{name}"')
 
 
-@pytest.mark.parametrize("shape", [lambda x: x[x > 0], lambda x: torch.nonzero(x), lambda x: torch.unique(x), lambda x: torch.masked_select(x, x > 0)])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        lambda x: x[x > 0],
+        lambda x: torch.nonzero(x),
+        lambda x: torch.unique(x),
+        lambda x: torch.masked_select(x, x > 0),
+    ],
+)
 def test_shapes_do_not_depend_on_values(shape):
-    with pytest.raises(GraphError, match=r"in build\(\) gives a tensor whose shape depends on values; a graph has the same shapes at every step"):
+    with pytest.raises(
+        GraphError,
+        match=r"in build\(\) gives a tensor whose shape depends on values; a graph has the same shapes at every step",
+    ):
         building(lambda graph, x: shape(x))(X)
 
 
@@ -167,7 +192,8 @@ def test_a_wrong_shape_names_the_module_and_the_line(error):
 def test_an_optimizer_has_parameters_of_the_graphs_modules_alone():
     other = nn.Linear(3, 5)
     with pytest.raises(
-        GraphError, match=r"group 0 of the graph's SGD has a parameter of shape \(5, 3\) that belongs to no module of the graph; assign the module to an attribute"
+        GraphError,
+        match=r"group 0 of the graph's SGD has a parameter of shape \(5, 3\) that belongs to no module of the graph; assign the module to an attribute",
     ):
         TrainGraph(seeded(MLP), sgd(other))(X, Y)
 
@@ -219,7 +245,14 @@ def test_a_compiled_graph_stays_as_it_is(change, told):
         change(compiled())
 
 
-@pytest.mark.parametrize("optimizer, told", [(torch.optim.SGD([torch.ones(1, requires_grad=True)]), "torch.optim.sgd.SGD"), (0.1, "builtins.float"), (None, "NoneType")])
+@pytest.mark.parametrize(
+    "optimizer, told",
+    [
+        (torch.optim.SGD([torch.ones(1, requires_grad=True)]), "torch.optim.sgd.SGD"),
+        (0.1, "builtins.float"),
+        (None, "NoneType"),
+    ],
+)
 def test_an_optimizer_is_one_of_this_package(optimizer, told):
     with pytest.raises(ArgumentError, match=f"add_optimizer takes an optimizer of flow.optim, got .*{told}"):
         TrainGraph(seeded(MLP), optimizer)
@@ -231,11 +264,21 @@ def test_an_optimizer_without_an_update_of_its_own_has_none_in_a_graph():
         TrainGraph(model, flow.optim.LBFGS(model.parameters()))(X, Y)
 
 
-@pytest.mark.parametrize("make", [lambda o: flow.optim.lr_scheduler.ReduceLROnPlateau(o), lambda o: 0.1, lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9)])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: flow.optim.lr_scheduler.ReduceLROnPlateau(o),
+        lambda o: 0.1,
+        lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.9),
+    ],
+)
 def test_a_schedule_is_a_function_of_the_step(make):
     model = seeded(MLP)
     optimizer = sgd(model)
-    with pytest.raises(ArgumentError, match="lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got (ReduceLROnPlateau|float|ExponentialLR)"):
+    with pytest.raises(
+        ArgumentError,
+        match="lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got (ReduceLROnPlateau|float|ExponentialLR)",
+    ):
         TrainGraph(model, optimizer, make(optimizer))
 
 
@@ -252,7 +295,10 @@ def test_sparse_optimizers_are_refused():
 
 def test_sparse_gradients_are_refused():
     model = nn.Sequential(torch.nn.Embedding(5, 4, sparse=True), nn.Flatten(), nn.Linear(8, 4))
-    with pytest.raises(UnsupportedError, match="module 'model.0' has sparse gradients, and a graph has none; build it with sparse=False"):
+    with pytest.raises(
+        UnsupportedError,
+        match="module 'model.0' has sparse gradients, and a graph has none; build it with sparse=False",
+    ):
         TrainGraph(model, sgd(model))(torch.zeros(6, 2, dtype=torch.int64), Y)
 
 
@@ -260,15 +306,28 @@ class Opaque:
     pass
 
 
-@pytest.mark.parametrize("result, told", [(lambda x: Opaque(), "a result"), (lambda x: {"a": [x, Opaque()]}, r"result \['a'\]\[1\]"), (lambda x: (a for a in [x]), "a result")])
+@pytest.mark.parametrize(
+    "result, told",
+    [
+        (lambda x: Opaque(), "a result"),
+        (lambda x: {"a": [x, Opaque()]}, r"result \['a'\]\[1\]"),
+        (lambda x: (a for a in [x]), "a result"),
+    ],
+)
 def test_results_that_are_no_tensors_are_refused(result, told):
-    with pytest.raises(UnsupportedError, match=rf"test_graph_errors.py:\d+: a graph gives .* build\(\) gave {told} of type (Opaque|generator); give back the tensors that it holds, or leave it out") as caught:
+    with pytest.raises(
+        UnsupportedError,
+        match=rf"test_graph_errors.py:\d+: a graph gives .* build\(\) gave {told} of type (Opaque|generator); give back the tensors that it holds, or leave it out",
+    ) as caught:
         building(lambda graph, x: result(x))(X)
     assert isinstance(caught.value, NotImplementedError)
 
 
 def test_everything_lies_on_one_device():
-    with pytest.raises(GraphError, match=r"the parameters and inputs of a graph lie on one device, these lie on cpu, meta; move the module and the inputs"):
+    with pytest.raises(
+        GraphError,
+        match=r"the parameters and inputs of a graph lie on one device, these lie on cpu, meta; move the module and the inputs",
+    ):
         EvalGraph(seeded(MLP))(X.to("meta"))
 
 
@@ -276,7 +335,9 @@ def test_everything_lies_on_one_device():
 def test_other_compilers_are_refused(name):
     graph = EvalGraph(nn.Linear(2, 2))
     getattr(graph.config, name)(False)
-    with pytest.raises(UnsupportedError, match=f"config.{name}: graphs are compiled by this package alone; leave it out"):
+    with pytest.raises(
+        UnsupportedError, match=f"config.{name}: graphs are compiled by this package alone; leave it out"
+    ):
         getattr(graph.config, name)()
 
 

@@ -95,7 +95,10 @@ def test_memory_is_spared_while_a_graph_asks_for_it(monkeypatch):
 def test_an_autocast_around_a_call_is_refused():
     graph = trained(seeded(MLP))
     for _ in range(2):  # at the first call, and when it is compiled
-        with torch.autocast("cpu", torch.bfloat16), pytest.raises(GraphError, match=r"inside autocast\('cpu'\).*config.enable_amp\(True, dtype=...\)"):
+        with (
+            torch.autocast("cpu", torch.bfloat16),
+            pytest.raises(GraphError, match=r"inside autocast\('cpu'\).*config.enable_amp\(True, dtype=...\)"),
+        ):
             graph(*batch())
         graph(*batch())
     mixed = trained(seeded(MLP))

@@ -20,7 +20,9 @@ def batches(count: int):
 
 def test_batch_norm_statistics_are_updated_as_by_eager_code():
     def net():
-        return nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4), nn.BatchNorm1d(4, affine=False))
+        return nn.Sequential(
+            nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4), nn.BatchNorm1d(4, affine=False)
+        )
 
     eager, model = seeded(net), seeded(net)
     eager_losses(eager, sgd(eager), batches(4))
@@ -122,7 +124,9 @@ def changed_by_a_step(model):
     optimizer.step()
 
 
-@pytest.mark.parametrize("change", [changed_by_copy, changed_by_load, changed_by_data, changed_in_place, changed_by_a_step])
+@pytest.mark.parametrize(
+    "change", [changed_by_copy, changed_by_load, changed_by_data, changed_in_place, changed_by_a_step]
+)
 def test_a_graph_sees_parameters_that_eager_code_has_changed(change):
     model = seeded(MLP).eval()
     graph = EvalGraph(model)

@@ -1,4 +1,5 @@
-"""Optimizers and schedules in a graph: ten steps of each are those of its formula, with groups, decay, clipping and scaled rates of their own."""
+"""Optimizers and schedules in a graph: ten steps of each are those of its formula, with groups, decay, clipping and
+scaled rates of their own."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def run(graph: nn.Graph, steps: range = range(STEPS)) -> None:
 
 def made(case: OptimCase, weights: Weights, **second) -> optim.Optimizer:
     params = list(weights.params)
-    return getattr(optim, case.name)([{"params": params[:2]}, {"params": params[2:], **second}], lr=case.lr, **case.options)
+    return getattr(optim, case.name)(
+        [{"params": params[:2]}, {"params": params[2:], **second}], lr=case.lr, **case.options
+    )
 
 
 def check(weights: Weights, expected: list[np.ndarray], tolerance: float = 2e-5) -> None:
@@ -67,7 +70,9 @@ def test_ten_steps_are_those_of_the_formula(name):
     run(Stepping(weights, optimizer))
     first = trained(case, WEIGHTS[:2], [step[:2] for step in GRADIENTS])
     cut = [clipped(step[2:], 0.7, 2.0) for step in GRADIENTS]
-    check(weights, [*first, *trained(case, WEIGHTS[2:], cut, [case.lr * 0.3] * STEPS, weight_decay=0.2)], case.tolerance)
+    check(
+        weights, [*first, *trained(case, WEIGHTS[2:], cut, [case.lr * 0.3] * STEPS, weight_decay=0.2)], case.tolerance
+    )
     assert optimizer.step_count == STEPS
 
 
@@ -75,7 +80,10 @@ def test_ten_steps_are_those_of_the_formula(name):
 def test_groups_are_clipped_by_norms_of_their_own(norm_type):
     case, weights = CASES["SGD"], Weights()
     params = list(weights.params)
-    groups = [{"params": params[:2], "clip_grad_max_norm": 0.5, "clip_grad_norm_type": norm_type}, {"params": params[2:], "clip_grad_max_norm": 3.0, "clip_grad_norm_type": norm_type}]
+    groups = [
+        {"params": params[:2], "clip_grad_max_norm": 0.5, "clip_grad_norm_type": norm_type},
+        {"params": params[2:], "clip_grad_max_norm": 3.0, "clip_grad_norm_type": norm_type},
+    ]
     run(Stepping(weights, optim.SGD(groups, lr=0.1)))
     one = [clipped(step[:2], 0.5, norm_type) for step in GRADIENTS]
     two = [clipped(step[2:], 3.0, norm_type) for step in GRADIENTS]
@@ -92,7 +100,13 @@ def test_rates_follow_the_schedule_by_the_graphs_steps(name):
     run(Stepping(weights, optimizer, schedule))
     rates = [[SCHEDULES[name].formula(base, t) for t in range(STEPS)] for base in BASES]
     case = CASES["SGD"]
-    check(weights, [*trained(case, WEIGHTS[:2], [s[:2] for s in GRADIENTS], rates[0]), *trained(case, WEIGHTS[2:], [s[2:] for s in GRADIENTS], rates[1])])
+    check(
+        weights,
+        [
+            *trained(case, WEIGHTS[:2], [s[:2] for s in GRADIENTS], rates[0]),
+            *trained(case, WEIGHTS[2:], [s[2:] for s in GRADIENTS], rates[1]),
+        ],
+    )
     assert [group["lr"] for group in optimizer.param_groups] == shown and schedule.last_step == last
 
 

@@ -1,4 +1,5 @@
-"""A graph that does not train packs its filters once and takes along what follows a convolution: the values of the unfused ops, as the modules' tensors are now."""
+"""A graph that does not train packs its filters once and takes along what follows a convolution: the values of the
+unfused ops, as the modules' tensors are now."""
 
 from __future__ import annotations
 
@@ -31,8 +32,12 @@ class Block(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
         self.wide = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16))
-        self.deep = nn.Sequential(nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.ReLU6(inplace=True), nn.Conv2d(16, 24, 1), nn.Hardswish())
-        self.squeeze = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(24, 6, 1), nn.SiLU(inplace=True), nn.Conv2d(6, 24, 1), nn.Sigmoid())
+        self.deep = nn.Sequential(
+            nn.Conv2d(16, 16, 3, 1, 1, groups=16), nn.ReLU6(inplace=True), nn.Conv2d(16, 24, 1), nn.Hardswish()
+        )
+        self.squeeze = nn.Sequential(
+            nn.AdaptiveAvgPool2d(1), nn.Conv2d(24, 6, 1), nn.SiLU(inplace=True), nn.Conv2d(6, 24, 1), nn.Sigmoid()
+        )
         self.groups = nn.Conv2d(24, 8, 3, 1, 1, groups=2)
         self.head = nn.Sequential(nn.Flatten(), nn.Linear(8 * 25, 64), nn.GELU(), nn.Linear(64, 10))
         for norm in self.modules():
@@ -64,7 +69,9 @@ def step_of(graph: flow.nn.Graph) -> CompiledStep:
 
 def called(graph: flow.nn.Graph, section: str = "step") -> Counter[str]:
     """How often each op is called, on its own or in a sequence."""
-    nodes = [node for node in step_of(graph).executor._program.sections[section].graph.nodes if node.op == "call_function"]
+    nodes = [
+        node for node in step_of(graph).executor._program.sections[section].graph.nodes if node.op == "call_function"
+    ]
     alone = Counter(getattr(node.target, "__name__", "") for node in nodes)
     return alone + Counter(name for node in nodes if node.target is call_sequence for name in node.args[0].ops())
 
@@ -84,7 +91,9 @@ def test_convolutions_take_along_what_follows() -> None:
         assert one.stride() == other.stride()
     counts = called(graph)
     assert counts["mean"] == 1 and counts["winograd"] == 1 and counts["depthwise"] == 1 and counts["convolution"] == 4
-    assert not {"relu", "relu_", "hardtanh_", "hardswish", "silu_", "sigmoid", "native_batch_norm"} & {name.split(".")[0] for name in counts}
+    assert not {"relu", "relu_", "hardtanh_", "hardswish", "silu_", "sigmoid", "native_batch_norm"} & {
+        name.split(".")[0] for name in counts
+    }
     assert called(graph, "prepare")["folded_weight"] == 2
 
 
@@ -197,7 +206,9 @@ def of_a_statistic(model: nn.Module) -> None:
 
 
 @built
-@pytest.mark.parametrize("change", [by_optimizer, by_loading, behind_autograd, by_other_memory, of_one_number, of_a_statistic])
+@pytest.mark.parametrize(
+    "change", [by_optimizer, by_loading, behind_autograd, by_other_memory, of_one_number, of_a_statistic]
+)
 def test_a_change_of_the_module_is_seen_by_the_next_call(change: Any) -> None:
     model, x = Block().eval(), torch.randn(2, 3, 9, 9)
     graph = Predict(model)

@@ -1,4 +1,5 @@
-"""Random ops in a graph draw by counter: a function of the seed, the step and the number of the op, wherever the graph runs."""
+"""Random ops in a graph draw by counter: a function of the seed, the step and the number of the op, wherever the graph
+runs."""
 
 from __future__ import annotations
 
@@ -65,8 +66,19 @@ print(json.dumps(masks()))
 
 def test_two_processes_draw_the_same():
     flow.manual_seed(7)
-    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(flow.__file__).parents[1]), str(Path(__file__).parent), str(Path(__file__).parents[1])])}
-    done = subprocess.run([*WARM.command(), "-c", PRINTED, str(Path(__file__).parent)], env=variables, capture_output=True, text=True, timeout=120)
+    variables = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(
+            [str(Path(flow.__file__).parents[1]), str(Path(__file__).parent), str(Path(__file__).parents[1])]
+        ),
+    }
+    done = subprocess.run(
+        [*WARM.command(), "-c", PRINTED, str(Path(__file__).parent)],
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == masks()
 
@@ -166,7 +178,11 @@ def whole(low: int, high: int):
 
 
 def permuted(made):
-    assert made.dtype == torch.int64 and torch.equal(made.sort().values, torch.arange(N)) and (made - torch.arange(N)).abs().double().mean() > N / 4
+    assert (
+        made.dtype == torch.int64
+        and torch.equal(made.sort().values, torch.arange(N))
+        and (made - torch.arange(N)).abs().double().mean() > N / 4
+    )
 
 
 def by_weight(made):
@@ -197,7 +213,7 @@ LAWS = {
     aten.bernoulli.p: (lambda: torch.bernoulli(X, 0.25), COIN),
     aten.bernoulli_.float: (lambda: torch.empty(N).bernoulli_(0.25), COIN),
     aten.bernoulli_.Tensor: (lambda: torch.empty(N).bernoulli_(HALF), COIN),
-    aten.native_dropout.default: (lambda: (aten.native_dropout(torch.ones(N), 0.75, True)[0] / 4), COIN),
+    aten.native_dropout.default: (lambda: aten.native_dropout(torch.ones(N), 0.75, True)[0] / 4, COIN),
     aten.rand.default: (lambda: torch.rand(N), within(UNIFORM, 0, 1)),
     aten.rand_like.default: (lambda: torch.rand_like(X), within(UNIFORM, 0, 1)),
     aten.randn.default: (lambda: torch.randn(N), NORMAL),
@@ -219,7 +235,10 @@ LAWS = {
     aten.geometric_.default: (lambda: torch.empty(N).geometric_(0.25), geometric),
     aten.random_.to: (lambda: torch.empty(N).random_(5), whole(0, 5)),
     getattr(aten.random_, "from"): (lambda: torch.empty(N).random_(-3, 4), whole(-3, 4)),
-    aten.rrelu_with_noise.default: (lambda: -torch.rrelu(X - 1, 0.25, 0.75, True), within(moments(0.5, 0.5 * 12**-0.5), 0.25, 0.75)),
+    aten.rrelu_with_noise.default: (
+        lambda: -torch.rrelu(X - 1, 0.25, 0.75, True),
+        within(moments(0.5, 0.5 * 12**-0.5), 0.25, 0.75),
+    ),
     aten.rand.generator: (lambda: torch.rand(N, generator=DRAWN), within(UNIFORM, 0, 1)),
     aten.rand_like.generator: (lambda: torch.rand_like(X, generator=DRAWN), within(UNIFORM, 0, 1)),
     aten.randn.generator: (lambda: torch.randn(N, generator=DRAWN), NORMAL),
@@ -257,7 +276,12 @@ def test_draws_without_replacement_are_each_once():
 
 def test_dtypes_are_those_asked_for():
     def build():
-        return torch.rand(3, dtype=torch.float64), torch.randint(3, (3,), dtype=torch.int32), torch.randn(3, dtype=torch.bfloat16), torch.randperm(3, dtype=torch.int32)
+        return (
+            torch.rand(3, dtype=torch.float64),
+            torch.randint(3, (3,), dtype=torch.int32),
+            torch.randn(3, dtype=torch.bfloat16),
+            torch.randperm(3, dtype=torch.int32),
+        )
 
     assert [made.dtype for made in Drawing(build)()] == [torch.float64, torch.int32, torch.bfloat16, torch.int32]
 
@@ -281,25 +305,37 @@ def test_the_slopes_of_rrelu_are_those_of_its_gradient():
     torch.testing.assert_close(before - model.weight.detach(), out.t() / before)
 
 
-@pytest.mark.parametrize("draw", [lambda x: torch.poisson(x), lambda x: torch.empty(3).random_(), lambda x: torch._standard_gamma(x)])
+@pytest.mark.parametrize(
+    "draw", [lambda x: torch.poisson(x), lambda x: torch.empty(3).random_(), lambda x: torch._standard_gamma(x)]
+)
 def test_what_could_not_be_repeated_is_refused(draw):
-    with pytest.raises(GraphError, match=r"test_graph_random.py:\d+: Drawing_\d+: aten\.\w+\.default in 'Drawing_\d+' \(Graph\) draws from torch's generator, .*; make its values of flow.rand or flow.randn"):
+    with pytest.raises(
+        GraphError,
+        match=r"test_graph_random.py:\d+: Drawing_\d+: aten\.\w+\.default in 'Drawing_\d+' \(Graph\) draws from torch's generator, .*; make its values of flow.rand or flow.randn",
+    ):
         Drawing(draw)(torch.ones(3))
 
 
 def test_whole_numbers_come_from_a_range_of_32_bits():
     assert Drawing(lambda: torch.randint(-(2**31), 2**31, (100,)))().unique().numel() > 95
-    with pytest.raises(ArgumentError, match=r"a graph draws whole numbers of a range of 1 to 2\*\*32, got those from 0 to 1099511627776"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"a graph draws whole numbers of a range of 1 to 2\*\*32, got those from 0 to 1099511627776",
+    ):
         Drawing(lambda: torch.randint(2**40, (3,)))()
 
 
 def test_attention_without_dropout_draws_nothing():
     x = torch.randn(1, 2, 3, 8)
     expected = torch.nn.functional.scaled_dot_product_attention(x, x, x)
-    torch.testing.assert_close(Drawing(lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x))(x), expected)
+    torch.testing.assert_close(
+        Drawing(lambda x: torch.nn.functional.scaled_dot_product_attention(x, x, x))(x), expected
+    )
 
 
-@pytest.mark.parametrize("make", [lambda: nn.LSTM(8, 8, 2, dropout=0.5), lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5)])
+@pytest.mark.parametrize(
+    "make", [lambda: nn.LSTM(8, 8, 2, dropout=0.5), lambda: torch.nn.TransformerEncoderLayer(8, 2, 16, dropout=0.5)]
+)
 def test_dropout_inside_modules_of_torch_draws_by_counter(make):
     module, x = make(), torch.randn(3, 2, 8)
 

@@ -31,7 +31,9 @@ def digits(tmp_path_factory):
     """Records like those of MNIST, in two parts."""
     folder = tmp_path_factory.mktemp("digits")
     rows = [
-        encode_record({"images": FeatureValue("float_list", pixels.tolist()), "labels": FeatureValue("int32_list", [int(label)])})
+        encode_record(
+            {"images": FeatureValue("float_list", pixels.tolist()), "labels": FeatureValue("int32_list", [int(label)])}
+        )
         for pixels, label in zip(PIXELS, LABELS)
     ]
     write_records(folder / "part-0", rows[:13])
@@ -120,7 +122,12 @@ def plain_losses(net, batches, **sgd):
     optimizer = torch.optim.SGD(net.parameters(), lr=0.3, **sgd)
     found = []
     for step in batches:
-        losses = [torch.nn.functional.cross_entropy(net(torch.from_numpy(PIXELS[rows])), torch.from_numpy(LABELS[rows]).long()) for rows in step]
+        losses = [
+            torch.nn.functional.cross_entropy(
+                net(torch.from_numpy(PIXELS[rows])), torch.from_numpy(LABELS[rows]).long()
+            )
+            for rows in step
+        ]
         optimizer.zero_grad()
         (sum(losses) / len(losses)).backward()
         optimizer.step()
@@ -140,7 +147,9 @@ def test_a_graph_that_reads_trains_as_a_plain_loop_over_the_same_records(digits,
     expected = plain_losses(net, [[rows_of(step)] for step in range(10)], momentum=0.5)
     for step in range(10):
         loss, labels = graph()
-        assert labels.tolist() == LABELS[rows_of(step)].tolist(), "the first batch is that of the first step, and none is left out"
+        assert labels.tolist() == LABELS[rows_of(step)].tolist(), (
+            "the first batch is that of the first step, and none is left out"
+        )
         torch.testing.assert_close(loss, torch.tensor(expected[step][0]))
     torch.testing.assert_close(graph.net.weight, net.weight)
 
@@ -210,7 +219,9 @@ def test_read_pictures_meet_a_mirror_that_the_step_computes(photos, kept):
         assert torch.equal(graph(torch.tensor(mirror, dtype=torch.int8)), expected)
 
 
-@pytest.mark.parametrize("change", [lambda coins: coins * 0, lambda coins: coins.zero_()], ids=["another tensor", "in place"])
+@pytest.mark.parametrize(
+    "change", [lambda coins: coins * 0, lambda coins: coins.zero_()], ids=["another tensor", "in place"]
+)
 def test_flips_that_the_step_has_changed_count_as_changed(photos, kept, change):
     class Changed(Photos):
         def forward(self):
@@ -296,7 +307,9 @@ def test_batches_that_a_graph_returns_stay_as_they_are(digits, kept):
     graph = Give(kept(Digits(digits)))
     batches = [graph() for _ in range(6)]
     for step, (images, labels) in enumerate(batches):
-        assert np.array_equal(images.numpy(), PIXELS[rows_of(step)]) and np.array_equal(labels.numpy(), LABELS[rows_of(step)])
+        assert np.array_equal(images.numpy(), PIXELS[rows_of(step)]) and np.array_equal(
+            labels.numpy(), LABELS[rows_of(step)]
+        )
 
 
 def test_eager_calls_between_steps_take_batches_of_the_same_reader(digits, kept):
@@ -435,10 +448,16 @@ def test_a_state_without_positions_or_of_other_data_is_refused_or_left_out(digit
     state = Give(kept(Digits(digits))).state_dict()
     assert set(state) == {"data", "System-DataState-Give"}
     graph = Give(kept(Digits(digits, random_seed=5)))
-    with pytest.raises(GraphError, match="has no 'System-DataState-Give', the positions of data.reader; strict=False leaves them where they are"):
+    with pytest.raises(
+        GraphError,
+        match="has no 'System-DataState-Give', the positions of data.reader; strict=False leaves them where they are",
+    ):
         graph.load_state_dict({"data": {}})
     graph.load_state_dict({"data": {}}, strict=False)
-    with pytest.raises(GraphError, match=r"'data.reader' cannot go on where it was: the saved position has seed .*strict=False leaves it where it is"):
+    with pytest.raises(
+        GraphError,
+        match=r"'data.reader' cannot go on where it was: the saved position has seed .*strict=False leaves it where it is",
+    ):
         graph.load_state_dict(state)
     with pytest.warns(UserWarning, match="'data.reader' stays where it is: the saved position has seed"):
         graph.load_state_dict(state, strict=False)
@@ -457,13 +476,20 @@ def test_positions_of_rows_and_coins_that_do_not_fit_are_refused(tmp_path):
     def rows(**how):
         return nn.RawReader([tmp_path / "rows"], (), flow.int64, 2, **how)
 
-    with pytest.raises(DataError, match="the saved position has seed 1, this reader 2; go on with the same files and arguments"):
+    with pytest.raises(
+        DataError, match="the saved position has seed 1, this reader 2; go on with the same files and arguments"
+    ):
         rows(random_seed=2).load_state(rows(random_seed=1).state())
     with pytest.raises(DataError, match="is not a position of a RawReader"):
         rows(random_seed=2).load_state({**rows(random_seed=2).state(), "sample": -1})
-    with pytest.raises(DataError, match="the saved CoinFlip had no generator of its own, this one has a generator of its own; go on with the same random_seed"):
+    with pytest.raises(
+        DataError,
+        match="the saved CoinFlip had no generator of its own, this one has a generator of its own; go on with the same random_seed",
+    ):
         nn.CoinFlip(2, random_seed=1).load_state(nn.CoinFlip(2).state())
-    with pytest.raises(DataError, match="the saved CoinFlip had a generator of its own, this one has no generator of its own"):
+    with pytest.raises(
+        DataError, match="the saved CoinFlip had a generator of its own, this one has no generator of its own"
+    ):
         nn.CoinFlip(2).load_state(nn.CoinFlip(2, random_seed=1).state())
     with pytest.raises(DataError, match="'zz' is not the state of a CoinFlip"):
         nn.CoinFlip(2, random_seed=1).load_state({"generator": "zz"})
@@ -486,7 +512,10 @@ def test_records_go_to_data_modules_alone(digits, kept, use):
         def build(self):
             return use(self.reader())
 
-    with pytest.raises(GraphError, match=r"Records in build\(\) are another batch's at every step, and no tensors: they go to data modules alone"):
+    with pytest.raises(
+        GraphError,
+        match=r"Records in build\(\) are another batch's at every step, and no tensors: they go to data modules alone",
+    ):
         Looks()()
 
 
@@ -498,7 +527,10 @@ def test_records_that_were_read_outside_are_refused(digits, kept):
         def build(self):
             return self.data.labels(records)
 
-    with pytest.raises(GraphError, match=r"OFRecordRawDecoder was given <4 records, .* read outside it and would be the batch of every step; call their reader"):
+    with pytest.raises(
+        GraphError,
+        match=r"OFRecordRawDecoder was given <4 records, .* read outside it and would be the batch of every step; call their reader",
+    ):
         Outside(data)()
 
 
@@ -512,9 +544,14 @@ def test_records_that_another_build_has_kept_are_refused(digits, kept):
 
     data = kept(Digits(digits))
     Keeps(data)()
-    with pytest.raises(GraphError, match=r"OFRecordRawDecoder was given <Records of a graph> that was kept from another build\(\); call its reader in this one"):
+    with pytest.raises(
+        GraphError,
+        match=r"OFRecordRawDecoder was given <Records of a graph> that was kept from another build\(\); call its reader in this one",
+    ):
         Keeps(data)()
-    with pytest.raises(ArgumentError, match="OFRecordRawDecoder takes what flow.nn.OFRecordReader gave, got <Records of a graph>"):
+    with pytest.raises(
+        ArgumentError, match="OFRecordRawDecoder takes what flow.nn.OFRecordReader gave, got <Records of a graph>"
+    ):
         data.labels(seen[0])
 
 
@@ -523,7 +560,9 @@ def test_a_wrong_input_of_a_data_module_is_told_in_a_graph_as_elsewhere(digits, 
         def build(self):
             return nn.image.Resize(target_size=(4, 4))(self.data.reader())
 
-    with pytest.raises(ArgumentError, match=r"flow.nn.image.Resize takes what flow.nn.OFRecordImageDecoder .* gave, got <4 records"):
+    with pytest.raises(
+        ArgumentError, match=r"flow.nn.image.Resize takes what flow.nn.OFRecordImageDecoder .* gave, got <4 records"
+    ):
         Wrong(kept(Digits(digits)))()
 
 
@@ -543,11 +582,17 @@ def test_batches_keep_their_shapes():
     graph = Give(coins)
     graph()
     coins.batch_size = 2
-    with pytest.raises(GraphError, match=r"gave the graph int8\(3\) on cpu at its first step and now give int8\(2\) on cpu.*make another graph of the changed modules"):
+    with pytest.raises(
+        GraphError,
+        match=r"gave the graph int8\(3\) on cpu at its first step and now give int8\(2\) on cpu.*make another graph of the changed modules",
+    ):
         graph()
 
 
 def test_data_modules_refuse_other_tracers(digits, kept):
     data = kept(Digits(digits))
-    with pytest.raises(UnsupportedError, match="OFRecordReader was called while tensors without data are traced, but not by an nn.Graph"):
+    with pytest.raises(
+        UnsupportedError,
+        match="OFRecordReader was called while tensors without data are traced, but not by an nn.Graph",
+    ):
         make_fx(lambda x: x + data()[1], tracing_mode="fake")(torch.ones(BATCH))

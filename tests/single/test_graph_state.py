@@ -1,4 +1,5 @@
-"""The state of a graph: modules, optimizers, counters and loss scale. A run that was stopped and resumed equals one that never was."""
+"""The state of a graph: modules, optimizers, counters and loss scale. A run that was stopped and resumed equals one
+that never was."""
 
 from __future__ import annotations
 
@@ -24,12 +25,20 @@ def resumable() -> TrainGraph:
     model = seeded(lambda: nn.Sequential(MLP(p=0.3), nn.BatchNorm1d(4)))
     optimizer = flow.optim.AdamW(model.parameters(), lr=0.05, amsgrad=True)
     schedule = flow.optim.lr_scheduler.CosineDecayLR(optimizer, 8)
-    return TrainGraph(model, optimizer, schedule, lambda graph: graph.set_grad_scaler(flow.amp.GradScaler(init_scale=64.0, growth_interval=3)))
+    return TrainGraph(
+        model,
+        optimizer,
+        schedule,
+        lambda graph: graph.set_grad_scaler(flow.amp.GradScaler(init_scale=64.0, growth_interval=3)),
+    )
 
 
 def run(graph: TrainGraph, steps: range) -> list[float]:
     """The second batch overflows."""
-    return [graph(x * (float("inf") if i == 1 else 1.0), y).item() for i, (x, y) in list(enumerate(BATCHES))[steps.start : steps.stop]]
+    return [
+        graph(x * (float("inf") if i == 1 else 1.0), y).item()
+        for i, (x, y) in list(enumerate(BATCHES))[steps.start : steps.stop]
+    ]
 
 
 def tensors(graph) -> dict[str, torch.Tensor]:
@@ -100,13 +109,18 @@ def test_loading_after_the_first_call_is_refused():
     graph = resumable()
     state = graph.state_dict()
     graph(*BATCHES[0])
-    with pytest.raises(AssertionError, match=r"TrainGraph_\d+ is compiled; load_state_dict is called before its first call"):
+    with pytest.raises(
+        AssertionError, match=r"TrainGraph_\d+ is compiled; load_state_dict is called before its first call"
+    ):
         graph.load_state_dict(state)
 
 
 def test_what_is_missing_or_strange_is_refused_unless_told_otherwise():
     graph, model = EvalGraph(seeded(MLP)), MLP()
-    with pytest.raises(GraphError, match=r"the state has no module \['model'\] and modules \['other'\] that the graph has not; strict=False takes what fits"):
+    with pytest.raises(
+        GraphError,
+        match=r"the state has no module \['model'\] and modules \['other'\] that the graph has not; strict=False takes what fits",
+    ):
         graph.load_state_dict({"other": {}})
     graph.load_state_dict({"other": {}}, strict=False)
     with pytest.raises(RuntimeError, match="Missing key"):
@@ -130,8 +144,17 @@ def test_a_state_with_the_keys_of_oneflow_goes_on():
     for graph in (whole, first):
         graph(*BATCHES[0])
     prefix = "System-Train-DynamicLossScale-"
-    state = {name.replace(f"{prefix}TrainGraph", f"{prefix}GraphBase_0"): value for name, value in first.state_dict().items() if "Updates" not in name}
-    assert {"model.0.layers.0.weight-m", "model.0.layers.0.weight-v", "System-Train-TrainStep", f"{prefix}GraphBase_0-LossScale"} <= state.keys()
+    state = {
+        name.replace(f"{prefix}TrainGraph", f"{prefix}GraphBase_0"): value
+        for name, value in first.state_dict().items()
+        if "Updates" not in name
+    }
+    assert {
+        "model.0.layers.0.weight-m",
+        "model.0.layers.0.weight-v",
+        "System-Train-TrainStep",
+        f"{prefix}GraphBase_0-LossScale",
+    } <= state.keys()
     resumed = resumable()
     resumed.load_state_dict(state)
     assert [resumed(x, y).item() for x, y in BATCHES[2:5]] == [whole(x, y).item() for x, y in BATCHES[2:5]]
@@ -142,7 +165,9 @@ def test_states_of_other_shapes_are_refused():
     graph(*BATCHES[0])
     state = graph.state_dict()
     name = next(name for name in state if name.startswith("model.0.layers.0.weight-"))
-    with pytest.raises(GraphError, match=rf"the loaded state '{name}' has the shape \(3,\), its parameter's is \(16, 8\)"):
+    with pytest.raises(
+        GraphError, match=rf"the loaded state '{name}' has the shape \(3,\), its parameter's is \(16, 8\)"
+    ):
         resumable().load_state_dict({**state, name: torch.ones(3)})
 
 

@@ -49,7 +49,9 @@ def test_building_compiles_without_a_step():
 def test_repr_is_a_tree_of_modules_parameters_and_buffers():
     model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
     graph = TrainGraph(model, sgd(model), flow.optim.lr_scheduler.StepLR(sgd(model), 3))
-    assert repr(graph) == f"""(GRAPH:{graph.name}:TrainGraph): (
+    assert (
+        repr(graph)
+        == f"""(GRAPH:{graph.name}:TrainGraph): (
   (CONFIG:config:GraphConfig(amp=None, gradient_accumulation_steps=1, dynamic_shapes=False))
   (MODULE:model:Sequential()): (
     (MODULE:model.0:Linear(in_features=2, out_features=3, bias=True)): (
@@ -67,6 +69,7 @@ def test_repr_is_a_tree_of_modules_parameters_and_buffers():
   (MODULE:loss_fn:{type(graph.loss_fn.origin).__name__}({graph.loss_fn.extra_repr()})): ()
   (OPTIMIZER:SGD, StepLR)
 )"""
+    )
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,11 @@ def test_repr_is_a_tree_of_modules_parameters_and_buffers():
         (-1, [], ["building", "MODULE", "aten"]),
         (0, ["building ...", "compiled"], ["MODULE", "aten"]),
         (1, ["compiled", "(MODULE:model:MLP"], ["aten"]),
-        (2, ["(MODULE:model:MLP", "aten.addmm", "model.layers.0 (Linear)", "graph_models.py:", "forward ", "backward "], ["def step"]),
+        (
+            2,
+            ["(MODULE:model:MLP", "aten.addmm", "model.layers.0 (Linear)", "graph_models.py:", "forward ", "backward "],
+            ["def step"],
+        ),
         (3, ["aten.addmm", "def step("], []),
     ],
 )
@@ -117,7 +124,9 @@ def test_lists_of_modules_give_proxies():
     assert model.blocks[0] in proxy.blocks and proxy.blocks[0] in proxy.blocks and model not in proxy.blocks
     assert [(name, m.origin) for name, m in proxy.named_modules()] == list(model.named_modules())
     assert [(name, m.origin) for name, m in proxy.named_children()] == list(model.named_children())
-    assert [m.origin for m in proxy.modules()] == list(model.modules()) and [m.origin for m in proxy.children()] == list(model.children())
+    assert [m.origin for m in proxy.modules()] == list(model.modules()) and [
+        m.origin for m in proxy.children()
+    ] == list(model.children())
     assert proxy.get_submodule("blocks.0.attention").origin is model.blocks[0].attention
     assert [name for name, _ in proxy.named_parameters()] == [name for name, _ in model.named_parameters()]
 
@@ -180,7 +189,11 @@ def test_settings_that_change_nothing_are_taken():
 
 def test_every_setting_is_told():
     told = (Path(__file__).parents[2] / "docs" / "graphs.md").read_text(encoding="utf-8")
-    missing = [name for name, value in vars(GraphConfig).items() if callable(value) and not name.startswith("_") and name not in told]
+    missing = [
+        name
+        for name, value in vars(GraphConfig).items()
+        if callable(value) and not name.startswith("_") and name not in told
+    ]
     assert not missing, f"docs/graphs.md does not name {missing}"
 
 
@@ -200,7 +213,12 @@ def test_trace_makes_a_graph_of_a_function():
 
     for _ in range(2):
         torch.testing.assert_close(step(X, scale=2.0), (MODEL(X) * 2).detach())
-    assert calls == [1] and step.__name__ == "step" and step.__doc__ == "Scaled." and list(step.graph._graph.modules) == ["MODEL"]
+    assert (
+        calls == [1]
+        and step.__name__ == "step"
+        and step.__doc__ == "Scaled."
+        and list(step.graph._graph.modules) == ["MODEL"]
+    )
     with flow.no_grad():
         MODEL.layers[0].bias.add_(1)
     torch.testing.assert_close(step(X, scale=2.0), (MODEL(X) * 2).detach())

@@ -1,4 +1,5 @@
-"""Models of Hugging Face's ``transformers``, made from small configs and put into a graph as they are: they train with the losses of their eager runs."""
+"""Models of Hugging Face's ``transformers``, made from small configs and put into a graph as they are: they train with
+the losses of their eager runs."""
 
 from __future__ import annotations
 
@@ -22,24 +23,56 @@ KEPT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 def gpt2():
     t = transformers
-    return t.GPT2LMHeadModel(t.GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=2, n_head=2, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False))
+    return t.GPT2LMHeadModel(
+        t.GPT2Config(
+            vocab_size=32,
+            n_positions=8,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            use_cache=False,
+        )
+    )
 
 
 def bert():
-    return transformers.BertForSequenceClassification(transformers.BertConfig(**WORDS, **KEPT, max_position_embeddings=8, num_labels=4))
+    return transformers.BertForSequenceClassification(
+        transformers.BertConfig(**WORDS, **KEPT, max_position_embeddings=8, num_labels=4)
+    )
 
 
 def vit():
-    return transformers.ViTForImageClassification(transformers.ViTConfig(**SMALL, **KEPT, image_size=8, patch_size=4, num_labels=4))
+    return transformers.ViTForImageClassification(
+        transformers.ViTConfig(**SMALL, **KEPT, image_size=8, patch_size=4, num_labels=4)
+    )
 
 
 def llama():
-    return transformers.LlamaForCausalLM(transformers.LlamaConfig(**WORDS, max_position_embeddings=8, use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2))
+    return transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(
+            **WORDS, max_position_embeddings=8, use_cache=False, pad_token_id=0, bos_token_id=1, eos_token_id=2
+        )
+    )
 
 
 def t5():
     t = transformers
-    return t.T5ForConditionalGeneration(t.T5Config(vocab_size=32, d_model=16, d_kv=8, d_ff=32, num_layers=1, num_heads=2, dropout_rate=0.0, decoder_start_token_id=0, use_cache=False))
+    return t.T5ForConditionalGeneration(
+        t.T5Config(
+            vocab_size=32,
+            d_model=16,
+            d_kv=8,
+            d_ff=32,
+            num_layers=1,
+            num_heads=2,
+            dropout_rate=0.0,
+            decoder_start_token_id=0,
+            use_cache=False,
+        )
+    )
 
 
 def ids(draw):
@@ -53,8 +86,18 @@ def words(draw):
 
 CASES = {
     "GPT-2": (gpt2, words),
-    "BERT": (bert, lambda draw: {"input_ids": ids(draw), "attention_mask": torch.ones(2, 8, dtype=torch.int64), "labels": torch.tensor([1, 3])}),
-    "ViT": (vit, lambda draw: {"pixel_values": torch.randn(2, 3, 8, 8, generator=draw), "labels": torch.tensor([1, 3])}),
+    "BERT": (
+        bert,
+        lambda draw: {
+            "input_ids": ids(draw),
+            "attention_mask": torch.ones(2, 8, dtype=torch.int64),
+            "labels": torch.tensor([1, 3]),
+        },
+    ),
+    "ViT": (
+        vit,
+        lambda draw: {"pixel_values": torch.randn(2, 3, 8, 8, generator=draw), "labels": torch.tensor([1, 3])},
+    ),
     "Llama": (llama, words),
     "T5": (t5, words),
 }
@@ -113,8 +156,12 @@ def test_a_model_trains_with_dropout_a_mask_and_checkpoints_of_its_own():
 
     def run():
         torch.manual_seed(0)
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=2, n_head=2))
-        getattr(model.train(), "activation_checkpointing_enable", model.gradient_checkpointing_enable)()  # the name in newer versions
+        model = transformers.GPT2LMHeadModel(
+            transformers.GPT2Config(vocab_size=32, n_positions=8, n_embd=16, n_layer=2, n_head=2)
+        )
+        getattr(
+            model.train(), "activation_checkpointing_enable", model.gradient_checkpointing_enable
+        )()  # the name in newer versions
         graph = Loss(model, flow.optim.AdamW(model.parameters(), lr=0.01))
         mask = torch.ones(2, 8, dtype=torch.int64)
         mask[0, 5:] = 0

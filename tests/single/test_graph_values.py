@@ -37,7 +37,12 @@ def test_arguments_and_results_may_be_nested():
     def build(batch, pair, scale=None, *, flag, name):
         assert batch["none"] is None and flag is True and name == "add"
         x, (y, z) = batch["x"], batch["more"]
-        return {"sum": x + y + z * scale, "list": [x * pair.a, None, "text", 3], "tuple": (y, (z - 1,)), "pair": Pair(x, y)}
+        return {
+            "sum": x + y + z * scale,
+            "list": [x * pair.a, None, "text", 3],
+            "tuple": (y, (z - 1,)),
+            "pair": Pair(x, y),
+        }
 
     graph = Given(build)
     batch = {"x": ones(2), "more": [ones(2) * 2, ones(2) * 3], "none": None}
@@ -62,7 +67,10 @@ def test_a_graph_may_take_nothing_and_give_nothing():
 
 def test_arguments_that_build_does_not_use_are_taken():
     graph = Given(lambda x, unused, y: y - x)
-    assert graph(ones(2), ones(5), ones(2) * 3).tolist() == [2, 2] and graph(ones(2), ones(5), ones(2)).tolist() == [0, 0]
+    assert graph(ones(2), ones(5), ones(2) * 3).tolist() == [2, 2] and graph(ones(2), ones(5), ones(2)).tolist() == [
+        0,
+        0,
+    ]
 
 
 def test_named_arguments_are_told_apart():
@@ -156,13 +164,17 @@ def test_with_dynamic_shapes_each_signature_is_compiled_once_and_the_last_are_ke
     calls = [(ones(2),), (ones(3),), (ones(2),), (ones(3),), (ones(3), 2), (ones(3),), (ones(2),)]
     assert [graph(*call).item() for call in calls] == [2, 3, 2, 3, 6, 3, 2]
     of = torch.float32
-    assert seen == [((2,), of, 1), ((3,), of, 1), ((3,), of, 2), ((2,), of, 1)], "two are kept, the one that came first goes"
+    assert seen == [((2,), of, 1), ((3,), of, 1), ((3,), of, 2), ((2,), of, 1)], (
+        "two are kept, the one that came first goes"
+    )
 
 
 def test_a_training_graph_of_many_shapes_counts_one_row_of_steps():
     eager, model = seeded(MLP), seeded(MLP)
     loop = flow.optim.Adam(eager.parameters(), lr=0.01)
-    graph = TrainGraph(model, flow.optim.Adam(model.parameters(), lr=0.01), settings=lambda graph: graph.config.enable_dynamic_shapes())
+    graph = TrainGraph(
+        model, flow.optim.Adam(model.parameters(), lr=0.01), settings=lambda graph: graph.config.enable_dynamic_shapes()
+    )
     for size in (4, 2, 4, 3, 2):
         x, y = torch.randn(size, 8, generator=torch.Generator().manual_seed(size)), torch.zeros(size, dtype=torch.int64)
         loop.zero_grad()
@@ -177,9 +189,14 @@ class Opaque:
     pass
 
 
-@pytest.mark.parametrize("argument, where", [(Opaque(), r"\[0\]"), ({"a": [1, Opaque()]}, r"\[0\]\['a'\]\[1\]"), ({1, 2}, r"\[0\]")])
+@pytest.mark.parametrize(
+    "argument, where", [(Opaque(), r"\[0\]"), ({"a": [1, Opaque()]}, r"\[0\]\['a'\]\[1\]"), ({1, 2}, r"\[0\]")]
+)
 def test_other_leaves_are_refused(argument, where):
-    with pytest.raises(UnsupportedError, match=f"argument {where} has a leaf of type (Opaque|set); make a tensor of it, or give it to the graph's __init__") as caught:
+    with pytest.raises(
+        UnsupportedError,
+        match=f"argument {where} has a leaf of type (Opaque|set); make a tensor of it, or give it to the graph's __init__",
+    ) as caught:
         Given(lambda x: x)(argument)
     assert isinstance(caught.value, NotImplementedError)
 

@@ -1,4 +1,5 @@
-"""The heap grows by pages as large as the kernel has, where it gives them on request, and where nobody has told the allocator otherwise."""
+"""The heap grows by pages as large as the kernel has, where it gives them on request, and where nobody has told the
+allocator otherwise."""
 
 from __future__ import annotations
 
@@ -36,7 +37,9 @@ print(grown >> 20, "hg" in flags, library.sbrk(0) - before == grown)
 
 
 def outcome(**environment: str) -> list[str]:
-    ran = subprocess.run([sys.executable, "-c", PROGRAM, memory.__file__], capture_output=True, text=True, check=True, env=environment)
+    ran = subprocess.run(
+        [sys.executable, "-c", PROGRAM, memory.__file__], capture_output=True, text=True, check=True, env=environment
+    )
     return ran.stdout.split()
 
 

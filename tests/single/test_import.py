@@ -1,4 +1,5 @@
-"""What is loaded when: ``import oneflow`` loads names and values, the first job the compiler, the first of several ranks the SBP rules."""
+"""What is loaded when: ``import oneflow`` loads names and values, the first job the compiler, the first of several
+ranks the SBP rules."""
 
 from __future__ import annotations
 
@@ -28,27 +29,48 @@ print(json.dumps(sorted(sys.modules)))
 
 def loaded_by(program: str) -> list[str]:
     """The modules that a fresh interpreter has loaded at the end of a program."""
-    run = subprocess.run([sys.executable, "-c", program + TELL], capture_output=True, text=True, check=True, timeout=120)
+    run = subprocess.run(
+        [sys.executable, "-c", program + TELL], capture_output=True, text=True, check=True, timeout=120
+    )
     return json.loads(run.stdout)
 
 
 def test_importing_oneflow_loads_no_compiler_and_no_workers() -> None:
-    """The first job loads them. What is loaded sooner makes every program start later, also one that only reads records."""
+    """The first job loads them. What is loaded sooner makes every program start later, also one that only reads
+    records."""
     loaded = [name for name in loaded_by(IMPORT) if name.startswith("oneflow.")]
-    late = [name for name in loaded if name.split(".")[1] in ("compiler", "collective") or name in ("oneflow.runtime.driver", "oneflow.runtime.worker")]
+    late = [
+        name
+        for name in loaded
+        if name.split(".")[1] in ("compiler", "collective")
+        or name in ("oneflow.runtime.driver", "oneflow.runtime.worker")
+    ]
     assert "oneflow.job.session" in loaded and not late
 
 
 def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
-    """Each loads where it is first used: pictures that are no JPEG, exports, plans, TensorBoard, and torch's own compilers."""
+    """Each loads where it is first used: pictures that are no JPEG, exports, plans, TensorBoard, and torch's own
+    compilers."""
     loaded = set(loaded_by(IMPORT))
-    packages = {"PIL", "onnx", "onnxruntime", "tensorboard", "google.protobuf", "safetensors", "sympy", "torch._dynamo", "torch._inductor", "torch.onnx"}
+    packages = {
+        "PIL",
+        "onnx",
+        "onnxruntime",
+        "tensorboard",
+        "google.protobuf",
+        "safetensors",
+        "sympy",
+        "torch._dynamo",
+        "torch._inductor",
+        "torch.onnx",
+    }
     own = {"oneflow.onnx.rows.table", "oneflow.plan.report", "oneflow.plan.make", "oneflow._C"}
     assert not (packages | own) & loaded
 
 
 def test_torch_loads_while_the_collector_of_garbage_rests() -> None:
-    """It makes some hundred thousand objects, all of which stay: they are old at once. Then the collector is as it was and sees everything."""
+    """It makes some hundred thousand objects, all of which stay: they are old at once. Then the collector is as it was
+    and sees everything."""
     program = """
 import gc, json, sys
 runs = []

@@ -24,9 +24,16 @@ CONV_NHWC = (64, 3, 5, 32)
 Cdf = Callable[[np.ndarray], np.ndarray]
 
 
-def draw(initializer: Any, shape: tuple[int, ...] = SHAPE, dtype: dtypes.DType = dtypes.float32, seed: int = 0) -> np.ndarray:
+def draw(
+    initializer: Any, shape: tuple[int, ...] = SHAPE, dtype: dtypes.DType = dtypes.float32, seed: int = 0
+) -> np.ndarray:
     tensor = initializer.draw(TensorSpec(shape, dtype), torch.Generator().manual_seed(seed))
-    assert tuple(tensor.shape) == shape and tensor.dtype == dtype.torch and tensor.device.type == "cpu" and not tensor.requires_grad
+    assert (
+        tuple(tensor.shape) == shape
+        and tensor.dtype == dtype.torch
+        and tensor.device.type == "cpu"
+        and not tensor.requires_grad
+    )
     return tensor.to(torch.float64).numpy()
 
 
@@ -69,15 +76,31 @@ STD_TRUNCATED = 0.87962566103423978
         (init.truncated_normal_initializer(1.0, 2.0), SHAPE, truncated(1, 2)),
         (init.variance_scaling_initializer(), SHAPE, truncated(0, math.sqrt(1 / 300) / STD_TRUNCATED)),
         (init.variance_scaling_initializer(2.0, "fan_out", "random_normal"), SHAPE, normal(0, math.sqrt(2 / 200))),
-        (init.variance_scaling_initializer(2.0, "fan_in", "random_normal", "NCHW"), CONV_NCHW, normal(0, math.sqrt(2 / 480))),
+        (
+            init.variance_scaling_initializer(2.0, "fan_in", "random_normal", "NCHW"),
+            CONV_NCHW,
+            normal(0, math.sqrt(2 / 480)),
+        ),
         (init.variance_scaling_initializer(2.0, "fan_in", "random_normal"), CONV_NHWC, normal(0, math.sqrt(2 / 480))),
-        (init.variance_scaling_initializer(1.0, "fan_out", "random_uniform", "NHWC"), CONV_NHWC, around_zero(math.sqrt(3 / 960))),
+        (
+            init.variance_scaling_initializer(1.0, "fan_out", "random_uniform", "NHWC"),
+            CONV_NHWC,
+            around_zero(math.sqrt(3 / 960)),
+        ),
         (init.glorot_uniform_initializer(), SHAPE, around_zero(math.sqrt(6 / 500))),
         (init.glorot_normal_initializer("NCHW"), CONV_NCHW, normal(0, math.sqrt(2 / (480 + 960)))),
         (init.kaiming_initializer(SHAPE), SHAPE, normal(0, math.sqrt(2 / 300))),
         (init.kaiming_initializer(SHAPE, negative_slope=0.5), SHAPE, normal(0, math.sqrt(2 / 1.25 / 300))),
-        (init.kaiming_initializer(SHAPE, "random_uniform", "fan_out", "tanh"), SHAPE, around_zero(5 / 3 * math.sqrt(3 / 200))),
-        (init.kaiming_initializer(CONV_NHWC, mode="fan_avg", nonlinearity=None, data_format="NHWC"), CONV_NHWC, normal(0, 720**-0.5)),
+        (
+            init.kaiming_initializer(SHAPE, "random_uniform", "fan_out", "tanh"),
+            SHAPE,
+            around_zero(5 / 3 * math.sqrt(3 / 200)),
+        ),
+        (
+            init.kaiming_initializer(CONV_NHWC, mode="fan_avg", nonlinearity=None, data_format="NHWC"),
+            CONV_NHWC,
+            normal(0, 720**-0.5),
+        ),
         (init.kaiming_initializer(list(CONV_NCHW), nonlinearity="relu"), CONV_NCHW, normal(0, math.sqrt(2 / 480))),
         (init.from_conf({"random_normal_conf": {"std": 0.1}}), SHAPE, normal(0, 0.1)),
         (init.from_conf({"random_uniform_conf": {"min": -1, "max": 2}}), SHAPE, uniform(-1, 2)),
@@ -85,7 +108,9 @@ STD_TRUNCATED = 0.87962566103423978
         (init.from_conf({"xavier_conf": {"variance_norm": "kAverage"}}), SHAPE, around_zero(math.sqrt(6 / 500))),
         (init.from_conf({"msra_conf": {}}), SHAPE, normal(0, math.sqrt(2 / 300))),
         (
-            init.from_conf({"variance_scaling_conf": {"scale": 2.0, "variance_norm": "kFanOut", "distribution": "kRandomNormal"}}),
+            init.from_conf(
+                {"variance_scaling_conf": {"scale": 2.0, "variance_norm": "kFanOut", "distribution": "kRandomNormal"}}
+            ),
             SHAPE,
             normal(0, 0.1),
         ),
@@ -110,7 +135,9 @@ def test_scaled_truncation_has_the_variance_asked_for() -> None:
 
 
 @pytest.mark.parametrize("dtype", [dtypes.float16, dtypes.bfloat16])
-@pytest.mark.parametrize("initializer", [init.random_uniform_initializer(), init.random_normal_initializer(), init.truncated_normal()])
+@pytest.mark.parametrize(
+    "initializer", [init.random_uniform_initializer(), init.random_normal_initializer(), init.truncated_normal()]
+)
 def test_short_floats_are_rounded_once(initializer: Any, dtype: dtypes.DType) -> None:
     expected = torch.from_numpy(draw(initializer)).to(dtype.torch).to(torch.float64).numpy()
     np.testing.assert_array_equal(draw(initializer, dtype=dtype), expected)
@@ -181,11 +208,19 @@ def test_values() -> None:
 @pytest.mark.parametrize(
     "call, kind, words",
     [
-        (lambda: draw(init.random_normal_initializer(), dtype=dtypes.int32), DTypeError, "cannot fill a int32 variable"),
+        (
+            lambda: draw(init.random_normal_initializer(), dtype=dtypes.int32),
+            DTypeError,
+            "cannot fill a int32 variable",
+        ),
         (lambda: draw(init.random_uniform_initializer(), dtype=dtypes.int8), DTypeError, "dtype=flow.int32"),
         (lambda: draw(init.truncated_normal(), dtype=dtypes.uint8), DTypeError, "real numbers"),
         (lambda: draw(init.constant_initializer(0.5), dtype=dtypes.int32), DTypeError, "whole numbers, got 0.5"),
-        (lambda: draw(init.constant_initializer(300), dtype=dtypes.int8), DTypeError, "does not fit int8, which holds -128 to 127"),
+        (
+            lambda: draw(init.constant_initializer(300), dtype=dtypes.int8),
+            DTypeError,
+            "does not fit int8, which holds -128 to 127",
+        ),
         (lambda: init.constant_initializer(0.5, dtypes.int32), DTypeError, "whole numbers, got 0.5"),
         (lambda: init.constant_initializer(math.nan, dtypes.int32), DTypeError, "whole numbers, got nan"),
         (lambda: init.constant_initializer("1"), ArgumentError, "value is a number, got '1'"),
@@ -195,16 +230,28 @@ def test_values() -> None:
         (lambda: init.random_normal_initializer(dtype=dtypes.float32), UnsupportedError, "dtype="),
         (lambda: init.truncated_normal(-0.1), ArgumentError, "stddev is a number >= 0, got -0.1"),
         (lambda: init.variance_scaling_initializer(mode="fan_inn"), ArgumentError, "Did you mean 'fan_in'"),
-        (lambda: init.variance_scaling_initializer(distribution="uniform"), ArgumentError, "Did you mean 'random_uniform'"),
+        (
+            lambda: init.variance_scaling_initializer(distribution="uniform"),
+            ArgumentError,
+            "Did you mean 'random_uniform'",
+        ),
         (lambda: init.variance_scaling_initializer(0.0), ArgumentError, "scale is a number > 0, got 0.0"),
         (lambda: init.variance_scaling_initializer(data_format="HWC"), ArgumentError, "'NCHW' or 'NHWC', got 'HWC'"),
-        (lambda: draw(init.glorot_uniform_initializer(), CONV_NCHW), ArgumentError, "depends on its layout; give data_format"),
+        (
+            lambda: draw(init.glorot_uniform_initializer(), CONV_NCHW),
+            ArgumentError,
+            "depends on its layout; give data_format",
+        ),
         (lambda: draw(init.glorot_uniform_initializer(), (5,)), ArgumentError, r"rank 2 or more, got shape \(5,\)"),
         (lambda: init.kaiming_initializer(5), ArgumentError, "the weight's shape as a tuple, got 5"),
         (lambda: init.kaiming_initializer((2, 3), "truncated_normal"), ArgumentError, "distribution is one of"),
         (lambda: init.kaiming_initializer((2, 3), nonlinearity="rely"), ArgumentError, "Did you mean 'relu'"),
         (lambda: init.from_conf({"random_norml_conf": {}}), ArgumentError, "Did you mean 'random_normal_conf'"),
-        (lambda: init.from_conf({"random_normal_conf": {"stdd": 1}}), ArgumentError, "no field 'stdd'. Did you mean 'std'"),
+        (
+            lambda: init.from_conf({"random_normal_conf": {"stdd": 1}}),
+            ArgumentError,
+            "no field 'stdd'. Did you mean 'std'",
+        ),
         (lambda: init.from_conf({"xavier_conf": {"variance_norm": "kFanInn"}}), ArgumentError, "Did you mean 'kFanIn'"),
         (lambda: init.from_conf({"constant_conf": 1.0}), ArgumentError, "a dict of its fields, got 1.0"),
         (lambda: init.from_conf({}), ArgumentError, "a dict with one entry"),

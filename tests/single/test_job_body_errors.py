@@ -1,4 +1,5 @@
-"""Mistakes in the body of a job and with its variables: the exception's type, its message, and the user's own line, marked with ``# here``."""
+"""Mistakes in the body of a job and with its variables: the exception's type, its message, and the user's own line,
+marked with ``# here``."""
 
 from typing import Dict, Tuple
 
@@ -12,7 +13,9 @@ import oneflow.typing as tp
 # --------------------------------------------------------------------------------------------------- the body
 
 
-@pytest.mark.parametrize("convert", [bool, float, int, list, np.array, lambda blob: 1 if blob else 0, lambda blob: blob in [blob + 1]])
+@pytest.mark.parametrize(
+    "convert", [bool, float, int, list, np.array, lambda blob: 1 if blob else 0, lambda blob: blob in [blob + 1]]
+)
 def test_value_of_a_blob(convert):
     @flow.global_function()
     def job(x=flow.FixedTensorDef((1,))):
@@ -123,7 +126,9 @@ def test_variable_of_another_shape_in_the_same_job(error):
         flow.get_variable("w", (2,), initializer=flow.ones_initializer())
         return flow.get_variable("w", (3,), initializer=flow.ones_initializer())  # here
 
-    with error(AssertionError, rf"variable 'w' was made as float32\(2\) at {__file__}:\d+, it cannot be float32\(3\) here"):
+    with error(
+        AssertionError, rf"variable 'w' was made as float32\(2\) at {__file__}:\d+, it cannot be float32\(3\) here"
+    ):
         job()
 
 

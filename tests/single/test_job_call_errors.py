@@ -1,4 +1,5 @@
-"""Mistakes when a job is decorated and called: the exception's type, its message, and the user's own line, marked with ``# here``."""
+"""Mistakes when a job is decorated and called: the exception's type, its message, and the user's own line, marked with
+``# here``."""
 
 import numpy as np
 import pytest

@@ -24,7 +24,9 @@ FORMS = {
     "global_function(config)": lambda f: flow.global_function(flow.FunctionConfig())(f),
     "global_function('predict')": lambda f: flow.global_function("predict")(f),
     "global_function(type=)": lambda f: flow.global_function(type="predict")(f),
-    "global_function(type=, function_config=)": lambda f: flow.global_function(type="predict", function_config=flow.function_config())(f),
+    "global_function(type=, function_config=)": lambda f: flow.global_function(
+        type="predict", function_config=flow.function_config()
+    )(f),
     "global_function(function_config=)": lambda f: flow.global_function(function_config=flow.function_config())(f),
     "global_function('predict', config)": lambda f: flow.global_function("predict", flow.function_config())(f),
 }
@@ -45,7 +47,9 @@ TRAIN_FORMS = {
     "function(config)": lambda f: flow.function(train_config())(f),
     "global_function(config)": lambda f: flow.global_function(train_config())(f),
     "global_function('train', config)": lambda f: flow.global_function("train", train_config())(f),
-    "global_function(type=, function_config=)": lambda f: flow.global_function(type="train", function_config=train_config())(f),
+    "global_function(type=, function_config=)": lambda f: flow.global_function(
+        type="train", function_config=train_config()
+    )(f),
     "global_function(function_config=)": lambda f: flow.global_function(function_config=train_config())(f),
 }
 
@@ -105,7 +109,9 @@ def test_the_single_client_name_is_the_same_api():
     np.testing.assert_allclose(value(), [0.75])
 
 
-@pytest.mark.parametrize("name", [n for n in flow.__all__ if getattr(getattr(flow, n), "__name__", "") == f"oneflow.{n}"])
+@pytest.mark.parametrize(
+    "name", [n for n in flow.__all__ if getattr(getattr(flow, n), "__name__", "") == f"oneflow.{n}"]
+)
 def test_every_namespace_can_be_imported_under_the_old_name(name):
     __import__("oneflow.compatible.single_client")
     __import__(f"oneflow.compatible.single_client.{name}")

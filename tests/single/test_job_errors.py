@@ -1,4 +1,5 @@
-"""Mistakes outside a job, with the session, and those that show only while a job runs: type, message, and the user's own line, marked with ``# here``."""
+"""Mistakes outside a job, with the session, and those that show only while a job runs: type, message, and the user's
+own line, marked with ``# here``."""
 
 import inspect
 
@@ -156,7 +157,9 @@ def test_devices_that_cannot_be_read(error, devices):
 
 @pytest.mark.parametrize("hierarchy", [2, "2", (), (-1, -2), (2.0, 1), (0, 2), ("2", "1")])
 def test_a_hierarchy_that_is_no_list_of_extents(error, hierarchy):
-    with error(AssertionError, r"a placement's hierarchy is a tuple with the extent of each axis, such as \(2, 4\); got "):
+    with error(
+        AssertionError, r"a placement's hierarchy is a tuple with the extent of each axis, such as \(2, 4\); got "
+    ):
         flow.scope.placement("cpu", "0:0-1", hierarchy)  # here
 
 

@@ -1,4 +1,5 @@
-"""Forms of job functions that programs and test files of 2019 to 2021 use: annotations, losses, integers, rows by the data, scopes."""
+"""Forms of job functions that programs and test files of 2019 to 2021 use: annotations, losses, integers, rows by the
+data, scopes."""
 
 from __future__ import annotations
 
@@ -70,7 +71,10 @@ def test_integers_are_not_trained_and_an_integer_loss_changes_nothing() -> None:
         return count + flow.cast(weight, flow.int32)
 
     assert [job().tolist(), job().tolist()] == [[2, 2]] * 2
-    assert [(gradient.tolist(), gradient.dtype) for gradient in watched[:2]] == [([0, 0], np.float32), ([0, 0], np.int32)]
+    assert [(gradient.tolist(), gradient.dtype) for gradient in watched[:2]] == [
+        ([0, 0], np.float32),
+        ([0, 0], np.int32),
+    ]
 
 
 def test_a_loss_that_was_added_and_minimized_counts_once() -> None:
@@ -126,11 +130,20 @@ def test_rows_by_the_data_are_cut_where_they_leave_the_job() -> None:
 def test_unique_values_and_sums_of_rows() -> None:
     @flow.global_function()
     def job(x: tp.Numpy.Placeholder((5,), dtype=flow.int32), rows: tp.Numpy.Placeholder((5, 2))) -> tp.Bundle[tp.Numpy]:
-        return flow.experimental.unique_with_counts(x), flow.experimental.indexed_slices_reduce_sum(x, rows), flow.experimental.square_sum(rows)
+        return (
+            flow.experimental.unique_with_counts(x),
+            flow.experimental.indexed_slices_reduce_sum(x, rows),
+            flow.experimental.square_sum(rows),
+        )
 
     rows = np.arange(10, dtype=np.float32).reshape(5, 2)
     (values, places, counts, number), (indices, sums, total), squares = job(np.int32([4, 9, 4, 4, 1]), rows)
-    assert [values.tolist(), places.tolist(), counts.tolist(), number.tolist()] == [[4, 9, 1], [0, 1, 0, 0, 2], [3, 1, 1], [3]]
+    assert [values.tolist(), places.tolist(), counts.tolist(), number.tolist()] == [
+        [4, 9, 1],
+        [0, 1, 0, 0, 2],
+        [3, 1, 1],
+        [3],
+    ]
     assert indices.tolist() == [4, 9, 1] and sums.tolist() == [[10, 13], [2, 3], [8, 9]] and total.tolist() == [3]
     assert squares.tolist() == [(rows**2).sum()]
 
@@ -206,14 +219,32 @@ def test_a_region_that_is_recomputed_trains_the_same(recomputes: bool) -> None:
 def test_ops_by_the_name_of_their_kernel() -> None:
     @flow.global_function()
     def job(x: tp.Numpy.Placeholder((2, 3))) -> Tuple[tp.Numpy, tp.Numpy]:  # noqa: UP006
-        relu = flow.user_op_builder("act").Op("relu").Input("in", [x - 2.0]).Output("out").Build().InferAndTryRun().RemoteBlobList()[0]
-        total = flow.user_op_builder("all").Op("reduce_sum").Input("input_tensor", [x]).Output("output_tensor").Attr("axis", [0]).Attr("keepdims", False)
+        relu = (
+            flow.user_op_builder("act")
+            .Op("relu")
+            .Input("in", [x - 2.0])
+            .Output("out")
+            .Build()
+            .InferAndTryRun()
+            .RemoteBlobList()[0]
+        )
+        total = (
+            flow.user_op_builder("all")
+            .Op("reduce_sum")
+            .Input("input_tensor", [x])
+            .Output("output_tensor")
+            .Attr("axis", [0])
+            .Attr("keepdims", False)
+        )
         return relu, total.Build().InferAndTryRun().SoleOutputBlob()
 
     relu, total = job(X)
     np.testing.assert_array_equal(relu, np.maximum(X - 2, 0))
     np.testing.assert_array_equal(total, X.sum(0))
-    with pytest.raises(UnsupportedError, match=r"user_op_builder\('o'\).Op\('relux'\): no op is here under this type. Did you mean 'relu'"):
+    with pytest.raises(
+        UnsupportedError,
+        match=r"user_op_builder\('o'\).Op\('relux'\): no op is here under this type. Did you mean 'relu'",
+    ):
         flow.user_op_builder("o").Op("relux")
     with pytest.raises(ArgumentError, match=r"Build\(\) comes after .Op\(type\)"):
         flow.user_op_builder("o").Build()
@@ -272,5 +303,7 @@ def test_an_uneven_batch_of_a_mirrored_job_is_refused() -> None:
     def job(x: tp.Numpy.Placeholder((3, 2))) -> tp.ListNumpy:
         return x
 
-    with pytest.raises(JobError, match="mirrored view on 2 devices, which share out its input .* its batch of 3 is no multiple of 2"):
+    with pytest.raises(
+        JobError, match="mirrored view on 2 devices, which share out its input .* its batch of 3 is no multiple of 2"
+    ):
         job(np.zeros((3, 2), np.float32))

@@ -56,7 +56,9 @@ def test_keyword_arguments():
 
 def test_several_inputs_keep_their_order_and_use():
     @flow.global_function()
-    def job(a=flow.FixedTensorDef((1,)), unused=flow.FixedTensorDef((7,)), b=flow.FixedTensorDef((1,), dtype=flow.int32)):
+    def job(
+        a=flow.FixedTensorDef((1,)), unused=flow.FixedTensorDef((7,)), b=flow.FixedTensorDef((1,), dtype=flow.int32)
+    ):
         return b, a
 
     b, a = job(array(1.5), np.zeros(7, np.float32), np.array([9], np.int32)).get()
@@ -117,7 +119,9 @@ def test_placeholders():
     ):
         return x, y, z, pair[0] - pair[1]
 
-    x, y, z, difference = job(array(1, 2), [np.array([7], np.int32)], [[array(3), array(4)]], (array(5), array(1))).get()
+    x, y, z, difference = job(
+        array(1, 2), [np.array([7], np.int32)], [[array(3), array(4)]], (array(5), array(1))
+    ).get()
     assert [x.tolist(), y.tolist(), z.tolist(), difference.tolist()] == [[1, 2], [7], [3, 4], [4]]
 
 
@@ -127,7 +131,9 @@ def test_nested_input_structures():
     @flow.global_function()
     def job(tree={"a": one, "rest": [one, (one, one)]}, pair=(one, one)):  # noqa: B006
         assert isinstance(tree["rest"], list) and isinstance(tree["rest"][1], tuple)
-        return tree["a"] + 10 * tree["rest"][0] + 100 * tree["rest"][1][0] + 1000 * tree["rest"][1][1] + pair[0] * pair[1]
+        return (
+            tree["a"] + 10 * tree["rest"][0] + 100 * tree["rest"][1][0] + 1000 * tree["rest"][1][1] + pair[0] * pair[1]
+        )
 
     fed = {"rest": (array(2), [array(3), array(4)]), "a": array(1)}
     assert job(fed, [array(2), array(0.5)]).get() == 4322

@@ -103,5 +103,7 @@ def test_what_a_part_assigns_is_refused() -> None:
     def job(x: tp.Numpy.Placeholder((8, 3))) -> None:
         flow.assign(flow.get_variable("w", (4, 3), initializer=flow.ones_initializer()), flow.unpack(x, 2))
 
-    with pytest.raises(JobError, match="is one of 2 micro-batches; .* before it is returned, watched or assigned to a variable"):
+    with pytest.raises(
+        JobError, match="is one of 2 micro-batches; .* before it is returned, watched or assigned to a variable"
+    ):
         job(X)

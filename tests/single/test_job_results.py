@@ -182,7 +182,16 @@ def test_a_result_behaves_as_an_array(result):
 
 def test_arithmetic_and_comparison_of_results_give_plain_arrays(result):
     other = np.array([[3, 0, 2], [4, 0, 5]], np.float32)
-    for got in (result == other, other == result, result < 3, result + result, other - result, 2 * result, -result, np.exp(result)):
+    for got in (
+        result == other,
+        other == result,
+        result < 3,
+        result + result,
+        other - result,
+        2 * result,
+        -result,
+        np.exp(result),
+    ):
         assert type(got) is np.ndarray
     assert np.sum(result == other) == np.sum(other == result) == 4
     assert (result + result).tolist() == [[6, 2, 4], [8, 12, 10]]

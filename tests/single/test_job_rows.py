@@ -95,7 +95,9 @@ def test_rows_that_are_not_there_have_no_gradient() -> None:
         (rows,) = flow.nonzero(x)
         chosen = flow.gather(w, rows)
         flow.watch_diff(chosen, lambda gradient: seen.append(gradient.numpy()))
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0).minimize(flow.math.reduce_mean(flow.math.log(chosen - 0.25)))
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0).minimize(
+            flow.math.reduce_mean(flow.math.log(chosen - 0.25))
+        )
         return flow.identity(w)
 
     before = job(np.int32([0, 1, 0, 1, 1, 0]))
@@ -112,5 +114,7 @@ def test_a_loss_of_rows_is_reduced_first() -> None:
         loss = flow.gather(w, flow.nonzero(x)[0])
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0).minimize(loss)
 
-    with pytest.raises(JobError, match="has as many rows as the data says; take their sum or mean first, with flow.math.reduce_mean"):
+    with pytest.raises(
+        JobError, match="has as many rows as the data says; take their sum or mean first, with flow.math.reduce_mean"
+    ):
         job(np.ones(6, np.float32))

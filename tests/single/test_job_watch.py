@@ -177,7 +177,10 @@ def test_blobs_have_no_values_where_bodies_run_once_or_read_first(tmp_path):
     def job(x=flow.FixedTensorDef((1,))):
         return x if x.numpy()[0] else x + 1.0
 
-    with pytest.raises(JobError, match=r"numpy\(\) of blob .*: it has no value while the job is traced.* flow.enable_eager_execution\(\)"):
+    with pytest.raises(
+        JobError,
+        match=r"numpy\(\) of blob .*: it has no value while the job is traced.* flow.enable_eager_execution\(\)",
+    ):
         job(array(1))
     flow.clear_default_session()
     flow.enable_eager_execution()
@@ -186,7 +189,10 @@ def test_blobs_have_no_values_where_bodies_run_once_or_read_first(tmp_path):
     def reads():
         return (flow.data.decode_random((3,), flow.float32, name="batch") * 2.0).numpy()
 
-    with pytest.raises(UnsupportedError, match="is made of what 'batch' reads, which comes when the step runs, after the body; return the blob"):
+    with pytest.raises(
+        UnsupportedError,
+        match="is made of what 'batch' reads, which comes when the step runs, after the body; return the blob",
+    ):
         reads()
 
 

@@ -216,7 +216,9 @@ def test_namespaces_prefix_variables_and_ops():
 def test_automatic_names_are_the_same_in_train_and_evaluation():
     def model(x):
         x = flow.layers.dense(x, 4, kernel_initializer=flow.random_normal_initializer())
-        x = flow.layers.batch_normalization(flow.layers.dense(x, 3, kernel_initializer=flow.random_normal_initializer()))
+        x = flow.layers.batch_normalization(
+            flow.layers.dense(x, 3, kernel_initializer=flow.random_normal_initializer())
+        )
         return flow.layers.dense(x, 1)
 
     @flow.global_function(train_config())
@@ -274,7 +276,9 @@ def test_init_draws_anew_once_the_jobs_ran():
     @flow.global_function()
     def job():
         normal = flow.random_normal_initializer()
-        return flow.get_variable("free", (20,), initializer=normal), flow.get_variable("seeded", (20,), initializer=normal, random_seed=3)
+        return flow.get_variable("free", (20,), initializer=normal), flow.get_variable(
+            "seeded", (20,), initializer=normal, random_seed=3
+        )
 
     free, seeded = job().get()
     flow.train.CheckPoint().init()

@@ -1,4 +1,5 @@
-"""What is read from the store of kernels was written by this user as it is; the store stays small, and one process at a time makes an entry."""
+"""What is read from the store of kernels was written by this user as it is; the store stays small, and one process at a
+time makes an entry."""
 
 from __future__ import annotations
 
@@ -60,7 +61,9 @@ def test_a_link_is_as_good_as_none(store, tmp_path):
     assert store.get(DIGEST) is None
 
 
-@pytest.mark.parametrize("spoil", [lambda key: key.chmod(0o644), lambda key: key.write_bytes(b"known"), lambda key: key.unlink()])
+@pytest.mark.parametrize(
+    "spoil", [lambda key: key.chmod(0o644), lambda key: key.write_bytes(b"known"), lambda key: key.unlink()]
+)
 def test_a_key_that_others_may_know_is_replaced_and_entries_with_it(store, spoil):
     store.put(DIGEST, b"loops")
     spoil(store.folder / "key")
@@ -93,7 +96,9 @@ def test_the_least_recently_used_go(tmp_path):
     assert store.get(names[0]) is not None  # used now
     store.put(OTHER[:-1] + "d", bytes(900))
     assert [store.get(name) is not None for name in names] == [True, False, True]
-    assert not [path for path in store.folder.iterdir() if path.suffix not in (".kernel", "") or path.name.startswith("tmp")]
+    assert not [
+        path for path in store.folder.iterdir() if path.suffix not in (".kernel", "") or path.name.startswith("tmp")
+    ]
 
 
 def test_who_makes_an_entry_keeps_other_processes_waiting(store):
@@ -107,7 +112,9 @@ print("ready", flush=True)
 with store.locked({DIGEST!r}):
     print(store.get({DIGEST!r}), flush=True)
 """
-    with subprocess.Popen([*WARM.command(), "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+    with subprocess.Popen(
+        [*WARM.command(), "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as other:
         assert other.stdin is not None and other.stdout is not None
         with store.locked(DIGEST):
             other.stdin.close()

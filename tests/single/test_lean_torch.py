@@ -1,4 +1,5 @@
-"""The first trace of a process loads neither torch's compiler nor sympy nor DTensor, and leaves torch as it found it."""
+"""The first trace of a process loads neither torch's compiler nor sympy nor DTensor, and leaves torch as it found
+it."""
 
 from __future__ import annotations
 
@@ -122,7 +123,11 @@ def ran(code: str) -> str:
     """The losses of a program in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
     run = subprocess.run(
-        [sys.executable, "-c", f"{BEFORE}{code}\nprint(first.hex())"], env=environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", f"{BEFORE}{code}\nprint(first.hex())"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert run.returncode == 0, run.stderr
     return run.stdout.strip()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from libai_runs import ITERATIONS, losses, metrics, reference, sample_order, trainer, weights
 
 import oneflow as flow
 from libai.utils import distributed as dist
@@ -19,7 +20,6 @@ from libai.utils.checkpoint import (
     get_missing_parameters_message,
     get_unexpected_parameters_message,
 )
-from libai_runs import ITERATIONS, losses, metrics, reference, sample_order, trainer, weights
 from oneflow import nn
 from oneflow.core.errors import CheckpointError
 
@@ -67,7 +67,9 @@ def test_a_checkpoint_has_a_folder_for_each_object(tmp_path):
 def test_a_run_whose_weights_have_another_shape_is_not_resumed(tmp_path):
     Checkpointer(linear(1), str(tmp_path)).save("model_0000001")
     other = nn.Linear(2, 4)
-    with pytest.raises(CheckpointError, match=r"'weight' is \(3, 2\) there and \(4, 2\) in the model.*make_vocab_size_divisible_by"):
+    with pytest.raises(
+        CheckpointError, match=r"'weight' is \(3, 2\) there and \(4, 2\) in the model.*make_vocab_size_divisible_by"
+    ):
         Checkpointer(other, str(tmp_path)).resume_or_load("", resume=True)
 
 
@@ -76,7 +78,11 @@ def test_the_best_is_not_the_last(tmp_path):
     checkpointer.save("model_best")
     assert not checkpointer.has_checkpoint()
     checkpointer.save("model_best"), checkpointer.save("model_final")
-    assert checkpointer.get_checkpoint_file() == str(tmp_path / "model_final") and names(tmp_path) == ["last_checkpoint", "model_best", "model_final"]
+    assert checkpointer.get_checkpoint_file() == str(tmp_path / "model_final") and names(tmp_path) == [
+        "last_checkpoint",
+        "model_best",
+        "model_final",
+    ]
 
 
 def test_periods_and_what_is_kept(tmp_path):
@@ -88,7 +94,9 @@ def test_periods_and_what_is_kept(tmp_path):
     resumed = PeriodicCheckpointer(Checkpointer(linear(1), str(tmp_path)), period=2, max_to_keep=2)
     resumed.adopt(before=8)
     resumed.step(9)
-    assert names(tmp_path) == ["last_checkpoint", "model_0000007", "model_0000009", "model_final"], "those of the process before count, and its rest is gone"
+    assert names(tmp_path) == ["last_checkpoint", "model_0000007", "model_0000009", "model_final"], (
+        "those of the process before count, and its rest is gone"
+    )
     with pytest.raises(ValueError, match="max_to_keep is the number of checkpoints that stay, from 1 on"):
         PeriodicCheckpointer(Checkpointer(linear(1)), 1, max_to_keep=0)
 
@@ -110,15 +118,25 @@ def test_names_may_be_others(tmp_path):
 
 
 def test_weights_that_do_not_fit_are_named_and_left_out(tmp_path, caplog):
-    state = {"module.weight": flow.ones(3, 2), "module.bias": flow.ones(7), "module.extra.weight": flow.ones(1), "module.extra.bias": flow.ones(1)}
+    state = {
+        "module.weight": flow.ones(3, 2),
+        "module.bias": flow.ones(7),
+        "module.extra.weight": flow.ones(1),
+        "module.extra.bias": flow.ones(1),
+    }
     flow.save(state, tmp_path / "saved" / "model")
     model = linear(0)
     Checkpointer(model).load(str(tmp_path / "saved"))
-    assert model.weight.detach().numpy().tolist() == [[1.0, 1.0]] * 3 and model.bias.detach().numpy().tolist() == [0.0] * 3
+    assert (
+        model.weight.detach().numpy().tolist() == [[1.0, 1.0]] * 3 and model.bias.detach().numpy().tolist() == [0.0] * 3
+    )
     assert get_missing_parameters_message(["a.0.weight", "a.0.bias", "b"]) == (
         "Some model parameters or buffers are not found in the checkpoint:\n  a.0.{weight, bias}\n  b"
     )
-    assert get_unexpected_parameters_message(["x"]) == "The checkpoint state_dict contains keys that are not used by the model:\n  x"
+    assert (
+        get_unexpected_parameters_message(["x"])
+        == "The checkpoint state_dict contains keys that are not used by the model:\n  x"
+    )
 
 
 def test_a_folder_of_weights_alone_is_loaded_too(tmp_path):
@@ -131,7 +149,10 @@ def test_a_folder_of_weights_alone_is_loaded_too(tmp_path):
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ("model_0000018", r"there is no checkpoint '.*model_0000018': train.load_weight is the folder of one. Did you mean 'model_0000019'\?"),
+        (
+            "model_0000018",
+            r"there is no checkpoint '.*model_0000018': train.load_weight is the folder of one. Did you mean 'model_0000019'\?",
+        ),
         ("nothing", r"'.*nothing' is no checkpoint: it has no folder 'model', but nothing"),
         ("other", "has no weight of Linear: it has x"),
     ],
@@ -167,9 +188,19 @@ def test_a_run_is_that_of_plain_torch_and_leaves_its_files(tmp_path):
     for name, value in weights(run).items():
         np.testing.assert_allclose(value, values[name], rtol=1e-4, atol=1e-6)
     assert results == {"Acc@1": pytest.approx(accuracies[1])}
-    assert [line["Acc@1"] for line in metrics(tmp_path) if "Acc@1" in line] == pytest.approx(accuracies), "the last evaluation is written too"
+    assert [line["Acc@1"] for line in metrics(tmp_path) if "Acc@1" in line] == pytest.approx(accuracies), (
+        "the last evaluation is written too"
+    )
     found = [name for name in names(tmp_path) if not name.startswith("events.out.tfevents")]
-    assert found == ["config.yaml", "last_checkpoint", "metrics.json", "model_0000005", "model_best", "model_final", "plan.html"]
+    assert found == [
+        "config.yaml",
+        "last_checkpoint",
+        "metrics.json",
+        "model_0000005",
+        "model_best",
+        "model_final",
+        "plan.html",
+    ]
     assert names(tmp_path / "model_final") == ["graph", "lr_scheduler", "model", "trainer"]
     state = flow.load(tmp_path / "model_final" / "graph")
     assert int(state["System-Train-TrainStep"]) == ITERATIONS and state["model.stack.0.weight-m"].shape == (32, 8)
@@ -178,7 +209,8 @@ def test_a_run_is_that_of_plain_torch_and_leaves_its_files(tmp_path):
 
 @pytest.mark.parametrize("mode", ["graph.enabled=true", "graph.enabled=false"])
 def test_a_checkpoint_in_the_format_of_libai_is_resumed(tmp_path, mode):
-    """LiBai has no ``trainer``, and its graph has the weights once more; its eager optimizer nests the options and counts once for all."""
+    """LiBai has no ``trainer``, and its graph has the weights once more; its eager optimizer nests the options and
+    counts once for all."""
     whole = trainer(tmp_path / "whole", mode)
     whole.train()
     first = trainer(tmp_path / "part", mode, "train.checkpointer.period=4")
@@ -188,11 +220,20 @@ def test_a_checkpoint_in_the_format_of_libai_is_resumed(tmp_path, mode):
     shutil.rmtree(folder / "trainer")
     if mode.endswith("true"):
         state = flow.load(folder / "graph")
-        flow.save({"model": flow.load(folder / "model"), **{name: value for name, value in state.items() if "Updates" not in name}}, folder / "graph")
+        flow.save(
+            {
+                "model": flow.load(folder / "model"),
+                **{name: value for name, value in state.items() if "Updates" not in name},
+            },
+            folder / "graph",
+        )
     else:
         state = flow.load(folder / "optimizer")
         step = state["param_groups"][0]["step"]
-        renamed = {i: {{"m": "exp_avg", "v": "exp_avg_sq"}[name]: value for name, value in states.items()} for i, states in state["state"].items()}
+        renamed = {
+            i: {{"m": "exp_avg", "v": "exp_avg_sq"}[name]: value for name, value in states.items()}
+            for i, states in state["state"].items()
+        }
         groups = []
         for group in state["param_groups"]:
             options = {key: value for key, value in group.items() if key not in ("params", "step")}
@@ -209,13 +250,19 @@ def test_a_checkpoint_in_the_format_of_libai_is_resumed(tmp_path, mode):
 def test_a_checkpoint_of_the_other_mode_is_refused(tmp_path):
     first = trainer(tmp_path, "train.evaluation.enabled=false", "train.train_iter=1")
     first.train()
-    with pytest.raises(ValueError, match="was saved with graph.enabled=true: it has 'graph' and no 'optimizer'. Resume with the same setting"):
+    with pytest.raises(
+        ValueError,
+        match="was saved with graph.enabled=true: it has 'graph' and no 'optimizer'. Resume with the same setting",
+    ):
         trainer(tmp_path, "graph.enabled=false", "train.train_iter=3", resume=True)
 
 
 def test_resuming_what_is_finished_asks_for_more_iterations(tmp_path):
     trainer(tmp_path, "train.train_iter=2").train()
-    with pytest.raises(ValueError, match="model training has finished, the last checkpoint in .* is of iteration 1 of 2; raise train.train_iter"):
+    with pytest.raises(
+        ValueError,
+        match="model training has finished, the last checkpoint in .* is of iteration 1 of 2; raise train.train_iter",
+    ):
         trainer(tmp_path, "train.train_iter=2", resume=True)
     longer = trainer(tmp_path, "train.train_iter=3", resume=True)
     assert longer.start_iter == 2
@@ -230,7 +277,8 @@ def test_a_run_that_was_stopped_in_its_last_evaluation_has_that_left(tmp_path):
 
 
 def test_an_evaluation_that_was_due_is_made_up_for(tmp_path):
-    """The checkpoint of an iteration is written before its evaluation: a run that is killed between them evaluates when it is resumed."""
+    """The checkpoint of an iteration is written before its evaluation: a run that is killed between them evaluates when
+    it is resumed."""
     trainer(tmp_path / "whole", "train.checkpointer.period=3").train()
     run = trainer(tmp_path / "part", "train.checkpointer.period=3")
     for hook in run._hooks:
@@ -277,9 +325,16 @@ def test_a_full_disk_leaves_the_checkpoints_that_were_there(tmp_path):
         with pytest.raises(OSError, match="No space left"), open(disk / "filler", "wb", buffering=0) as file:
             while True:
                 file.write(bytes(4096))
-        with pytest.raises(ValueError, match="checkpoint '.*model_0000003' was not written: .*No space left on device.*; 'model_0000001' is whole"):
+        with pytest.raises(
+            ValueError,
+            match="checkpoint '.*model_0000003' was not written: .*No space left on device.*; 'model_0000001' is whole",
+        ):
             checkpointer.save("model_0000003", iteration=3)
-        assert names(disk) == ["filler", "last_checkpoint", "model_0000001"] and checkpointer.get_checkpoint_file().endswith("model_0000001")
+        assert names(disk) == [
+            "filler",
+            "last_checkpoint",
+            "model_0000001",
+        ] and checkpointer.get_checkpoint_file().endswith("model_0000001")
         loaded = linear(0)
         Checkpointer(loaded, str(disk)).resume_or_load("")
         assert loaded.weight.detach().numpy().min() == 1

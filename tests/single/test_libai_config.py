@@ -9,17 +9,25 @@ from typing import Any
 
 import pytest
 from hydra.errors import InstantiationException, OverrideParseException
+from libai_runs import config
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import ConfigAttributeError, MissingMandatoryValue
 from PIL import Image
 
-from libai.config import LazyCall, LazyConfig, configurable, default_argument_parser, get_config, instantiate, try_get_key
+from libai.config import (
+    LazyCall,
+    LazyConfig,
+    configurable,
+    default_argument_parser,
+    get_config,
+    instantiate,
+    try_get_key,
+)
 from libai.config.batch import batch_sizes, iterations
 from libai.config.complete import completed, require_fields
 from libai.config.instantiate import dump_dataclass, instantiate_cfg
 from libai.config.known_keys import KNOWN
 from libai.utils.logger import setup_logger
-from libai_runs import config
 
 
 class Part:
@@ -102,9 +110,16 @@ def test_a_dataclass_is_dumped_and_built_again():
 @pytest.mark.parametrize(
     ("lazy", "message"),
     [
-        (LazyCall(Part)(sise=1), r"Error in call to target '.*Part': TypeError: .*unexpected keyword argument 'sise'. It takes size, inner, cfg. Did you mean 'size'\?"),
+        (
+            LazyCall(Part)(sise=1),
+            r"Error in call to target '.*Part': TypeError: .*unexpected keyword argument 'sise'. It takes size, inner, cfg. Did you mean 'size'\?",
+        ),
         (LazyCall(dict)(a=LazyCall(Part)(wrong=1)), "of 'a': TypeError"),
-        (LazyCall("nosuchmodule.Thing")(), "Error locating target 'nosuchmodule.Thing': there is no module 'nosuchmodule'. Start from the project's folder"),
+        (
+            LazyCall("nosuchmodule.Thing")(),
+            "Error locating target 'nosuchmodule.Thing': there is no module 'nosuchmodule'. Start from the project's "
+            "folder",
+        ),
         (LazyCall("math.squareroot")(), r"'math' has no 'squareroot'"),
         (LazyCall("math.sqrtt")(), r"Did you mean 'sqrt'\?"),
         (LazyCall("math.pi")(), "Expected a callable target, got 3.14"),
@@ -176,7 +191,11 @@ def test_configurable_functions_and_misuse():
 
 def test_try_get_key():
     cfg = OmegaConf.create({"a": {"b": None, "c": 3}})
-    assert try_get_key(cfg, "a.x", "a.c") == 3 and try_get_key(cfg, "a.b", default=5) is None and try_get_key(cfg, "a.c.d", default=5) == 5
+    assert (
+        try_get_key(cfg, "a.x", "a.c") == 3
+        and try_get_key(cfg, "a.b", default=5) is None
+        and try_get_key(cfg, "a.c.d", default=5) == 5
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- files
@@ -189,7 +208,8 @@ def project(tmp_path) -> Path:
     (tmp_path / "config.py").write_text(
         "from omegaconf import OmegaConf\nfrom .common.train import train\nfrom .common import train as module\n"
         "import collections\nfrom libai.config import LazyCall\n"
-        "train.a += 1\nmodel = LazyCall(collections.OrderedDict)(b=train.a)\n_hidden = dict(a=1)\ntext = 'x'\nlisted = [1]\nalso = OmegaConf.create([1])\n"
+        "train.a += 1\nmodel = LazyCall(collections.OrderedDict)(b=train.a)\n_hidden = dict(a=1)\ntext = 'x'\nlisted = "
+        "[1]\nalso = OmegaConf.create([1])\n"
     )
     return tmp_path
 
@@ -210,7 +230,9 @@ def test_files_that_cannot_be_read_are_named(project):
     with pytest.raises(ValueError, match="a .py, .yaml or .yml file, got 'x.json'"):
         LazyConfig.load("x.json")
     (project / "broken.py").write_text("from .common.trains import train\n")
-    with pytest.raises(ImportError, match=r"broken.py imports .*trains.py, which has to exist.*Did you mean 'train.py'\?"):
+    with pytest.raises(
+        ImportError, match=r"broken.py imports .*trains.py, which has to exist.*Did you mean 'train.py'\?"
+    ):
         LazyConfig.load(str(project / "broken.py"))
     (project / "syntax.py").write_text("a = (\n")
     with pytest.raises(SyntaxError):
@@ -219,18 +241,27 @@ def test_files_that_cannot_be_read_are_named(project):
 
 
 def test_load_rel_is_relative_to_the_caller(project):
-    (project / "caller.py").write_text("from libai.config import LazyConfig\ntrain = LazyConfig.load_rel('common/train.py', 'train')\n")
+    (project / "caller.py").write_text(
+        "from libai.config import LazyConfig\ntrain = LazyConfig.load_rel('common/train.py', 'train')\n"
+    )
     assert LazyConfig.load(str(project / "caller.py")).train.a == 1
     with pytest.raises(ValueError, match="which is no file"):
         exec("from libai.config import LazyConfig\nLazyConfig.load_rel('x.py')")
 
 
 def test_what_is_saved_is_loaded_again(tmp_path):
-    cfg = DictConfig({"model": LazyCall(dict)(a=(1, 2), b={"c": None, "d": 1e-5, "e": "中"}), "ref": "${model.b.d}"}, flags={"allow_objects": True})
+    cfg = DictConfig(
+        {"model": LazyCall(dict)(a=(1, 2), b={"c": None, "d": 1e-5, "e": "中"}), "ref": "${model.b.d}"},
+        flags={"allow_objects": True},
+    )
     cfg.model.part = LazyCall(Box)(width=3)
     LazyConfig.save(cfg, str(tmp_path / "config.yaml"))
     again = LazyConfig.load(str(tmp_path / "config.yaml"))
-    assert again.ref == 1e-5 and again.model.b == {"c": None, "d": 1e-5, "e": "中"} and again.model._target_ == "builtins.dict"
+    assert (
+        again.ref == 1e-5
+        and again.model.b == {"c": None, "d": 1e-5, "e": "中"}
+        and again.model._target_ == "builtins.dict"
+    )
     assert instantiate(again.model)["a"] == [1, 2]
     LazyConfig.save(again, str(tmp_path / "again.yaml"))
     assert (tmp_path / "again.yaml").read_text() == (tmp_path / "config.yaml").read_text()
@@ -240,7 +271,9 @@ def test_what_is_saved_is_loaded_again(tmp_path):
 def test_what_yaml_cannot_hold_is_named_and_missed_when_it_is_read(tmp_path, caplog):
     setup_logger.cache_clear()
     with caplog.at_level("WARNING", logger="libai"):
-        LazyConfig.save(DictConfig({"a": {"x": Part(), "y": 1}}, flags={"allow_objects": True}), str(tmp_path / "c.yaml"))
+        LazyConfig.save(
+            DictConfig({"a": {"x": Part(), "y": 1}}, flags={"allow_objects": True}), str(tmp_path / "c.yaml")
+        )
     again = LazyConfig.load(str(tmp_path / "c.yaml"))
     assert again.a.y == 1
     with pytest.raises(MissingMandatoryValue, match="a.x"):
@@ -250,7 +283,10 @@ def test_what_yaml_cannot_hold_is_named_and_missed_when_it_is_read(tmp_path, cap
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("a: !!python/object/apply:os.system ['touch pwned']", r"c.yaml:1: could not determine a constructor.*executes nothing"),
+        (
+            "a: !!python/object/apply:os.system ['touch pwned']",
+            r"c.yaml:1: could not determine a constructor.*executes nothing",
+        ),
         ("a: !!python/name:os.system", "executes nothing"),
         ("a: 1\nb: 2\na: 3\n", "the key 'a' stands twice"),
         ("- 1\n", "holds list; a config is a dictionary"),
@@ -275,7 +311,10 @@ def test_tuples_that_libai_has_written_are_lists(tmp_path):
 def test_to_py():
     cfg = OmegaConf.create({"b": {"y": 1, "x": "${a}"}, "a": [1]})
     assert LazyConfig.to_py(cfg) == "cfg.a=[1]\ncfg.b.x=[1]\ncfg.b.y=1\n"
-    assert LazyConfig.to_py(DictConfig({"m": LazyCall(dict)(z=1, a="t")}, flags={"allow_objects": True})) == "cfg.m=builtins.dict(a='t', z=1)\n"
+    assert (
+        LazyConfig.to_py(DictConfig({"m": LazyCall(dict)(z=1, a="t")}, flags={"allow_objects": True}))
+        == "cfg.m=builtins.dict(a='t', z=1)\n"
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------ overrides
@@ -331,19 +370,35 @@ def test_packaged_configs_are_found():
     for name in ("cifar100", "imagenet"):
         data = get_config(f"common/data/{name}.py")
         picture = instantiate(data.test_aug)(Image.new("RGB", (32, 40)))
-        assert picture.shape[0] == 3 and instantiate(data.train_aug) is not None and data.dataloader.test[0].dataset.train is False
-    with pytest.raises(RuntimeError, match=r"common/trian.py not available in LiBai configs!.*Did you mean 'common/train.py'\?"):
+        assert (
+            picture.shape[0] == 3
+            and instantiate(data.train_aug) is not None
+            and data.dataloader.test[0].dataset.train is False
+        )
+    with pytest.raises(
+        RuntimeError, match=r"common/trian.py not available in LiBai configs!.*Did you mean 'common/train.py'\?"
+    ):
         get_config("common/trian.py")
 
 
 def keys(tree: Any, path: str = "") -> set[str]:
-    return {key for name, value in tree.items() for key in ([f"{path}{name}"] if not isinstance(value, (dict, DictConfig)) or "_target_" in value else keys(value, f"{path}{name}."))}
+    return {
+        key
+        for name, value in tree.items()
+        for key in (
+            [f"{path}{name}"]
+            if not isinstance(value, (dict, DictConfig)) or "_target_" in value
+            else keys(value, f"{path}{name}.")
+        )
+    }
 
 
 def test_every_default_is_a_known_key_of_the_right_kind():
     for namespace, file in (("train", "common/train.py"), ("graph", "common/models/graph.py")):
         assert keys(get_config(file)[namespace]) <= keys(KNOWN[namespace])
-        assert completed({"train": get_config("common/train.py").train, "graph": get_config("common/models/graph.py").graph})
+        assert completed(
+            {"train": get_config("common/train.py").train, "graph": get_config("common/models/graph.py").graph}
+        )
 
 
 def test_defaults_are_filled_in_at_every_depth_and_the_users_config_stays(tmp_path):
@@ -357,8 +412,21 @@ def test_defaults_are_filled_in_at_every_depth_and_the_users_config_stays(tmp_pa
 
 
 def test_keys_of_older_versions():
-    full = completed({"train": {"recompute_grad": {"enabled": True}, "eval_period": 7, "topk": (1, 3), "activation_checkpoint": {"enabled": False}}}).train
-    assert full.activation_checkpoint.enabled and full.evaluation.eval_period == 7 and full.evaluation.evaluator.topk == [1, 3]
+    full = completed(
+        {
+            "train": {
+                "recompute_grad": {"enabled": True},
+                "eval_period": 7,
+                "topk": (1, 3),
+                "activation_checkpoint": {"enabled": False},
+            }
+        }
+    ).train
+    assert (
+        full.activation_checkpoint.enabled
+        and full.evaluation.eval_period == 7
+        and full.evaluation.evaluator.topk == [1, 3]
+    )
     assert "recompute_grad" not in full and "topk" not in full
     kept = completed({"train": {"eval_period": 7, "evaluation": {"eval_period": 9}}}).train
     assert kept.evaluation.eval_period == 9, "what was given by its present name counts"
@@ -402,7 +470,10 @@ def test_a_key_like_no_other_is_kept():
 
 
 def test_missing_namespaces_are_named():
-    with pytest.raises(KeyError, match=r"the config has no 'train'. Did you mean 'trian'\? A config defines model, graph, train, optim, dataloader"):
+    with pytest.raises(
+        KeyError,
+        match=r"the config has no 'train'. Did you mean 'trian'\? A config defines model, graph, train, optim, dataloader",
+    ):
         completed({"trian": {}})
     with pytest.raises(KeyError, match="has no 'optim'"):
         require_fields({"train": {}}, "train", "optim")
@@ -430,7 +501,12 @@ def test_batch_sizes(micro, total, steps, data, found):
 @pytest.mark.parametrize(
     ("micro", "total", "steps", "message"),
     [
-        (3, 32, None, r"global_batch_size 32 must be divisible by train_micro_batch_size \* data_parallel_size (3 * 2); the next that is, is 36"),
+        (
+            3,
+            32,
+            None,
+            r"global_batch_size 32 must be divisible by train_micro_batch_size \* data_parallel_size (3 * 2); the next that is, is 36",
+        ),
         (4, 32, 3, "must equal to train_micro_batch_size"),
         (None, 33, 4, "must be divisible by data_parallel_size"),
         (None, None, 2, "train_micro_batch_size and global_batch_size must be set either"),

@@ -1,4 +1,5 @@
-"""Decoders with a cache: GPT-2 and Llama write what those of ``transformers`` with the same weights write, token for token; with a cache and without, it is the same."""
+"""Decoders with a cache: GPT-2 and Llama write what those of ``transformers`` with the same weights write, token for
+token; with a cache and without, it is the same."""
 
 from __future__ import annotations
 
@@ -51,12 +52,18 @@ def prompts(rows: int = 3, length: int = 6) -> torch.Tensor:
 def written(model: Any, ids: torch.Tensor, mask: torch.Tensor | None = None, **settings: Any) -> list[list[int]]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.generate(ids, attention_mask=torch.ones_like(ids) if mask is None else mask, **{"do_sample": False, "pad_token_id": PAD, **settings}).tolist()
+        return model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids) if mask is None else mask,
+            **{"do_sample": False, "pad_token_id": PAD, **settings},
+        ).tolist()
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("name", WRITERS)
-def test_texts_are_those_of_transformers_with_a_cache_and_without(name: str, setting: str, pairs: dict[str, Any]) -> None:
+def test_texts_are_those_of_transformers_with_a_cache_and_without(
+    name: str, setting: str, pairs: dict[str, Any]
+) -> None:
     theirs, ours = pairs[name]
     for rows in (1, 3):
         expected = written(theirs, prompts(rows), **SETTINGS[setting])
@@ -81,7 +88,10 @@ def test_sampling_by_seed_is_that_of_transformers(pairs: dict[str, Any]) -> None
     flow.manual_seed(3)
     expected = written(theirs, prompts(), do_sample=True, max_new_tokens=12, top_k=9, temperature=0.7)
     flow.manual_seed(3)
-    assert ours.generate(prompts(), do_sample=True, max_new_tokens=12, top_k=9, temperature=0.7, pad_token_id=PAD).tolist() == expected
+    assert (
+        ours.generate(prompts(), do_sample=True, max_new_tokens=12, top_k=9, temperature=0.7, pad_token_id=PAD).tolist()
+        == expected
+    )
 
 
 def test_global_tokens_give_global_tokens(pairs: dict[str, Any]) -> None:
@@ -108,7 +118,9 @@ def test_what_was_trained_since_is_used(pairs: dict[str, Any]) -> None:
 
 def test_tokens_and_scores_may_be_used_in_training(pairs: dict[str, Any]) -> None:
     _, ours = pairs["GPT-2"]
-    found = ours.generate(prompts(), max_new_tokens=3, output_scores=True, logits_processor=[lambda ids, scores: scores.fill_(0.0)])
+    found = ours.generate(
+        prompts(), max_new_tokens=3, output_scores=True, logits_processor=[lambda ids, scores: scores.fill_(0.0)]
+    )
     table = torch.nn.Embedding(hf.WORDS, 2)
     (table(found["sequences"]).sum() * found["scores"][0].sum()).backward()
     assert found["sequences"][:, 6:].eq(0).all() and table.weight.grad is not None
@@ -146,7 +158,14 @@ def test_a_text_longer_than_the_positions(name: str, pairs: dict[str, Any]) -> N
 def t5() -> Any:
     dist.setup_dist_util({})
     torch.manual_seed(0)
-    sizes = {"vocab_size": 24, "hidden_size": 16, "hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 24, "max_position_embeddings": 16}
+    sizes = {
+        "vocab_size": 24,
+        "hidden_size": 16,
+        "hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 24,
+        "max_position_embeddings": 16,
+    }
     made = models.T5ForPreTraining(OmegaConf.merge(get_config("common/models/t5.py").cfg, sizes)).eval()
     with torch.no_grad():
         for parameter in made.parameters():
@@ -154,7 +173,15 @@ def t5() -> Any:
     return made
 
 
-@pytest.mark.parametrize("settings", [{}, {"num_beams": 3}, {"num_beams": 2, "encoder_no_repeat_ngram_size": 1}, {"eos_token_id": 9, "forced_bos_token_id": 4}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_beams": 3},
+        {"num_beams": 2, "encoder_no_repeat_ngram_size": 1},
+        {"eos_token_id": 9, "forced_bos_token_id": 4},
+    ],
+)
 def test_an_encoder_and_a_decoder_with_a_cache_write_what_they_write_without(t5: Any, settings: dict[str, Any]) -> None:
     ids = torch.randint(6, 20, (3, 5), generator=torch.Generator().manual_seed(4))
     ids[0, 3:] = PAD
@@ -172,5 +199,9 @@ def test_an_encoder_and_a_decoder_with_a_cache_write_what_they_write_without(t5:
 @pytest.mark.parametrize("shape", [(24, 8), (8, 24)])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_a_product_of_few_rows_is_the_product(rows: int, shape: tuple[int, int], has_bias: bool) -> None:
-    x, weight, bias = torch.randn(max(rows, 1), shape[1]), torch.randn(shape), torch.randn(shape[0]) if has_bias else None
+    x, weight, bias = (
+        torch.randn(max(rows, 1), shape[1]),
+        torch.randn(shape),
+        torch.randn(shape[0]) if has_bias else None,
+    )
     torch.testing.assert_close(few_rows(weight, bias, rows)(x), torch.nn.functional.linear(x, weight, bias))

@@ -38,7 +38,10 @@ class Numbers(flow.utils.data.Dataset):
         return self.count
 
     def __getitem__(self, index):
-        return Instance(images=DistTensorData(torch.tensor([float(index)])), labels=DistTensorData(torch.tensor(index % 3), placement_idx=-1))
+        return Instance(
+            images=DistTensorData(torch.tensor([float(index)])),
+            labels=DistTensorData(torch.tensor(index % 3), placement_idx=-1),
+        )
 
 
 class Always(nn.Module):
@@ -81,7 +84,11 @@ def run(model, evaluator, count=11, batch=4, eval_iter=1e9):
 
 def test_every_sample_counts_once_and_all_batches_have_one_size():
     model, keeps = Always(), Keeps()
-    assert run(model, [keeps, ClsEvaluator((1, 2, 5))]) == {"Acc@1": 100 * 4 / 11, "Acc@2": pytest.approx(100 * 8 / 11), "Acc@5": 100.0}
+    assert run(model, [keeps, ClsEvaluator((1, 2, 5))]) == {
+        "Acc@1": 100 * 4 / 11,
+        "Acc@2": pytest.approx(100 * 8 / 11),
+        "Acc@5": 100.0,
+    }
     assert sorted(keeps.rows) == list(range(11))
     assert model.seen == [(4, False, False)] * 3 and model.training
 
@@ -124,12 +131,19 @@ def test_the_model_of_a_graph_is_in_eval_mode():
 def test_a_model_that_gives_no_dictionary_is_refused():
     with pytest.raises(TypeError, match="returns a dictionary such as .* Identity returned Tensor"):
         loader = build_image_test_loader(Numbers(4), 4, num_workers=0)
-        inference_on_dataset(nn.Identity(), loader, 4, 1, lambda data, device: {"input": data.images.tensor}, "cpu", None)
+        inference_on_dataset(
+            nn.Identity(), loader, 4, 1, lambda data, device: {"input": data.images.tensor}, "cpu", None
+        )
 
 
 def test_padding_fills_up_with_zeros():
     padded, valid = pad_batch({"x": torch.ones(3, 2), "scalar": torch.tensor(5.0), "words": ["a"]}, 5, 1, True)
-    assert padded["x"].tolist() == [[1, 1]] * 3 + [[0, 0]] * 2 and valid == 2 and padded["words"] == ["a"] and padded["scalar"] == 5
+    assert (
+        padded["x"].tolist() == [[1, 1]] * 3 + [[0, 0]] * 2
+        and valid == 2
+        and padded["words"] == ["a"]
+        and padded["scalar"] == 5
+    )
     assert pad_batch({"x": torch.ones(3)}, 3, 1, False)[1] == 3
     with pytest.raises(ValueError, match="a batch has 6 rows, more than batch_size=5"):
         pad_batch({"x": torch.ones(6)}, 5, 0, False)
@@ -160,7 +174,10 @@ def test_counts_are_whole_numbers():
 
 
 def test_missing_outputs_are_named():
-    with pytest.raises(ValueError, match=r"needs the output of the model 'prediction_scores', there are \['prediction_score'\]. Did you mean 'prediction_score'"):
+    with pytest.raises(
+        ValueError,
+        match=r"needs the output of the model 'prediction_scores', there are \['prediction_score'\]. Did you mean 'prediction_score'",
+    ):
         ClsEvaluator().process({"labels": torch.ones(1)}, {"prediction_score": torch.ones(1, 2)})
     with pytest.raises(ValueError, match=r"needs the field of the data set 'labels', there are \['label'\]"):
         ClsEvaluator().process({"label": torch.ones(1)}, {"prediction_scores": torch.ones(1, 2)})
@@ -175,13 +192,21 @@ def test_perplexity_is_the_mean_over_batches_of_each_output():
 
 def test_correlations_by_hand():
     evaluator = RegEvaluator()
-    evaluator.process({"labels": torch.tensor([1.0, 2, 3, 4, 5])}, {"prediction_scores": torch.tensor([[2.0], [1], [4], [3], [5]])})
-    assert evaluator.evaluate() == {"pearson": pytest.approx(0.8), "spearman": pytest.approx(0.8), "corr": pytest.approx(0.8)}
+    evaluator.process(
+        {"labels": torch.tensor([1.0, 2, 3, 4, 5])}, {"prediction_scores": torch.tensor([[2.0], [1], [4], [3], [5]])}
+    )
+    assert evaluator.evaluate() == {
+        "pearson": pytest.approx(0.8),
+        "spearman": pytest.approx(0.8),
+        "corr": pytest.approx(0.8),
+    }
     evaluator.reset()
     scores = torch.eye(3)[[0, 1, 1, 2]]  # predicts 0, 1, 1, 2; ranks 1, 2.5, 2.5, 4 against 1, 2, 3, 4
     evaluator.process({"labels": torch.tensor([0, 1, 5, 9])}, {"prediction_scores": scores})
     found = evaluator.evaluate()
-    assert found["spearman"] == pytest.approx(4.5 / math.sqrt(4.5 * 5)) and found["pearson"] == pytest.approx(9 / math.sqrt(2 * 50.75))
+    assert found["spearman"] == pytest.approx(4.5 / math.sqrt(4.5 * 5)) and found["pearson"] == pytest.approx(
+        9 / math.sqrt(2 * 50.75)
+    )
 
 
 def test_bleu_by_hand():
@@ -191,7 +216,9 @@ def test_bleu_by_hand():
     evaluator.reset()
     # unigrams 4 of 5, bigrams 3 of 4, trigrams 2 of 3, fours 1 of 2; six words expected, five said
     evaluator.process({"reference": ["a b c d e f".split()]}, {"candidate": "a b c d x".split()})
-    assert evaluator.evaluate()["bleu_score"] == pytest.approx((4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25 * math.exp(1 - 6 / 5))
+    assert evaluator.evaluate()["bleu_score"] == pytest.approx(
+        (4 / 5 * 3 / 4 * 2 / 3 * 1 / 2) ** 0.25 * math.exp(1 - 6 / 5)
+    )
     evaluator.process({"reference": [[7, 8]]}, {"candidate": torch.tensor([1, 2])})
     assert evaluator.evaluate()["bleu_score"] < 0.7
     evaluator.reset()
@@ -218,7 +245,12 @@ def test_results_are_flattened_and_logged(caplog):
     results = {"Acc@1": 98.5, "box": {"AP": 1.0, "AP-cat": 2.0}}
     assert flatten_results_dict(results) == {"Acc@1": 98.5, "box/AP": 1.0, "box/AP-cat": 2.0}
     print_csv_format(results)
-    assert [record.message for record in caplog.records] == ["copypaste: Acc@1=98.5", "copypaste: Task: box", "copypaste: AP", "copypaste: 1.0000"]
+    assert [record.message for record in caplog.records] == [
+        "copypaste: Acc@1=98.5",
+        "copypaste: Task: box",
+        "copypaste: AP",
+        "copypaste: 1.0000",
+    ]
 
 
 def test_rows_of_a_sampler_with_buckets_are_found_in_a_padded_batch():

@@ -1,4 +1,5 @@
-"""What is kept of a run and how it is written: histories, the console's line, metrics.json, TensorBoard, logs, the clock."""
+"""What is kept of a run and how it is written: histories, the console's line, metrics.json, TensorBoard, logs, the
+clock."""
 
 from __future__ import annotations
 
@@ -11,7 +12,14 @@ import pytest
 import torch
 
 from libai.utils import logger as logs
-from libai.utils.events import CommonMetricPrinter, EventStorage, EventWriter, JSONWriter, TensorboardXWriter, get_event_storage
+from libai.utils.events import (
+    CommonMetricPrinter,
+    EventStorage,
+    EventWriter,
+    JSONWriter,
+    TensorboardXWriter,
+    get_event_storage,
+)
 from libai.utils.history_buffer import HistoryBuffer
 from libai.utils.memory import peak_memory_mb
 from libai.utils.timer import Timer
@@ -22,10 +30,19 @@ def test_a_history_knows_its_last_values_and_the_mean_of_all():
     for value in (10.0, 1.0, 5.0, 3.0):
         buffer.update(value)
     assert buffer.values() == [(1.0, 1), (5.0, 2), (3.0, 3)]
-    assert (buffer.latest(), buffer.median(3), buffer.median(2), buffer.avg(2), buffer.global_avg()) == (3.0, 3.0, 4.0, 4.0, 4.75)
+    assert (buffer.latest(), buffer.median(3), buffer.median(2), buffer.avg(2), buffer.global_avg()) == (
+        3.0,
+        3.0,
+        4.0,
+        4.0,
+        4.75,
+    )
 
 
-@pytest.mark.parametrize("values", [[2.0], [4.0, 1.0], [3.0, 1e300, -2.0], [0.1, 0.7, 0.2, 0.4], [1.0, float("nan"), 2.0], [float("inf"), 1.0]])
+@pytest.mark.parametrize(
+    "values",
+    [[2.0], [4.0, 1.0], [3.0, 1e300, -2.0], [0.1, 0.7, 0.2, 0.4], [1.0, float("nan"), 2.0], [float("inf"), 1.0]],
+)
 def test_the_median_is_that_of_numpy(values):
     buffer = HistoryBuffer()
     for value in values:
@@ -46,7 +63,9 @@ def test_a_storage_has_scalars_by_name_and_iteration():
         assert storage.latest() == {"loss": (2.0, 7), "lr": (0.5, 7), "eval/Acc@1": (97.0, 8)}
         assert storage.latest_with_smoothing_hint(3) == {"loss": (2.0, 7), "lr": (0.5, 7), "eval/Acc@1": (97.0, 8)}
         assert storage.latest_with_smoothing_hint(2)["loss"] == (1.5, 7)
-        assert storage.history("loss").values() == [(3.0, 5), (1.0, 6), (2.0, 7)] and set(storage.histories()) == set(storage.latest())
+        assert storage.history("loss").values() == [(3.0, 5), (1.0, 6), (2.0, 7)] and set(storage.histories()) == set(
+            storage.latest()
+        )
         assert storage.smoothing_hints() == {"loss": True, "lr": True, "eval/Acc@1": False} and storage.samples == 12
         with pytest.raises(KeyError, match="No history metric available for acc"):
             storage.history("acc")
@@ -69,13 +88,19 @@ def test_the_line_of_the_console(caplog):
         storage.put_scalar("time", 0.2064)
         printer.write()
         found = storage.latest()
-        assert found["eta_seconds"][0] == pytest.approx(0.2064 * 990) and found["total_throughput"][0] == pytest.approx(128 / 0.2064)
+        assert found["eta_seconds"][0] == pytest.approx(0.2064 * 990) and found["total_throughput"][0] == pytest.approx(
+            128 / 0.2064
+        )
         storage.iter = 1000
         printer.write()
     first, second = [record.message for record in caplog.records]
-    assert re.fullmatch(r" iteration: 9/1000  consumed_samples: 1280  total_loss: 2.289  data_time: 0.0402 s/iter lr: 9.00e-05  max_mem: \d+M", first)
+    assert re.fullmatch(
+        r" iteration: 9/1000  consumed_samples: 1280  total_loss: 2.289  data_time: 0.0402 s/iter lr: 9.00e-05  max_mem: \d+M",
+        first,
+    )
     assert second.startswith(
-        " eta: 0:03:24  iteration: 9/1000  consumed_samples: 1280  total_loss: 2.289  time: 0.2064 s/iter  data_time: 0.0402 s/iter "
+        " eta: 0:03:24  iteration: 9/1000  consumed_samples: 1280  total_loss: 2.289  time: 0.2064 s/iter  data_time: "
+        "0.0402 s/iter "
         "total_throughput: 620.16 samples/s lr: 9.00e-05  max_mem: "
     )
     assert 10 < peak_memory_mb() < 1e6

@@ -1,4 +1,5 @@
-"""``generate`` gives, token for token, what ``transformers`` gives with the same model and settings; processors and criteria by themselves."""
+"""``generate`` gives, token for token, what ``transformers`` gives with the same model and settings; processors and
+criteria by themselves."""
 
 from __future__ import annotations
 
@@ -13,7 +14,12 @@ import oneflow as flow
 import oneflow.nn as nn
 from libai.inference.generator import generation_logits_processor as ours
 from libai.inference.generator.generation_beam_search import BeamHypotheses, BeamSearchScorer
-from libai.inference.generator.generation_stopping_criteria import MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList, validate_stopping_criteria
+from libai.inference.generator.generation_stopping_criteria import (
+    MaxLengthCriteria,
+    MaxTimeCriteria,
+    StoppingCriteriaList,
+    validate_stopping_criteria,
+)
 from libai.inference.generator.generation_utils import Generator
 
 with warnings.catch_warnings():
@@ -42,7 +48,13 @@ class Adapted(nn.Module, Generator):
         positions = None
         if attention_mask is not None:
             positions = (attention_mask.cumsum(-1) - 1).clamp(min=0)
-        found = self.inner(input_ids, past_key_values=past_key_values, attention_mask=attention_mask, position_ids=positions, use_cache=self.keeps)
+        found = self.inner(
+            input_ids,
+            past_key_values=past_key_values,
+            attention_mask=attention_mask,
+            position_ids=positions,
+            use_cache=self.keeps,
+        )
         return {"logits": found.logits, **({"past_key_values": found.past_key_values} if self.keeps else {})}
 
     def _reorder_cache(self, past, rows):
@@ -53,7 +65,15 @@ class Adapted(nn.Module, Generator):
 def gpt2():
     torch.manual_seed(2)
     config = transformers.GPT2Config(
-        vocab_size=WORDS, n_positions=64, n_embd=16, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=None, pad_token_id=PAD, initializer_range=0.6
+        vocab_size=WORDS,
+        n_positions=64,
+        n_embd=16,
+        n_layer=2,
+        n_head=2,
+        bos_token_id=0,
+        eos_token_id=None,
+        pad_token_id=PAD,
+        initializer_range=0.6,
     )
     return transformers.GPT2LMHeadModel(config).eval()
 
@@ -70,7 +90,11 @@ def prompts(rows=3, length=5):
 def theirs(model, ids, mask=None, **settings):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return model.generate(ids, attention_mask=torch.ones_like(ids) if mask is None else mask, **{"do_sample": False, "pad_token_id": PAD, **settings})
+        return model.generate(
+            ids,
+            attention_mask=torch.ones_like(ids) if mask is None else mask,
+            **{"do_sample": False, "pad_token_id": PAD, **settings},
+        )
 
 
 SETTINGS = {
@@ -107,7 +131,10 @@ def test_texts_are_those_of_transformers(model, name):
 def test_a_model_with_a_cache_of_its_own_gets_one_token_at_a_time(model, settings):
     ids = prompts()
     adapted = Adapted(model, keeps=True, pad_token_id=PAD)
-    assert adapted.generate(ids, max_new_tokens=10, **settings).tolist() == theirs(model, ids, max_new_tokens=10, **settings).tolist()
+    assert (
+        adapted.generate(ids, max_new_tokens=10, **settings).tolist()
+        == theirs(model, ids, max_new_tokens=10, **settings).tolist()
+    )
 
 
 def test_prompts_of_different_lengths_are_filled_up_on_the_left(model):
@@ -121,16 +148,36 @@ def test_prompts_of_different_lengths_are_filled_up_on_the_left(model):
     assert expected[0, 3:].tolist() == alone[0].tolist()
 
 
-@pytest.mark.parametrize("warping", [{}, {"top_k": 5}, {"top_p": 0.7, "top_k": 0}, {"typical_p": 0.6}, {"temperature": 0.5}, {"temperature": 2.0, "top_k": 9, "top_p": 0.9}])
+@pytest.mark.parametrize(
+    "warping",
+    [
+        {},
+        {"top_k": 5},
+        {"top_p": 0.7, "top_k": 0},
+        {"typical_p": 0.6},
+        {"temperature": 0.5},
+        {"temperature": 2.0, "top_k": 9, "top_p": 0.9},
+    ],
+)
 def test_sampling_by_seed_is_that_of_transformers(model, warping):
     ids = prompts()
     drawn = []
-    for generate in (lambda **said: theirs(model, ids, **said), lambda **said: Adapted(model, pad_token_id=PAD).generate(ids, **said)):
+    for generate in (
+        lambda **said: theirs(model, ids, **said),
+        lambda **said: Adapted(model, pad_token_id=PAD).generate(ids, **said),
+    ):
         flow.manual_seed(5)
-        drawn.append(generate(max_new_tokens=12, do_sample=True, num_return_sequences=2, eos_token_id=END, **warping).tolist())
+        drawn.append(
+            generate(max_new_tokens=12, do_sample=True, num_return_sequences=2, eos_token_id=END, **warping).tolist()
+        )
     assert drawn[0] == drawn[1]
     flow.manual_seed(6)
-    assert Adapted(model, pad_token_id=PAD).generate(ids, max_new_tokens=12, do_sample=True, num_return_sequences=2, eos_token_id=END, **warping).tolist() != drawn[0]
+    assert (
+        Adapted(model, pad_token_id=PAD)
+        .generate(ids, max_new_tokens=12, do_sample=True, num_return_sequences=2, eos_token_id=END, **warping)
+        .tolist()
+        != drawn[0]
+    )
 
 
 def test_sampling_draws_each_token_as_often_as_its_probability_says(model):
@@ -149,20 +196,29 @@ def test_scores_of_every_step(model):
     ids = prompts()
     found = Adapted(model, pad_token_id=PAD).generate(ids, max_new_tokens=4, output_scores=True)
     for step, scores in enumerate(found["scores"]):
-        torch.testing.assert_close(scores, model(found["sequences"][:, : 5 + step]).logits[:, -1].detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(
+            scores, model(found["sequences"][:, : 5 + step]).logits[:, -1].detach(), rtol=0, atol=1e-5
+        )
     adapted = Adapted(model, pad_token_id=PAD)
-    beams = adapted.generate(ids, max_new_tokens=6, num_beams=3, num_return_sequences=2, output_scores=True, length_penalty=1.0)
+    beams = adapted.generate(
+        ids, max_new_tokens=6, num_beams=3, num_return_sequences=2, output_scores=True, length_penalty=1.0
+    )
     each = adapted.compute_transition_beam_scores(beams["sequences"], beams["scores"], beams["beam_indices"])
     torch.testing.assert_close(each.sum(1) / 6, beams["sequences_scores"], rtol=0, atol=1e-5)
     logs = model(beams["sequences"]).logits.log_softmax(-1).detach()
-    torch.testing.assert_close(each, logs[:, 4:-1].gather(2, beams["sequences"][:, 5:, None])[..., 0], rtol=0, atol=1e-4)
+    torch.testing.assert_close(
+        each, logs[:, 4:-1].gather(2, beams["sequences"][:, 5:, None])[..., 0], rtol=0, atol=1e-4
+    )
 
 
 def test_what_the_config_says_counts_unless_an_argument_says_otherwise(model):
     ids = prompts()
     adapted = Adapted(model, max_new_tokens=3, repetition_penalty=1.7, pad_token_id=PAD)
     assert adapted.generate(ids).tolist() == theirs(model, ids, max_new_tokens=3, repetition_penalty=1.7).tolist()
-    assert adapted.generate(ids, max_length=7, repetition_penalty=1.0).tolist() == theirs(model, ids, max_length=7).tolist()
+    assert (
+        adapted.generate(ids, max_length=7, repetition_penalty=1.0).tolist()
+        == theirs(model, ids, max_length=7).tolist()
+    )
     assert Adapted(model, bos_token_id=9).generate(max_length=4)[0, 0] == 9
 
 
@@ -209,9 +265,15 @@ def test_processors_that_force_and_bar_tokens():
     forced = ours.ForcedEOSTokenLogitsProcessor(10, 4)(ids, scores)
     assert forced[:, 4].eq(0).all() and forced.eq(low).sum() == 4 * 29
     assert ours.ForcedEOSTokenLogitsProcessor(11, 4)(ids, scores) is scores
-    assert ours.ForcedBOSTokenLogitsProcessor(6)(ids[:, :1], scores)[:, 6].eq(0).all() and ours.ForcedBOSTokenLogitsProcessor(6)(ids, scores) is scores
+    assert (
+        ours.ForcedBOSTokenLogitsProcessor(6)(ids[:, :1], scores)[:, 6].eq(0).all()
+        and ours.ForcedBOSTokenLogitsProcessor(6)(ids, scores) is scores
+    )
     barred = ours.MinLengthLogitsProcessor(10, [4, 5])(ids, scores)
-    assert barred.eq(low).nonzero()[:, 1].tolist() == [4, 5] * 4 and ours.MinLengthLogitsProcessor(9, 4)(ids, scores) is scores
+    assert (
+        barred.eq(low).nonzero()[:, 1].tolist() == [4, 5] * 4
+        and ours.MinLengthLogitsProcessor(9, 4)(ids, scores) is scores
+    )
     broken = torch.tensor([[math.nan, math.inf, low, 1.0]])
     limits = torch.finfo(torch.float32)
     assert ours.InfNanRemoveLogitsProcessor()(ids, broken).tolist() == [[0.0, limits.max, limits.min, 1.0]]
@@ -221,14 +283,20 @@ def test_processors_that_force_and_bar_tokens():
     assert found.eq(low).nonzero().tolist() == [[0, 3], [0, 4], [1, 1]]
     chosen = torch.tensor([3, 3, 5, 6])
     diverse = ours.HammingDiversityLogitsProcessor(2.0, 4, 2)
-    assert diverse(ids, scores[:2], chosen, 0) is not None and torch.equal(diverse(ids, scores[:2], chosen, 0), scores[:2])
+    assert diverse(ids, scores[:2], chosen, 0) is not None and torch.equal(
+        diverse(ids, scores[:2], chosen, 0), scores[:2]
+    )
     lowered = diverse(ids, scores[:2], chosen, 1)
-    assert torch.allclose(scores[:2, 3] - lowered[:, 3], torch.tensor(4.0)) and torch.equal(scores[:2, 4], lowered[:, 4])
+    assert torch.allclose(scores[:2, 3] - lowered[:, 3], torch.tensor(4.0)) and torch.equal(
+        scores[:2, 4], lowered[:, 4]
+    )
 
 
 def test_a_list_hands_over_what_its_processors_take():
     ids, scores = random_scores()
-    both = ours.LogitsProcessorList([ours.TemperatureLogitsWarper(2.0), ours.HammingDiversityLogitsProcessor(1.0, 4, 2)])
+    both = ours.LogitsProcessorList(
+        [ours.TemperatureLogitsWarper(2.0), ours.HammingDiversityLogitsProcessor(1.0, 4, 2)]
+    )
     assert torch.allclose(both(ids, scores, current_tokens=torch.tensor([1, 2, 3, 4]), beam_group_idx=0), scores / 2)
     with pytest.raises(ValueError, match="HammingDiversityLogitsProcessor needs current_tokens, beam_group_idx"):
         both(ids, scores)
@@ -236,7 +304,13 @@ def test_a_list_hands_over_what_its_processors_take():
 
 def test_criteria():
     ids = torch.zeros(2, 5, dtype=torch.long)
-    some = StoppingCriteriaList([MaxLengthCriteria(6), lambda ids, scores: torch.tensor([True, False]), lambda ids, scores: torch.tensor([False, True])])
+    some = StoppingCriteriaList(
+        [
+            MaxLengthCriteria(6),
+            lambda ids, scores: torch.tensor([True, False]),
+            lambda ids, scores: torch.tensor([False, True]),
+        ]
+    )
     assert some.max_length == 6 and some(ids) and not StoppingCriteriaList([MaxLengthCriteria(6)])(ids)
     assert MaxTimeCriteria(1.0, initial_timestamp=0.0)(ids) and not MaxTimeCriteria(1e6)(ids)
     given = StoppingCriteriaList()
@@ -254,9 +328,22 @@ def test_beams_keep_the_best_texts():
     scorer = BeamSearchScorer(1, 2, device="cpu")
     ids = torch.tensor([[4], [4]])
     best = torch.tensor([[-1.0, -2.0, -3.0, -4.0]])
-    step = scorer.process(ids, best, torch.tensor([[9, 3, 5, 6]]), torch.tensor([[0, 0, 1, 1]]), pad_token_id=1, eos_token_id=3)
-    assert [step[f"next_beam_{name}"].tolist() for name in ("scores", "tokens", "indices")] == [[-1.0, -3.0], [9, 5], [0, 1]] and not scorer.is_done
-    done = scorer.finalize(torch.tensor([[4, 9], [4, 5]]), step["next_beam_scores"], step["next_beam_tokens"], step["next_beam_indices"], max_length=2, pad_token_id=1)
+    step = scorer.process(
+        ids, best, torch.tensor([[9, 3, 5, 6]]), torch.tensor([[0, 0, 1, 1]]), pad_token_id=1, eos_token_id=3
+    )
+    assert [step[f"next_beam_{name}"].tolist() for name in ("scores", "tokens", "indices")] == [
+        [-1.0, -3.0],
+        [9, 5],
+        [0, 1],
+    ] and not scorer.is_done
+    done = scorer.finalize(
+        torch.tensor([[4, 9], [4, 5]]),
+        step["next_beam_scores"],
+        step["next_beam_tokens"],
+        step["next_beam_indices"],
+        max_length=2,
+        pad_token_id=1,
+    )
     assert done["sequences"].tolist() == [[4, 9]] and np.isclose(done["sequence_scores"], -0.5)
 
 
@@ -267,12 +354,18 @@ def test_beams_keep_the_best_texts():
     ("arguments", "message"),
     [
         ({"max_length": 9, "max_new_tokens": 3}, "max_length=9 and max_new_tokens=3 both say when to stop"),
-        ({"max_length": 4}, "the prompt has 5 tokens, and a text ends at 4: give max_new_tokens, or max_length above 5"),
+        (
+            {"max_length": 4},
+            "the prompt has 5 tokens, and a text ends at 4: give max_new_tokens, or max_length above 5",
+        ),
         ({"num_beams": 0}, "num_beams is a whole number from 1 on, got 0"),
         ({"num_return_sequences": 2}, "num_return_sequences=2 is more than num_beams=1"),
         ({"num_beams": 4, "num_beam_groups": 2}, "beams in groups are not supported"),
         ({"num_beams": 4, "do_sample": True}, "beams by sampling are not supported; take one or the other"),
-        ({"do_sample": True, "temperature": 0.0}, "temperature is a number above 0; do_sample=False takes the likeliest token, got 0.0"),
+        (
+            {"do_sample": True, "temperature": 0.0},
+            "temperature is a number above 0; do_sample=False takes the likeliest token, got 0.0",
+        ),
         ({"do_sample": True, "top_k": -1}, "top_k is a whole number from 1 on, got -1"),
         ({"do_sample": True, "top_p": 0.5, "typical_p": 0.0}, "typical_p is a number between 0 and 1, got 0.0"),
         ({"repetition_penalty": -1.0}, "repetition_penalty is a number above 0, got -1.0"),
@@ -282,7 +375,10 @@ def test_beams_keep_the_best_texts():
         ({"attention_mask": torch.ones(3, 4)}, r"attention_mask has the shape of inputs, \(3, 5\); got \(3, 4\)"),
         ({"input_ids": prompts()}, "was given inputs and input_ids: give one of them"),
         ({"is_encoder_decoder": True}, "what does the decoder start with"),
-        ({"prefix_allowed_tokens_fn": lambda sample, ids: []}, r"prefix_allowed_tokens_fn gave no token for sample 0 after \["),
+        (
+            {"prefix_allowed_tokens_fn": lambda sample, ids: []},
+            r"prefix_allowed_tokens_fn gave no token for sample 0 after \[",
+        ),
     ],
 )
 def test_settings_that_cannot_be(model, arguments, message):
@@ -293,7 +389,11 @@ def test_settings_that_cannot_be(model, arguments, message):
 
 @pytest.mark.parametrize(
     ("inputs", "message"),
-    [(None, "goes on from inputs.*or starts with bos_token_id"), ([[1, 2]], "inputs are tokens, a tensor.*got list"), (torch.ones(2), r"got torch.float32 of shape \(2,\)")],
+    [
+        (None, "goes on from inputs.*or starts with bos_token_id"),
+        ([[1, 2]], "inputs are tokens, a tensor.*got list"),
+        (torch.ones(2), r"got torch.float32 of shape \(2,\)"),
+    ],
 )
 def test_inputs_that_are_no_tokens(model, inputs, message):
     with pytest.raises(ValueError, match=message):
@@ -305,5 +405,7 @@ def test_a_model_without_scores():
         def forward(self, input_ids):
             return {"losses": input_ids}
 
-    with pytest.raises(ValueError, match="forward of Mute returned losses; generate.. looks for 'logits' or 'prediction_scores'"):
+    with pytest.raises(
+        ValueError, match="forward of Mute returned losses; generate.. looks for 'logits' or 'prediction_scores'"
+    ):
         Mute().generate(prompts())

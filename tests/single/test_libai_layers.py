@@ -1,4 +1,5 @@
-"""The layers of libai against plain torch, in a process alone: values, caches, keys, first values, and what they refuse."""
+"""The layers of libai against plain torch, in a process alone: values, caches, keys, first values, and what they
+refuse."""
 
 from __future__ import annotations
 
@@ -100,7 +101,10 @@ def test_sine_positions_are_waves() -> None:
     for position in range(7):
         for pair in range(3):
             angle = position / 10000 ** (2 * pair / 6)
-            assert abs(found[position, 2 * pair] - math.sin(angle)) < 1e-5 and abs(found[position, 2 * pair + 1] - math.cos(angle)) < 1e-5
+            assert (
+                abs(found[position, 2 * pair] - math.sin(angle)) < 1e-5
+                and abs(found[position, 2 * pair + 1] - math.cos(angle)) < 1e-5
+            )
     assert set(table.state_dict()) == {"position_embedding"} and not list(table.parameters())
 
 
@@ -159,7 +163,10 @@ def test_the_cross_entropy_of_each_token() -> None:
     target[0, 1] = -1  # counts as 0
     found = layers.ParallelCrossEntropyLoss()(spread(logits), spread(target.int()))
     same(found, F.cross_entropy(logits.flatten(0, 1), target.clamp(min=0).flatten(), reduction="none"))
-    with pytest.raises(ArgumentError, match=r"\(batch, length, vocabulary\) and targets of \(batch, length\), got \(2, 3, 7\) and \(6,\)"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"\(batch, length, vocabulary\) and targets of \(batch, length\), got \(2, 3, 7\) and \(6,\)",
+    ):
         layers.ParallelCrossEntropyLoss()(spread(logits), spread(target.flatten()))
 
 
@@ -177,7 +184,10 @@ def test_logits_are_products_with_the_table() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.int64])
 def test_self_attention_is_its_formula(dtype: torch.dtype) -> None:
     """Where a position may look at nothing, it looks at everything alike."""
-    x, layer = torch.randn(2, 5, 8), MultiheadAttention(8, 2, apply_query_key_layer_scaling=True, layer_idx=3, scale_mask_softmax_fusion=True)
+    x, layer = (
+        torch.randn(2, 5, 8),
+        MultiheadAttention(8, 2, apply_query_key_layer_scaling=True, layer_idx=3, scale_mask_softmax_fusion=True),
+    )
     w = values(layer)
     mask = (torch.rand(2, 1, 5, 5) < 0.6).to(dtype)
     mask[1, 0, 2] = 0
@@ -211,12 +221,18 @@ def test_cross_attention_is_its_formula() -> None:
 
 
 def test_heads_share_the_width_evenly() -> None:
-    with pytest.raises(ArgumentError, match="hidden_size must be divisible by num_attention_heads, got hidden_size=10 and num_attention_heads=4"):
+    with pytest.raises(
+        ArgumentError,
+        match="hidden_size must be divisible by num_attention_heads, got hidden_size=10 and num_attention_heads=4",
+    ):
         MultiheadAttention(10, 4)
 
 
 def test_dropout_of_attention_keeps_the_mean() -> None:
-    x, layer = torch.randn(1, 6, 8), MultiheadAttention(8, 2, attention_dropout_prob=0.3, attn_mask_type=AttnMaskType.causal)
+    x, layer = (
+        torch.randn(1, 6, 8),
+        MultiheadAttention(8, 2, attention_dropout_prob=0.3, attn_mask_type=AttnMaskType.causal),
+    )
     expected = layer.eval()(spread(x)).to_local()
     layer.train()
     many = layer(spread(x.expand(400, -1, -1).contiguous())).to_local().detach()
@@ -230,7 +246,15 @@ def test_dropout_of_attention_keeps_the_mean() -> None:
 @pytest.mark.parametrize("is_decoder", [False, True])
 def test_a_transformer_layer_is_its_formula(is_decoder: bool, behind: bool) -> None:
     x, memory, mask = torch.randn(2, 4, 8), torch.randn(2, 3, 8), torch.ones(4, 4).tril()
-    layer = layers.TransformerLayer(8, 12, 2, is_decoder=is_decoder, apply_residual_post_layernorm=behind, bias_gelu_fusion=True, bias_dropout_fusion=True)
+    layer = layers.TransformerLayer(
+        8,
+        12,
+        2,
+        is_decoder=is_decoder,
+        apply_residual_post_layernorm=behind,
+        bias_gelu_fusion=True,
+        bias_dropout_fusion=True,
+    )
     w = values(layer)
     expected = transformer_layer(w, x, 2, mask, memory if is_decoder else None, behind=behind)
     same(layer(spread(x), spread(mask), spread(memory) if is_decoder else None), expected)
@@ -247,7 +271,9 @@ def test_the_activation_of_a_layer_is_chosen_by_name() -> None:
 def test_a_layer_with_a_cache_goes_on_where_it_was(is_decoder: bool) -> None:
     """In parts of any length, drop path or not: what it gives for the whole."""
     x, memory = spread(torch.randn(2, 6, 8)), spread(torch.randn(2, 3, 8)) if is_decoder else None
-    layer = layers.TransformerLayer(8, 12, 2, is_decoder=is_decoder, drop_path_prob=0.2, attn_mask_type=AttnMaskType.causal).eval()
+    layer = layers.TransformerLayer(
+        8, 12, 2, is_decoder=is_decoder, drop_path_prob=0.2, attn_mask_type=AttnMaskType.causal
+    ).eval()
     expected = layer(x, encoder_states=memory).to_local()
     cache, found = None, []
     for part in (x[:, :3], x[:, 3:5], x[:, 5:]):

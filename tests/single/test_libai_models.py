@@ -1,4 +1,5 @@
-"""LiBai's models of text: names of parameters, losses by their formulas in plain torch, what they may look at, caches, and what they refuse."""
+"""LiBai's models of text: names of parameters, losses by their formulas in plain torch, what they may look at, caches,
+and what they refuse."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def batch_of(name: str, rows: int = 3) -> Batch:
 
 def run(model: Any, batch: Batch, *without: str, **more: Any) -> dict[str, Any]:
     found = model(**{name: spread(field) for name, field in batch.items() if name not in without}, **more)
-    return {name: value.to_local() if torch.is_tensor(value) and value.is_global else value for name, value in found.items()}
+    return {
+        name: value.to_local() if torch.is_tensor(value) and value.is_global else value for name, value in found.items()
+    }
 
 
 def near(found: torch.Tensor, expected: torch.Tensor) -> None:
@@ -48,9 +51,21 @@ def both(*names: str) -> set[str]:
 
 
 def layer(prefix: str, is_decoder: bool = False) -> set[str]:
-    parts = ["input_layernorm", "post_attention_layernorm", "self_attention.query_key_value", "self_attention.dense", "mlp.dense_h_to_4h", "mlp.dense_4h_to_h"]
+    parts = [
+        "input_layernorm",
+        "post_attention_layernorm",
+        "self_attention.query_key_value",
+        "self_attention.dense",
+        "mlp.dense_h_to_4h",
+        "mlp.dense_4h_to_h",
+    ]
     if is_decoder:
-        parts += ["cross_attention.query", "cross_attention.key_value", "cross_attention.dense", "post_cross_attention_layernorm"]
+        parts += [
+            "cross_attention.query",
+            "cross_attention.key_value",
+            "cross_attention.dense",
+            "post_cross_attention_layernorm",
+        ]
     return both(*(f"{prefix}.{part}" for part in parts))
 
 
@@ -64,14 +79,22 @@ def bert(prefix: str) -> set[str]:
 
 
 def llama(*more: str) -> set[str]:
-    parts = [f"self_attn.{kind}_proj" for kind in "qkvo"] + [f"mlp.{kind}_proj" for kind in ("gate", "up", "down")] + ["input_layernorm", "post_attention_layernorm"]
-    return weights("model.embed_tokens", "model.norm", *more, *(f"model.layers.{i}.{part}" for i in (0, 1) for part in parts))
+    parts = (
+        [f"self_attn.{kind}_proj" for kind in "qkvo"]
+        + [f"mlp.{kind}_proj" for kind in ("gate", "up", "down")]
+        + ["input_layernorm", "post_attention_layernorm"]
+    )
+    return weights(
+        "model.embed_tokens", "model.norm", *more, *(f"model.layers.{i}.{part}" for i in (0, 1) for part in parts)
+    )
 
 
 _ROBERTA = bert("roberta") | both("lm_head.dense", "lm_head.layernorm") | {"lm_head.lm_logits.bias"}
 KEYS = {
     "BERT": bert("bert")
-    | both("bert.pooler.dense", "cls_head.predictions.dense", "cls_head.predictions.layernorm", "cls_head.seq_relationship")
+    | both(
+        "bert.pooler.dense", "cls_head.predictions.dense", "cls_head.predictions.layernorm", "cls_head.seq_relationship"
+    )
     | {"cls_head.lm_logits.bias"},
     "BERT classifier": bert("bert") | both("bert.pooler.dense", "classifier"),
     "RoBERTa": _ROBERTA,
@@ -112,7 +135,11 @@ def masked(scores: torch.Tensor, labels: torch.Tensor, mask: torch.Tensor) -> to
 
 def encoded(w: Weights, batch: Batch, positions: torch.Tensor, types: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     e = below(w, "embeddings")
-    x = e["vocab_embeddings.weight"][batch["input_ids"]] + e["position_embeddings.weight"][positions] + e["tokentype_embeddings.weight"][types]
+    x = (
+        e["vocab_embeddings.weight"][batch["input_ids"]]
+        + e["position_embeddings.weight"][positions]
+        + e["tokentype_embeddings.weight"][types]
+    )
     for number in (0, 1):
         x = transformer_layer(below(w, f"encoders.{number}"), x, 4, mask)
     return norm(x, w, "final_layernorm")
@@ -128,7 +155,9 @@ def test_bert_by_its_formula() -> None:
     x = encoded(below(w, "bert"), batch, torch.arange(6), batch["tokentype_ids"], outer(batch["attention_mask"]))
     pooled = torch.tanh(x[:, 0] @ w["bert.pooler.dense.weight"].T + w["bert.pooler.dense.bias"])
     order = pooled @ w["cls_head.seq_relationship.weight"].T + w["cls_head.seq_relationship.bias"]
-    scores = head(below(w, "cls_head.predictions"), x, w["bert.embeddings.vocab_embeddings.weight"], w["cls_head.lm_logits.bias"])
+    scores = head(
+        below(w, "cls_head.predictions"), x, w["bert.embeddings.vocab_embeddings.weight"], w["cls_head.lm_logits.bias"]
+    )
     losses = run(model, batch)
     assert set(losses) == {"lm_loss", "sop_loss"}
     near(losses["lm_loss"], masked(scores, batch["lm_labels"], batch["loss_mask"]))
@@ -137,7 +166,9 @@ def test_bert_by_its_formula() -> None:
     assert set(found) == {"prediction_scores", "seq_relationship_score"}
     near(found["prediction_scores"], scores)
     near(found["seq_relationship_score"], order)
-    states, rest = model.bert(spread(batch["input_ids"]), spread(batch["attention_mask"]), spread(batch["tokentype_ids"]))
+    states, rest = model.bert(
+        spread(batch["input_ids"]), spread(batch["attention_mask"]), spread(batch["tokentype_ids"])
+    )
     near(states.to_local(), x)
     near(rest.to_local(), pooled)
 
@@ -170,13 +201,24 @@ def test_a_classifier_by_its_formula() -> None:
 
 def roberta_positions(ids: torch.Tensor) -> torch.Tensor:
     """Tokens from 2, padding 1."""
-    return torch.tensor([[1 if token == 1 else 1 + sum(t != 1 for t in row[: i + 1]) for i, token in enumerate(row)] for row in ids.tolist()])
+    return torch.tensor(
+        [
+            [1 if token == 1 else 1 + sum(t != 1 for t in row[: i + 1]) for i, token in enumerate(row)]
+            for row in ids.tolist()
+        ]
+    )
 
 
 def test_roberta_by_its_formula() -> None:
     batch, model = batch_of("RoBERTa"), SMALL["RoBERTa"].make().eval()
     w = values(model)
-    x = encoded(below(w, "roberta"), batch, roberta_positions(batch["input_ids"]), torch.zeros(3, 6, dtype=torch.long), outer(batch["attention_mask"]))
+    x = encoded(
+        below(w, "roberta"),
+        batch,
+        roberta_positions(batch["input_ids"]),
+        torch.zeros(3, 6, dtype=torch.long),
+        outer(batch["attention_mask"]),
+    )
     scores = head(below(w, "lm_head"), x, w["roberta.embeddings.vocab_embeddings.weight"], w["lm_head.lm_logits.bias"])
     near(run(model, batch)["lm_loss"], masked(scores, batch["lm_labels"], batch["loss_mask"]))
     near(run(model, batch, "lm_labels", "loss_mask")["prediction_scores"], scores)
@@ -186,11 +228,16 @@ def test_causal_roberta_by_its_formula() -> None:
     batch, model = batch_of("RoBERTa causal"), SMALL["RoBERTa causal"].make().eval()
     w = values(model)
     mask = outer(batch["attention_mask"]) * torch.ones(6, 6).tril()
-    x = encoded(below(w, "roberta"), batch, roberta_positions(batch["input_ids"]), torch.zeros(3, 6, dtype=torch.long), mask)
+    x = encoded(
+        below(w, "roberta"), batch, roberta_positions(batch["input_ids"]), torch.zeros(3, 6, dtype=torch.long), mask
+    )
     scores = head(below(w, "lm_head"), x, w["roberta.embeddings.vocab_embeddings.weight"], w["lm_head.lm_logits.bias"])
     near(run(model, batch)["lm_loss"], F.cross_entropy(scores[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten()))
     counted = batch["attention_mask"].clone()
-    near(run(model, {**batch, "loss_mask": counted})["lm_loss"], masked(scores[:, :-1], batch["labels"][:, 1:], counted[:, 1:]))
+    near(
+        run(model, {**batch, "loss_mask": counted})["lm_loss"],
+        masked(scores[:, :-1], batch["labels"][:, 1:], counted[:, 1:]),
+    )
     near(run(model, batch, "labels")["prediction_scores"], scores)
     other = {**batch, "position_ids": torch.arange(6).expand(3, 6)}
     assert (run(model, other, "labels")["prediction_scores"] - scores).abs().max() > 1e-3
@@ -204,9 +251,21 @@ def test_gpt_by_its_formula() -> None:
     for number in (0, 1):
         x = transformer_layer(below(g, f"transformer.layers.{number}"), x, 4, torch.ones(6, 6).tril())
     scores = norm(x, g, "transformer.layernorm_f") @ g["embeddings.token_embeddings.weight"].T
-    for mode in (model.eval(), SMALL["GPT"].make(embedding_dropout_prob=0.0, attention_dropout_prob=0.0, output_dropout_prob=0.0, scale_mask_softmax_fusion=True).train()):
+    for mode in (
+        model.eval(),
+        SMALL["GPT"]
+        .make(
+            embedding_dropout_prob=0.0,
+            attention_dropout_prob=0.0,
+            output_dropout_prob=0.0,
+            scale_mask_softmax_fusion=True,
+        )
+        .train(),
+    ):
         mode.load_state_dict(model.state_dict())
-        near(run(mode, batch)["lm_loss"], F.cross_entropy(scores.flatten(0, 1), batch["labels"].flatten()))  # with labels a loss, also where it evaluates
+        near(
+            run(mode, batch)["lm_loss"], F.cross_entropy(scores.flatten(0, 1), batch["labels"].flatten())
+        )  # with labels a loss, also where it evaluates
         near(run(mode, batch, "labels")["prediction_scores"], scores)
 
 
@@ -219,7 +278,14 @@ def test_t5_by_its_formula() -> None:
     memory = transformer_layer(below(t, "encoder.layers.0"), memory, 4, batch["encoder_attn_mask"][:, None].float())
     memory = norm(memory, t, "encoder.final_layernorm")
     x = table[batch["decoder_input_ids"]] + places[:4]
-    x = transformer_layer(below(t, "decoder.layers.0"), x, 4, batch["decoder_attn_mask"][:, None].float(), memory, batch["encoder_decoder_attn_mask"][:, None].float())
+    x = transformer_layer(
+        below(t, "decoder.layers.0"),
+        x,
+        4,
+        batch["decoder_attn_mask"][:, None].float(),
+        memory,
+        batch["encoder_decoder_attn_mask"][:, None].float(),
+    )
     scores = norm(x, t, "decoder.final_layernorm") @ table.T + t["lm_head.bias"]
     near(run(model, batch)["masked_lm_loss"], masked(scores, batch["lm_labels"], batch["loss_mask"]))
     near(run(model, batch, "lm_labels", "loss_mask")["prediction_scores"], scores)
@@ -230,7 +296,16 @@ def test_t5_by_its_formula() -> None:
     [
         {},
         {"tie_word_embeddings": True, "num_key_value_heads": None, "attention_bias": True},
-        {"rope_theta": 500.0, "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 8}},
+        {
+            "rope_theta": 500.0,
+            "rope_scaling": {
+                "rope_type": "llama3",
+                "factor": 8.0,
+                "low_freq_factor": 1.0,
+                "high_freq_factor": 4.0,
+                "original_max_position_embeddings": 8,
+            },
+        },
         {"rope_scaling": {"type": "linear", "factor": 2.0}, "mlp_bias": True, "head_dim": 8},
     ],
 )
@@ -240,14 +315,18 @@ def test_llama_is_that_of_transformers(changes: dict[str, Any]) -> None:
     told = {name: value for name, value in model.cfg.items() if name not in ("hidden_layers", "rope_scaling")}
     scaling = model.cfg.get("rope_scaling")
     told["rope_scaling"] = None if scaling is None else dict(scaling)
-    twin = transformers.LlamaForCausalLM(transformers.LlamaConfig(num_hidden_layers=2, bos_token_id=0, eos_token_id=0, **told)).eval()
+    twin = transformers.LlamaForCausalLM(
+        transformers.LlamaConfig(num_hidden_layers=2, bos_token_id=0, eos_token_id=0, **told)
+    ).eval()
     missing = twin.load_state_dict(values(model), strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"lm_head.weight"}
     twin.tie_weights()
     mask = torch.tensor([[0, 0, 1, 1, 1, 1], [1] * 6, [0, 1, 1, 1, 1, 1]])
     with torch.no_grad():
         near(run(model, batch, "labels")["prediction_scores"], twin(input_ids=batch["input_ids"]).logits)
-        padded = twin(input_ids=batch["input_ids"], attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)).logits
+        padded = twin(
+            input_ids=batch["input_ids"], attention_mask=mask, position_ids=(mask.cumsum(1) - 1).clamp(min=0)
+        ).logits
     found = run(model, {**batch, "attention_mask": mask}, "labels")["prediction_scores"]
     near(found[mask == 1], padded[mask == 1])
     labels = torch.where(torch.rand(3, 6) < 0.3, -100, batch["labels"])
@@ -264,8 +343,12 @@ def test_no_position_sees_what_comes_behind_it(name: str, fused: bool) -> None:
     batch, model = batch_of(name), SMALL[name].make(scale_mask_softmax_fusion=fused).eval()
     changed = batch["input_ids"].clone()
     changed[:, 4] = (changed[:, 4] + 1) % 14 + 2
-    first, second = (run(model, {**batch, "input_ids": ids}, "labels")["prediction_scores"] for ids in (batch["input_ids"], changed))
-    tokens = batch.get("attention_mask", torch.ones(3, 6))[:, :4] == 1  # padding, which sees no token, looks at all of them alike
+    first, second = (
+        run(model, {**batch, "input_ids": ids}, "labels")["prediction_scores"] for ids in (batch["input_ids"], changed)
+    )
+    tokens = (
+        batch.get("attention_mask", torch.ones(3, 6))[:, :4] == 1
+    )  # padding, which sees no token, looks at all of them alike
     near(first[:, :4][tokens], second[:, :4][tokens])
     assert (first[:, 4:] - second[:, 4:]).abs().max() > 1e-3
 
@@ -279,7 +362,12 @@ def test_a_cache_gives_what_the_whole_text_gives(name: str, is_padded: bool) -> 
     expected = model(ids, attention_mask=mask)["prediction_scores"].to_local()
     cache, found = None, []
     for start, stop in ((0, 3), (3, 4), (4, 6)):
-        out = model(ids[:, start:stop], attention_mask=None if mask is None else mask[:, :stop], past_key_values=cache, use_cache=True)
+        out = model(
+            ids[:, start:stop],
+            attention_mask=None if mask is None else mask[:, :stop],
+            past_key_values=cache,
+            use_cache=True,
+        )
         cache = out["past_key_values"]
         found.append(out["prediction_scores"].to_local())
     seen = torch.ones(3, 6, dtype=torch.bool) if mask is None else mask.to_local() == 1
@@ -323,7 +411,10 @@ def test_t5_with_a_cache_leaves_the_encoder_out() -> None:
 def test_the_mask_of_gpt() -> None:
     ids, keys = spread(torch.zeros(2, 2, dtype=torch.long)), torch.tensor([[0, 1, 1], [1, 1, 1]])
     assert CasualMask()(ids, past_length=1).to_local().tolist() == [[[[1, 1, 0], [1, 1, 1]]]]
-    assert CasualMask()(ids, 1, spread(keys)).to_local().tolist() == [[[[0, 1, 0], [0, 1, 1]]], [[[1, 1, 0], [1, 1, 1]]]]
+    assert CasualMask()(ids, 1, spread(keys)).to_local().tolist() == [
+        [[[0, 1, 0], [0, 1, 1]]],
+        [[[1, 1, 0], [1, 1, 1]]],
+    ]
 
 
 # ------------------------------------------------------------------ local tensors, refusals, configs
@@ -341,7 +432,10 @@ def test_models_compute_with_local_tensors_too(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["BERT", "GPT", "T5", "Llama"])
 def test_more_positions_than_a_model_has_are_refused(name: str) -> None:
-    batch = {key: field.repeat(*([1] * (field.ndim - 1)), 4) if field.ndim > 1 else field for key, field in batch_of(name).items()}
+    batch = {
+        key: field.repeat(*([1] * (field.ndim - 1)), 4) if field.ndim > 1 else field
+        for key, field in batch_of(name).items()
+    }
     with pytest.raises(ArgumentError, match=r"positions, but the model has 10; shorten the text"):
         run(SMALL[name].make(), batch)
 
@@ -393,5 +487,8 @@ def test_configs_of_models(file: str, name: str, kind: type[Any], sizes: tuple[i
     with flow.planned_world(1):  # no memory
         model = instantiate(cfg[name])
     assert type(model) is kind
-    count = sum(isinstance(module, torch.nn.Module) and getattr(module, "attn_mask_type", None) is AttnMaskType.causal for module in model.modules())
+    count = sum(
+        isinstance(module, torch.nn.Module) and getattr(module, "attn_mask_type", None) is AttnMaskType.causal
+        for module in model.modules()
+    )
     assert bool(count) == (kind in (models.GPTModel, models.GPTForPreTraining, models.RobertaForCausalLM))

@@ -29,21 +29,34 @@ def mlp():
 
 def names(model, groups):
     known = {id(parameter): name for name, parameter in model.named_parameters()}
-    return [({key: value for key, value in group.items() if key != "params"}, [known[id(p)] for p in group["params"]]) for group in groups]
+    return [
+        ({key: value for key, value in group.items() if key != "params"}, [known[id(p)] for p in group["params"]])
+        for group in groups
+    ]
 
 
 def test_weights_and_biases_of_the_tutorial_s_network():
     model = mlp()
-    groups = get_default_optimizer_params(model, weight_decay_norm=0.0, weight_decay_bias=0.0, clip_grad_max_norm=1.0, clip_grad_norm_type=2.0)
+    groups = get_default_optimizer_params(
+        model, weight_decay_norm=0.0, weight_decay_bias=0.0, clip_grad_max_norm=1.0, clip_grad_norm_type=2.0
+    )
     clip = {"clip_grad_max_norm": 1.0, "clip_grad_norm_type": 2.0}
-    assert names(model, groups) == [(clip, ["0.weight", "2.weight"]), ({**clip, "weight_decay": 0.0}, ["0.bias", "2.bias"])]
+    assert names(model, groups) == [
+        (clip, ["0.weight", "2.weight"]),
+        ({**clip, "weight_decay": 0.0}, ["0.bias", "2.bias"]),
+    ]
 
 
 def test_norms_have_a_decay_of_their_own_and_layer_norm_only_if_asked():
     model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.BatchNorm2d(2), nn.GroupNorm(1, 2), nn.LayerNorm(2))
     found = names(model, get_default_optimizer_params(model, base_lr=0.5, weight_decay=0.1, weight_decay_norm=0.0))
-    assert found == [({"lr": 0.5, "weight_decay": 0.1}, ["0.weight", "0.bias", "3.weight", "3.bias"]), ({"lr": 0.5, "weight_decay": 0.0}, ["1.weight", "1.bias", "2.weight", "2.bias"])]
-    asked = names(model, get_default_optimizer_params(model, weight_decay=0.1, weight_decay_norm=0.0, layer_norm_is_norm=True))
+    assert found == [
+        ({"lr": 0.5, "weight_decay": 0.1}, ["0.weight", "0.bias", "3.weight", "3.bias"]),
+        ({"lr": 0.5, "weight_decay": 0.0}, ["1.weight", "1.bias", "2.weight", "2.bias"]),
+    ]
+    asked = names(
+        model, get_default_optimizer_params(model, weight_decay=0.1, weight_decay_norm=0.0, layer_norm_is_norm=True)
+    )
     assert asked[0][1] == ["0.weight", "0.bias"]
 
 
@@ -58,13 +71,19 @@ def test_overrides_frozen_and_shared_parameters():
 
 
 def test_equal_options_share_a_group_in_the_order_they_appear():
-    assert reduce_param_groups([{"params": [1], "lr": 1}, {"params": [2]}, {"lr": 1, "params": [3]}]) == [{"params": [1, 3], "lr": 1}, {"params": [2]}]
+    assert reduce_param_groups([{"params": [1], "lr": 1}, {"params": [2]}, {"lr": 1, "params": [3]}]) == [
+        {"params": [1, 3], "lr": 1},
+        {"params": [2]},
+    ]
 
 
 def test_the_optimizer_of_a_config():
     model = mlp()
     cfg = LazyCall(flow.optim.AdamW)(
-        params=LazyCall(get_default_optimizer_params)(weight_decay_bias=0.0), lr=1e-4, weight_decay=0.01, do_bias_correction=True
+        params=LazyCall(get_default_optimizer_params)(weight_decay_bias=0.0),
+        lr=1e-4,
+        weight_decay=0.01,
+        do_bias_correction=True,
     )
     optimizer = build_optimizer(cfg, model)
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.01, 0.0]
@@ -86,7 +105,11 @@ SCHEDULES = [
     (WarmupStepLR, {"step_size": 3, "gamma": 0.5}, lambda t: B * 0.5 ** (t // 3)),
     (WarmupMultiStepLR, {"milestones": [2, 10], "gamma": 0.1}, lambda t: B * 0.1 ** sum(m <= t for m in (2, 10))),
     (WarmupExponentialLR, {"gamma": 0.9}, lambda t: B * 0.9**t),
-    (WarmupPolynomialLR, {"end_learning_rate": 0.001, "power": 2.0}, lambda t: (B - 0.001) * (1 - min(t, N) / N) ** 2 + 0.001),
+    (
+        WarmupPolynomialLR,
+        {"end_learning_rate": 0.001, "power": 2.0},
+        lambda t: (B - 0.001) * (1 - min(t, N) / N) ** 2 + 0.001,
+    ),
 ]
 
 
@@ -98,7 +121,9 @@ def rates(make, steps=25, **arguments):
         found.append(optimizer.param_groups[0]["lr"])
         optimizer.step()
         scheduler.step()
-    assert found == [scheduler.rates(step)[0] for step in range(steps)]  # a function of the step alone, as graphs need it
+    assert found == [
+        scheduler.rates(step)[0] for step in range(steps)
+    ]  # a function of the step alone, as graphs need it
     return found
 
 
@@ -126,12 +151,19 @@ def test_a_scheduler_of_a_config_and_its_state():
 
 
 def test_schedules_that_cannot_be_are_refused(caplog):
-    two = torch.optim.SGD([{"params": mlp().parameters(), "lr": 1.0}, {"params": mlp().parameters(), "lr": 2.0}], lr=1.0)
-    with pytest.raises(ValueError, match=r"different warmup configs: .*one base lr.* got \[1.0, 2.0\]; use warmup_method='constant'"):
+    two = torch.optim.SGD(
+        [{"params": mlp().parameters(), "lr": 1.0}, {"params": mlp().parameters(), "lr": 2.0}], lr=1.0
+    )
+    with pytest.raises(
+        ValueError, match=r"different warmup configs: .*one base lr.* got \[1.0, 2.0\]; use warmup_method='constant'"
+    ):
         WarmupCosineLR(two, max_iter=N, warmup_factor=F, warmup_iter=W)
     WarmupCosineLR(two, max_iter=N, warmup_factor=F, warmup_iter=W, warmup_method="constant")
     for make in (WarmupCosineLR, WarmupPolynomialLR, WarmupCosineAnnealingLR):
-        with pytest.raises(AssertionError, match="max_iter is the number of iterations and at least 1, got 0; set train.train_iter or train.train_epoch"):
+        with pytest.raises(
+            AssertionError,
+            match="max_iter is the number of iterations and at least 1, got 0; set train.train_iter or train.train_epoch",
+        ):
             make(two, max_iter=0, warmup_factor=F, warmup_iter=0)
     one = torch.optim.SGD(mlp().parameters(), lr=1.0)
     with pytest.raises(ValueError, match="warmup_factor is a number >= 0 and <= 1, got 2"):

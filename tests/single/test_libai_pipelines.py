@@ -36,23 +36,33 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_text_goes_on(texts: Path) -> None:
-    pipeline = TextGenerationPipeline(str(texts / "config.py"), 1, 1, 1, model_path=str(texts / "weights"), mode="huggingface", device="cpu")
+    pipeline = TextGenerationPipeline(
+        str(texts / "config.py"), 1, 1, 1, model_path=str(texts / "weights"), mode="huggingface", device="cpu"
+    )
     found = pipeline("abc", max_new_tokens=6)
     ids = torch.tensor([pipeline.tokenizer.encode("abc")])
-    expected = hf.theirs("GPT-2").generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False, pad_token_id=0)
-    assert found == [{"generated_text": pipeline.tokenizer.decode(expected[0].tolist(), True)}] and found[0]["generated_text"].startswith("abc")
+    expected = hf.theirs("GPT-2").generate(
+        ids, attention_mask=torch.ones_like(ids), max_new_tokens=6, do_sample=False, pad_token_id=0
+    )
+    assert found == [{"generated_text": pipeline.tokenizer.decode(expected[0].tolist(), True)}] and found[0][
+        "generated_text"
+    ].startswith("abc")
     assert pipeline("abc", max_new_tokens=6, num_beams=3, num_return_sequences=2)[0].keys() == {"generated_text"}
 
 
 def test_several_texts_of_different_lengths(texts: Path) -> None:
-    pipeline = TextGenerationPipeline(str(texts / "config.py"), model_path=str(texts / "weights"), mode="huggingface", device="cpu", max_new_tokens=5)
+    pipeline = TextGenerationPipeline(
+        str(texts / "config.py"), model_path=str(texts / "weights"), mode="huggingface", device="cpu", max_new_tokens=5
+    )
     alone = [pipeline(text)[0] for text in ("abc", "defgh", "i")]
     assert pipeline(["abc", "defgh", "i"]) == alone == pipeline(["abc", "defgh", "i"], batch_size=2)
     assert len(pipeline("abc", max_new_tokens=1)[0]["generated_text"]) <= len(alone[0]["generated_text"])
 
 
 def test_weights_of_this_package_and_none(texts: Path, tmp_path: Path) -> None:
-    first = TextGenerationPipeline(texts / "config.py", model_path=str(texts / "weights"), mode="huggingface", device="cpu", max_new_tokens=5)
+    first = TextGenerationPipeline(
+        texts / "config.py", model_path=str(texts / "weights"), mode="huggingface", device="cpu", max_new_tokens=5
+    )
     flow.save(first.model.state_dict(), tmp_path / "saved" / "model", global_dst_rank=0)
     cfg = first.cfg
     cfg.model.cfg = first.model.cfg
@@ -65,7 +75,9 @@ def test_weights_of_this_package_and_none(texts: Path, tmp_path: Path) -> None:
 
 
 def test_a_text_is_classified(classes: Path) -> None:
-    pipeline = TextClassificationPipeline(str(classes / "config.py"), 1, 1, 1, model_path=str(classes / "weights"), mode="huggingface", device="cpu")
+    pipeline = TextClassificationPipeline(
+        str(classes / "config.py"), 1, 1, 1, model_path=str(classes / "weights"), mode="huggingface", device="cpu"
+    )
     ids = torch.tensor([pipeline.tokenizer.encode("a b c")])
     with torch.no_grad():
         scores = hf.theirs("BERT, classifier")(ids).logits.softmax(-1)[0]
@@ -75,8 +87,14 @@ def test_a_text_is_classified(classes: Path) -> None:
     best = pipeline("a b c")
     assert best == max(found, key=lambda one: one["score"])
     both = pipeline(["a b c", "d"])
-    assert both[0]["label"] == best["label"] and abs(both[0]["score"] - best["score"]) < 1e-5 and both[1]["label"] == pipeline("d")["label"]
-    assert sum(one["score"] for one in pipeline("a", return_all_scores=True, function_to_apply="sigmoid")) != pytest.approx(1.0)
+    assert (
+        both[0]["label"] == best["label"]
+        and abs(both[0]["score"] - best["score"]) < 1e-5
+        and both[1]["label"] == pipeline("d")["label"]
+    )
+    assert sum(
+        one["score"] for one in pipeline("a", return_all_scores=True, function_to_apply="sigmoid")
+    ) != pytest.approx(1.0)
     with pytest.raises(ValueError, match="function_to_apply is one of softmax, sigmoid, none, got 'max'"):
         pipeline("a", function_to_apply="max")
 
@@ -98,12 +116,17 @@ def test_a_picture_is_classified(tmp_path: Path) -> None:
     for name, colour in (("red", (250, 0, 0)), ("blue", (0, 0, 250))):
         Image.new("RGB", (12, 10), colour).save(tmp_path / f"{name}.png")
     (tmp_path / "labels.txt").write_text("red\ngreen\nblue\n")
-    transform = LazyCall(transforms.Compose)(transforms=[LazyCall(transforms.Resize)(size=(8, 8)), LazyCall(transforms.ToTensor)()])
+    transform = LazyCall(transforms.Compose)(
+        transforms=[LazyCall(transforms.Resize)(size=(8, 8)), LazyCall(transforms.ToTensor)()]
+    )
     cfg = {"model": LazyCall(Brightness)(), "dataloader": {"test": [{"dataset": {"transform": transform}}]}}
     pipeline = ImageClassificationPipeline(cfg, mode="random", device="cpu", labels=str(tmp_path / "labels.txt"))
     found = pipeline(str(tmp_path / "red.png"))
     assert found["label"] == "red" and found["score"] == pytest.approx(1 / (1 + 2 * np.exp(-10 * 250 / 255)), abs=1e-5)
-    assert [one["label"] for one in pipeline([tmp_path / "blue.png", Image.open(tmp_path / "red.png")])] == ["blue", "red"]
+    assert [one["label"] for one in pipeline([tmp_path / "blue.png", Image.open(tmp_path / "red.png")])] == [
+        "blue",
+        "red",
+    ]
     assert len(pipeline(tmp_path / "blue.png", return_all_scores=True)) == 3
     numbers = ImageClassificationPipeline(cfg, mode="random", device="cpu")
     assert numbers(tmp_path / "blue.png")["label"] == "2"
@@ -128,7 +151,10 @@ def test_a_pipeline_of_ones_own() -> None:
             return found["scores"].sum().item(), found["pad"]
 
     pipeline = Sums({"model": LazyCall(Brightness)()}, mode="random", device="cpu", factor=2.0)
-    assert pipeline([1.0, 2.0, 3.0]) == (120.0, False) and pipeline([1.0, 2.0, 3.0], factor=1.0, pad=True) == (60.0, True)
+    assert pipeline([1.0, 2.0, 3.0]) == (120.0, False) and pipeline([1.0, 2.0, 3.0], factor=1.0, pad=True) == (
+        60.0,
+        True,
+    )
     assert pipeline.tokenizer is None and not pipeline.model.training and dist.get_world_size() == 1
 
 

@@ -1,4 +1,5 @@
-"""The trainer of libai: order of construction and of hooks, what may be overridden, signals, and what is said where something is wrong."""
+"""The trainer of libai: order of construction and of hooks, what may be overridden, signals, and what is said where
+something is wrong."""
 
 from __future__ import annotations
 
@@ -72,7 +73,10 @@ def test_hooks_are_called_in_order_around_every_step():
         ("before_train",), ("before_step", 3), ("after_step", 3), ("before_step", 4), ("after_step", 4), ("after_train", 5),
     ]  # fmt: skip
     assert [note[0] for note in notes] == ["a", "b"] * 6
-    assert run.storage.history("total_loss").values() == [(3.0, 3), (4.0, 4)] and run.storage.history("accuracy").latest() == 3.0
+    assert (
+        run.storage.history("total_loss").values() == [(3.0, 3), (4.0, 4)]
+        and run.storage.history("accuracy").latest() == 3.0
+    )
 
 
 def test_after_train_runs_after_an_error_too():
@@ -91,7 +95,12 @@ def test_after_train_runs_after_an_error_too():
 def test_callbacks_and_the_timer():
     said: list[Any] = []
     run = Ones()
-    run.register_hooks([hooks.IterationTimer(warmup_iter=3), hooks.CallbackHook(before_train=lambda t: said.append("begin"), after_step=lambda t: said.append(t.iter))])
+    run.register_hooks(
+        [
+            hooks.IterationTimer(warmup_iter=3),
+            hooks.CallbackHook(before_train=lambda t: said.append("begin"), after_step=lambda t: said.append(t.iter)),
+        ]
+    )
     run.train(0, 5)
     assert said == ["begin", 0, 1, 2, 3, 4] and [at for _, at in run.storage.history("time").values()] == [2, 3, 4]
 
@@ -104,7 +113,10 @@ def test_evaluation_and_the_best(tmp_path):
     evaluation = hooks.EvalHook(2, lambda: {"group": {"Acc": next(values)}})
     run.register_hooks([evaluation, best])
     run.train(0, 10)
-    assert run.storage.history("group/Acc").values()[0] == (10.0, 1) and len(run.storage.history("group/Acc").values()) == 5
+    assert (
+        run.storage.history("group/Acc").values()[0] == (10.0, 1)
+        and len(run.storage.history("group/Acc").values()) == 5
+    )
     assert (best.best, best.best_iter) == (30.0, 5) and evaluation.results == {"group": {"Acc": 30.0}}
     assert flow.load(tmp_path / "model_best" / "trainer")["iteration"] == 5
     again = hooks.BestCheckpointer(2, Checkpointer(model), "group/Acc")
@@ -115,14 +127,22 @@ def test_evaluation_and_the_best(tmp_path):
     assert other.best is None, "another metric begins anew"
     first = hooks.BestCheckpointer(1, Checkpointer(model, str(tmp_path)), "PPL", mode="min", file_prefix="model_first")
     several = Ones()
-    several.register_hooks([hooks.EvalHook(1, lambda: {"Text": {"lm_PPL": 1.0, "PPL": 5.0 - several.iter}, "Text_2": {"PPL": 0.0}}), first])
+    several.register_hooks(
+        [hooks.EvalHook(1, lambda: {"Text": {"lm_PPL": 1.0, "PPL": 5.0 - several.iter}, "Text_2": {"PPL": 0.0}}), first]
+    )
     several.train(0, 3)
     assert first.best == 2.0, "a metric without the name of a data set is the first one's"
     with pytest.raises(ValueError, match="Mode 'best' to BestCheckpointer is unknown"):
         hooks.BestCheckpointer(1, Checkpointer(model), "x", mode="best")
 
 
-@pytest.mark.parametrize(("results", "message"), [({"a": "text"}, "nested dict of float. Got 'a' of str: 'text'"), ([1], "a dictionary of numbers by name, got list")])
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        ({"a": "text"}, "nested dict of float. Got 'a' of str: 'text'"),
+        ([1], "a dictionary of numbers by name, got list"),
+    ],
+)
 def test_results_of_an_evaluation_are_numbers(results, message):
     run = Ones()
     run.register_hooks([hooks.EvalHook(1, lambda: results)])
@@ -161,7 +181,17 @@ def test_the_rate_that_is_shown_is_of_the_largest_group():
 
 def test_every_part_can_be_overridden_and_is_built_in_order(tmp_path):
     order: list[str] = []
-    parts = ("build_train_loader", "build_test_loader", "auto_scale_hyperparams", "build_model", "build_optimizer", "build_lr_scheduler", "build_graph", "build_evaluator", "test")
+    parts = (
+        "build_train_loader",
+        "build_test_loader",
+        "auto_scale_hyperparams",
+        "build_model",
+        "build_optimizer",
+        "build_lr_scheduler",
+        "build_graph",
+        "build_evaluator",
+        "test",
+    )
 
     def noted(name: str) -> Any:
         def call(cls: Any, *args: Any, **kwargs: Any) -> Any:
@@ -177,11 +207,27 @@ def test_every_part_can_be_overridden_and_is_built_in_order(tmp_path):
 
         return call
 
-    mine = type("Mine", (DefaultTrainer,), {**{name: noted(name) for name in parts}, **{name: noted_method(name) for name in ("resume_or_load", "build_hooks", "build_writers")}})
+    mine = type(
+        "Mine",
+        (DefaultTrainer,),
+        {
+            **{name: noted(name) for name in parts},
+            **{name: noted_method(name) for name in ("resume_or_load", "build_hooks", "build_writers")},
+        },
+    )
     given = config(tmp_path, "train.train_iter=1")
     before = OmegaConf.to_yaml(copied(given).train)
     run = mine(given)
-    built = ["build_train_loader", "build_test_loader", "auto_scale_hyperparams", "build_model", "build_optimizer", "build_lr_scheduler", "build_graph", "build_graph"]
+    built = [
+        "build_train_loader",
+        "build_test_loader",
+        "auto_scale_hyperparams",
+        "build_model",
+        "build_optimizer",
+        "build_lr_scheduler",
+        "build_graph",
+        "build_graph",
+    ]
     assert order == [*built, "resume_or_load", "build_hooks", "build_writers"]
     run.train()
     assert order[11:] == ["test", "build_evaluator"]
@@ -193,7 +239,11 @@ def test_epochs_warm_up_milestones_and_periods_are_worked_out(tmp_path):
     given = config(
         tmp_path, "train.train_iter=0", "train.train_epoch=3", "train.warmup_ratio=0.1", "train.evaluation.eval_after_n_epoch=2", "train.checkpointer.save_model_after_n_epoch=1",
     )  # fmt: skip
-    given.train.scheduler = {"_target_": "libai.scheduler.WarmupMultiStepLR", "warmup_factor": 0.1, "milestones": [0.5, 0.9]}
+    given.train.scheduler = {
+        "_target_": "libai.scheduler.WarmupMultiStepLR",
+        "warmup_factor": 0.1,
+        "milestones": [0.5, 0.9],
+    }
     run = DefaultTrainer(given)
     cfg = run.cfg.train
     assert (cfg.train_iter, cfg.warmup_iter, cfg.samples) == (15, 2, 240)  # 80 samples in batches of 16
@@ -213,7 +263,13 @@ def test_without_a_graph_an_iteration_is_a_micro_batch(tmp_path):
 def test_accumulation_gives_the_same_run_in_a_graph_and_without(tmp_path):
     found = []
     for number, mode in enumerate(("true", "false")):
-        given = config(tmp_path / str(number), f"graph.enabled={mode}", "train.num_accumulation_steps=2", "train.warmup_ratio=0", *SHORT)
+        given = config(
+            tmp_path / str(number),
+            f"graph.enabled={mode}",
+            "train.num_accumulation_steps=2",
+            "train.warmup_ratio=0",
+            *SHORT,
+        )
         given.train.scheduler = {"_target_": "libai.scheduler.WarmupExponentialLR", "warmup_factor": 0.0, "gamma": 1.0}
         flow.manual_seed(7)
         run = DefaultTrainer(given)
@@ -240,7 +296,13 @@ def test_activations_are_computed_again_only_where_that_saves_memory(tmp_path, m
     assert recomputed_in(Net()) == [] and recomputed_in(Halves()) == ["first", "last"]
     found = []
     for again in ("false", "true"):
-        given = config(tmp_path / again, f"graph.enabled={mode}", f"train.activation_checkpoint.enabled={again}", "train.evaluation.enabled=false", *SHORT)
+        given = config(
+            tmp_path / again,
+            f"graph.enabled={mode}",
+            f"train.activation_checkpoint.enabled={again}",
+            "train.evaluation.enabled=false",
+            *SHORT,
+        )
         given.model = LazyCall(Halves)()
         flow.manual_seed(7)
         run = DefaultTrainer(given)
@@ -257,7 +319,9 @@ def test_batches_are_put_together_field_by_field():
 
 def test_two_loaders_of_one_class_do_not_collide(tmp_path):
     given = config(tmp_path, *SHORT)
-    given.dataloader.test.append(LazyCall(build_image_test_loader)(dataset=LazyCall(Points)(count=9, which=4), num_workers=0))
+    given.dataloader.test.append(
+        LazyCall(build_image_test_loader)(dataset=LazyCall(Points)(count=9, which=4), num_workers=0)
+    )
     run = DefaultTrainer(given)
     results = run.test(run.cfg, run.test_loader, run.graph_eval)
     assert list(results) == ["Points", "Points_2"]
@@ -341,7 +405,9 @@ def test_a_data_set_that_fails_in_a_worker_is_named_once(tmp_path, capfd):
     given.dataloader.train.dataset[0].fails_at = 5
     given.train.train_iter = 5
     run = DefaultTrainer(given)
-    with pytest.raises(ValueError, match="sample 5 of Points cannot be read: ZeroDivisionError: this picture has no pixels") as failed:
+    with pytest.raises(
+        ValueError, match="sample 5 of Points cannot be read: ZeroDivisionError: this picture has no pixels"
+    ) as failed:
         run.train()
     assert "libai_runs.py" in str(failed.value)
 
@@ -358,7 +424,9 @@ def test_a_signal_saves_and_ends(tmp_path, number, ending):
     resumed.train()
     whole = trainer(tmp_path / "whole", "train.evaluation.enabled=false")
     whole.train()
-    assert losses(resumed) == losses(whole)[3:] and all((weights(resumed)[name] == value).all() for name, value in weights(whole).items())
+    assert losses(resumed) == losses(whole)[3:] and all(
+        (weights(resumed)[name] == value).all() for name, value in weights(whole).items()
+    )
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

@@ -1,4 +1,5 @@
-"""Weights from folders of ``transformers`` and back: our models give the scores of theirs, and theirs those of ours; folders that do not fit are refused."""
+"""Weights from folders of ``transformers`` and back: our models give the scores of theirs, and theirs those of ours;
+folders that do not fit are refused."""
 
 from __future__ import annotations
 
@@ -59,9 +60,9 @@ def test_scores_are_theirs_and_theirs_are_ours(name: str, folders: Path, tmp_pat
         expected = kind.their_scores(hf.theirs(name), inputs)
         near(kind.our_scores(model, spread(inputs)), expected)
         utils.export_to_huggingface(model, tmp_path / "out")
-        back, report = getattr(transformers, json.loads((tmp_path / "out" / "config.json").read_text())["architectures"][0]).from_pretrained(
-            tmp_path / "out", output_loading_info=True
-        )
+        back, report = getattr(
+            transformers, json.loads((tmp_path / "out" / "config.json").read_text())["architectures"][0]
+        ).from_pretrained(tmp_path / "out", output_loading_info=True)
         assert not any(report.values()), report
         near(kind.their_scores(back.eval(), inputs), expected)
 
@@ -74,7 +75,10 @@ def test_one_file_or_many_torch_or_safetensors(folders: Path, tmp_path: Path) ->
     torches = tmp_path / "torch"
     torches.mkdir()
     shutil.copy(parts / "config.json", torches)
-    state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value for name, value in theirs.state_dict().items()}
+    state = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): value
+        for name, value in theirs.state_dict().items()
+    }
     torch.save(state, torches / "pytorch_model.bin")
     torch.save({"lr": 1}, torches / "training_args.bin")
     for folder in (parts, torches):
@@ -88,8 +92,16 @@ def test_one_file_or_many_torch_or_safetensors(folders: Path, tmp_path: Path) ->
 
 def test_the_config_is_theirs_and_arguments_override_it(folders: Path) -> None:
     given = hf.KINDS["GPT-2"].cfg()
-    model = utils.GPT2LoaderHuggerFace(models.GPTForPreTraining, given, str(folders / "GPT-2"), attention_dropout_prob=0.25, output_dropout_prob=0.5).load()
-    assert (model.cfg.hidden_size, model.cfg.hidden_layers, model.cfg.ffn_hidden_size, model.cfg.activation, model.cfg.bos_token_id) == (16, 2, 24, "gelu_tanh", 0)
+    model = utils.GPT2LoaderHuggerFace(
+        models.GPTForPreTraining, given, str(folders / "GPT-2"), attention_dropout_prob=0.25, output_dropout_prob=0.5
+    ).load()
+    assert (
+        model.cfg.hidden_size,
+        model.cfg.hidden_layers,
+        model.cfg.ffn_hidden_size,
+        model.cfg.activation,
+        model.cfg.bos_token_id,
+    ) == (16, 2, 24, "gelu_tanh", 0)
     layer = model.GPT_model.transformer.layers[0]
     assert (layer.attention_dropout_prob, layer.output_dropout_prob) == (0.25, 0.5)
     assert given == hf.KINDS["GPT-2"].cfg()
@@ -102,7 +114,9 @@ def test_a_lazy_call_or_a_model_will_do(folders: Path) -> None:
     lazy = utils.BertLoaderHuggerFace(LazyCall(models.BertForPreTraining)(cfg=cfg), cfg, str(folders / "BERT")).load()
     again = utils.BertLoaderHuggerFace(lazy, lazy.cfg, str(folders / "BERT")).load()
     assert again is lazy
-    with pytest.raises(ValueError, match="model is a class such as libai.models.BertModel, a LazyCall of one, or a model; got int"):
+    with pytest.raises(
+        ValueError, match="model is a class such as libai.models.BertModel, a LazyCall of one, or a model; got int"
+    ):
         utils.BertLoaderHuggerFace(3, cfg, str(folders / "BERT")).load()
     with pytest.raises(NotImplementedError, match="take ModelLoaderLiBai, or the loader of a model"):
         ModelLoader(3, cfg, "").load()
@@ -111,7 +125,9 @@ def test_a_lazy_call_or_a_model_will_do(folders: Path) -> None:
 def test_what_is_missing_and_what_is_left_over_is_told(folders: Path, caplog: pytest.LogCaptureFixture) -> None:
     cfg = hf.KINDS["BERT, classifier"].cfg()
     with caplog.at_level(logging.WARNING, logger="libai"):
-        _, info = utils.BertLoaderHuggerFace(models.BertForClassification, cfg, str(folders / "BERT"), output_loading_info=True).load()
+        _, info = utils.BertLoaderHuggerFace(
+            models.BertForClassification, cfg, str(folders / "BERT"), output_loading_info=True
+        ).load()
     assert info["missing_keys"] == ["classifier.weight", "classifier.bias"]
     assert set(info["unexpected_keys"]) >= {"cls_head.lm_logits.bias", "cls_head.seq_relationship.weight"}
     assert "classifier.{weight, bias}" in caplog.text and "not used by the model" in caplog.text
@@ -124,16 +140,29 @@ def test_weights_of_this_package(folders: Path, tmp_path: Path) -> None:
     flow.save(model.bert.state_dict(), tmp_path / "base", global_dst_rank=0)
     cfg = model.cfg
     for path in ("model_final", "model_final/model"):
-        found, info = utils.BertLoaderLiBai(models.BertForPreTraining, cfg, str(tmp_path / path), output_loading_info=True).load()
+        found, info = utils.BertLoaderLiBai(
+            models.BertForPreTraining, cfg, str(tmp_path / path), output_loading_info=True
+        ).load()
         assert not any(info.values())
-        assert all(torch.equal(found.state_dict()[key].to_local(), value.to_local()) for key, value in model.state_dict().items())
+        assert all(
+            torch.equal(found.state_dict()[key].to_local(), value.to_local())
+            for key, value in model.state_dict().items()
+        )
     bare = utils.BertLoaderLiBai(models.BertModel, cfg, str(tmp_path / "model_final")).load()
-    whole, info = utils.BertLoaderLiBai(models.BertForPreTraining, cfg, str(tmp_path / "base"), output_loading_info=True).load()
+    whole, info = utils.BertLoaderLiBai(
+        models.BertForPreTraining, cfg, str(tmp_path / "base"), output_loading_info=True
+    ).load()
     assert all(key.startswith("cls_head.") for key in info["missing_keys"]) and not info["unexpected_keys"]
     for found in (bare, whole.bert):
-        assert all(torch.equal(found.state_dict()[key].to_local(), value.to_local()) for key, value in model.bert.state_dict().items())
+        assert all(
+            torch.equal(found.state_dict()[key].to_local(), value.to_local())
+            for key, value in model.bert.state_dict().items()
+        )
     local = utils.ModelLoaderLiBai(models.BertForPreTraining, cfg, str(tmp_path / "model_final")).load()
-    assert torch.equal(local.state_dict()["bert.final_layernorm.weight"].to_local(), model.state_dict()["bert.final_layernorm.weight"].to_local())
+    assert torch.equal(
+        local.state_dict()["bert.final_layernorm.weight"].to_local(),
+        model.state_dict()["bert.final_layernorm.weight"].to_local(),
+    )
     (tmp_path / "odd").mkdir()
     flow.save([1, 2], tmp_path / "list")
     with pytest.raises(EnvironmentError, match="holds no weights by name, but a list"):
@@ -154,14 +183,28 @@ def changed(folder: Path, target: Path, **settings: Any) -> Path:
 @pytest.mark.parametrize(
     ("name", "settings", "message"),
     [
-        ("BERT", {"model_type": "gpt2"}, "has a model of type 'gpt2', this loader takes 'bert': take the loader of that type"),
+        (
+            "BERT",
+            {"model_type": "gpt2"},
+            "has a model of type 'gpt2', this loader takes 'bert': take the loader of that type",
+        ),
         ("BERT", {"hidden_act": "relu"}, "config.json has hidden_act='relu'; supported: 'gelu'"),
-        ("GPT-2", {"activation_function": "silu"}, "config.json has activation_function='silu'; supported: 'gelu_new', 'gelu_pytorch_tanh', 'gelu'"),
-        ("GPT-2", {"n_positions": 9}, r"embeddings.position_embeddings.weight is \(24, 16\) in .* and \(9, 16\) in the model: give the config of these weights"),
+        (
+            "GPT-2",
+            {"activation_function": "silu"},
+            "config.json has activation_function='silu'; supported: 'gelu_new', 'gelu_pytorch_tanh', 'gelu'",
+        ),
+        (
+            "GPT-2",
+            {"n_positions": 9},
+            r"embeddings.position_embeddings.weight is \(24, 16\) in .* and \(9, 16\) in the model: give the config of these weights",
+        ),
         ("Llama", {"hidden_act": "gelu"}, "hidden_act='gelu'; supported: 'silu'"),
     ],
 )
-def test_a_config_of_something_else(name: str, settings: dict[str, Any], message: str, folders: Path, tmp_path: Path) -> None:
+def test_a_config_of_something_else(
+    name: str, settings: dict[str, Any], message: str, folders: Path, tmp_path: Path
+) -> None:
     with pytest.raises(ValueError, match=message):
         hf.ours(name, changed(folders / name, tmp_path / "changed", **settings))
 
@@ -173,7 +216,10 @@ def test_other_shapes_may_be_left_as_they_were_made(folders: Path, tmp_path: Pat
 
 
 def test_a_folder_without_weights(folders: Path, tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentError, match="there is no folder .*nothing-here'; give one that save_pretrained of transformers has written"):
+    with pytest.raises(
+        EnvironmentError,
+        match="there is no folder .*nothing-here'; give one that save_pretrained of transformers has written",
+    ):
         hf.ours("BERT", tmp_path / "nothing-here")
     (tmp_path / "notes.txt").write_text("")
     with pytest.raises(EnvironmentError, match=r"has no \*.bin and no \*.safetensors, but notes.txt"):
@@ -194,14 +240,19 @@ def test_a_folder_without_weights(folders: Path, tmp_path: Path) -> None:
         hf.ours("BERT", other)
 
 
-def test_a_folder_without_a_config_has_the_weights_of_the_given_one(folders: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_folder_without_a_config_has_the_weights_of_the_given_one(
+    folders: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     shutil.copytree(folders / "GPT-2", tmp_path / "bare")
     (tmp_path / "bare" / "config.json").unlink()
     cfg = hf.ours("GPT-2", folders / "GPT-2").cfg
     with caplog.at_level(logging.WARNING, logger="libai"):
         model = utils.GPT2LoaderHuggerFace(models.GPTForPreTraining, cfg, str(tmp_path / "bare")).load()
     assert "has no config.json: the weights are taken to be those of the config that was given" in caplog.text
-    near(model(**spread(hf.KINDS["GPT-2"].inputs()))["prediction_scores"], hf.theirs("GPT-2")(**hf.KINDS["GPT-2"].inputs()).logits.detach())
+    near(
+        model(**spread(hf.KINDS["GPT-2"].inputs()))["prediction_scores"],
+        hf.theirs("GPT-2")(**hf.KINDS["GPT-2"].inputs()).logits.detach(),
+    )
 
 
 def test_a_file_that_holds_no_tensors(folders: Path, tmp_path: Path) -> None:

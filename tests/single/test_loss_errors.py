@@ -1,4 +1,5 @@
-"""Mistakes with losses, optimizers and watches: the exception's type, its message, and the user's own line, marked with ``# here``."""
+"""Mistakes with losses, optimizers and watches: the exception's type, its message, and the user's own line, marked with
+``# here``."""
 
 import pytest
 from wrong_jobs import X, sgd, weight

@@ -42,11 +42,27 @@ def test_a_dynamic_loss_scale_skips_steps_that_overflow():
         prefix = "System-Train-DynamicLossScale-job"
         scale, good = found[f"{prefix}-LossScale"], found[f"{prefix}-GoodStepCounter"]
         assert (scale.dtype, scale.shape, good.dtype, good.shape) == (np.float32, (1,), np.int64, (1,))
-        return found["w"].tolist(), found["w-momentum"].tolist(), scale[0], good[0], found["System-Train-TrainStep-job"][0]
+        return (
+            found["w"].tolist(),
+            found["w-momentum"].tolist(),
+            scale[0],
+            good[0],
+            found["System-Train-TrainStep-job"][0],
+        )
 
     w, v = np.ones(2), np.zeros(2)
     # gradient, then scale and count of good steps after it
-    script = [(1, 8, 1), (2, 32, 0), (np.inf, 8, 0), (1, 8, 1), (np.nan, 2, 0), (-np.inf, 1, 0), (np.inf, 1, 0), (3, 1, 1), (1, 4, 0)]
+    script = [
+        (1, 8, 1),
+        (2, 32, 0),
+        (np.inf, 8, 0),
+        (1, 8, 1),
+        (np.nan, 2, 0),
+        (-np.inf, 1, 0),
+        (np.inf, 1, 0),
+        (3, 1, 1),
+        (1, 4, 0),
+    ]
     assert state() == ([1, 1], [0, 0], 8, 0, 0)
     for t, (g, scale, good) in enumerate(script):
         if np.isfinite(g):

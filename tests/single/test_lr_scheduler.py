@@ -1,4 +1,5 @@
-"""The schedulers of ``flow.optim.lr_scheduler``: thirty steps of each against its formula, state saved and loaded, and what they refuse."""
+"""The schedulers of ``flow.optim.lr_scheduler``: thirty steps of each against its formula, state saved and loaded, and
+what they refuse."""
 
 from __future__ import annotations
 
@@ -54,11 +55,14 @@ CASES: dict[str, Case] = {
     "LinearLR": Case(lambda o: sched.LinearLR(o, 0.2, 0.8, 10), lambda b, t: b * (0.2 + 0.6 * min(t, 10) / 10)),
     "LinearLR default": Case(lambda o: sched.LinearLR(o), lambda b, t: b * (1 / 3 + 2 / 3 * min(t, 5) / 5)),
     "StepLR": Case(lambda o: sched.StepLR(o, 4, 0.5), lambda b, t: b * 0.5 ** (t // 4)),
-    "MultiStepLR": Case(lambda o: sched.MultiStepLR(o, [12, 3], 0.5), lambda b, t: b * (1 if t < 3 else 0.5 if t < 12 else 0.25)),
+    "MultiStepLR": Case(
+        lambda o: sched.MultiStepLR(o, [12, 3], 0.5), lambda b, t: b * (1 if t < 3 else 0.5 if t < 12 else 0.25)
+    ),
     "ExponentialLR": Case(lambda o: sched.ExponentialLR(o, 0.9), lambda b, t: b * 0.9**t),
     "LambdaLR": Case(lambda o: sched.LambdaLR(o, lambda t: 1 / (1 + t)), lambda b, t: b / (1 + t)),
     "LambdaLR of each": Case(
-        lambda o: sched.LambdaLR(o, [lambda t: 1 / (1 + t), lambda t: 0.9**t]), lambda b, t: b / (1 + t) if b == BASES[0] else b * 0.9**t
+        lambda o: sched.LambdaLR(o, [lambda t: 1 / (1 + t), lambda t: 0.9**t]),
+        lambda b, t: b / (1 + t) if b == BASES[0] else b * 0.9**t,
     ),
     "PolynomialLR": Case(
         lambda o: sched.PolynomialLR(o, 20, 0.01, 2.0), lambda b, t: (b - 0.01) * (1 - min(t, 20) / 20) ** 2 + 0.01
@@ -68,33 +72,49 @@ CASES: dict[str, Case] = {
         lambda b, t: (b - 0.001) * (1 - t / (8 * max(1, math.ceil(t / 8)))) + 0.001,
     ),
     "CosineDecayLR": Case(
-        lambda o: sched.CosineDecayLR(o, 20, 0.1), lambda b, t: b * (0.9 * half_cosine(t / 20) + 0.1) if t < 20 else b * 0.1
+        lambda o: sched.CosineDecayLR(o, 20, 0.1),
+        lambda b, t: b * (0.9 * half_cosine(t / 20) + 0.1) if t < 20 else b * 0.1,
     ),
-    "CosineAnnealingLR": Case(lambda o: sched.CosineAnnealingLR(o, 10, 0.01), lambda b, t: 0.01 + (b - 0.01) * half_cosine(t / 10)),
-    "CosineAnnealingWarmRestarts": Case(lambda o: sched.CosineAnnealingWarmRestarts(o, 7), lambda b, t: restarts(b, t, [7] * 5)),
+    "CosineAnnealingLR": Case(
+        lambda o: sched.CosineAnnealingLR(o, 10, 0.01), lambda b, t: 0.01 + (b - 0.01) * half_cosine(t / 10)
+    ),
+    "CosineAnnealingWarmRestarts": Case(
+        lambda o: sched.CosineAnnealingWarmRestarts(o, 7), lambda b, t: restarts(b, t, [7] * 5)
+    ),
     "CosineAnnealingWarmRestarts longer": Case(
-        lambda o: sched.CosineAnnealingWarmRestarts(o, 3, 2, 0.01, 0.5), lambda b, t: restarts(b, t, [3, 6, 12, 24], 0.01, 0.5)
+        lambda o: sched.CosineAnnealingWarmRestarts(o, 3, 2, 0.01, 0.5),
+        lambda b, t: restarts(b, t, [3, 6, 12, 24], 0.01, 0.5),
     ),
     "CosineAnnealingWarmRestarts limited": Case(
-        lambda o: sched.CosineAnnealingWarmRestarts(o, 4, eta_min=0.01, restart_limit=3), lambda b, t: restarts(b, t, [4] * 8, 0.01, limit=3)
+        lambda o: sched.CosineAnnealingWarmRestarts(o, 4, eta_min=0.01, restart_limit=3),
+        lambda b, t: restarts(b, t, [4] * 8, 0.01, limit=3),
     ),
     "SequentialLR": Case(
-        lambda o: sched.SequentialLR(o, [sched.ConstantLR(o, 0.1, 100), sched.ExponentialLR(o, 0.9), sched.StepLR(o, 3)], [5, 12]),
+        lambda o: sched.SequentialLR(
+            o, [sched.ConstantLR(o, 0.1, 100), sched.ExponentialLR(o, 0.9), sched.StepLR(o, 3)], [5, 12]
+        ),
         lambda b, t: b * 0.1 if t < 5 else b * 0.9**t if t < 12 else b * 0.1 ** (t // 3),
     ),
     "SequentialLR rescaled": Case(
-        lambda o: sched.SequentialLR(o, [sched.LinearLR(o, 0.1, 1.0, 5), sched.ExponentialLR(o, 0.9)], [5], interval_rescaling=True),
+        lambda o: sched.SequentialLR(
+            o, [sched.LinearLR(o, 0.1, 1.0, 5), sched.ExponentialLR(o, 0.9)], [5], interval_rescaling=True
+        ),
         lambda b, t: b * (0.1 + 0.9 * t / 5) if t < 5 else b * 0.9 ** (t - 5),
     ),
     "SequentialLR rescaled in part": Case(
         lambda o: sched.SequentialLR(
-            o, [sched.ConstantLR(o, 0.1, 100), sched.ExponentialLR(o, 0.9), sched.ExponentialLR(o, 0.8)], [5, 9], [False, False, True]
+            o,
+            [sched.ConstantLR(o, 0.1, 100), sched.ExponentialLR(o, 0.9), sched.ExponentialLR(o, 0.8)],
+            [5, 9],
+            [False, False, True],
         ),
         lambda b, t: b * 0.1 if t < 5 else b * 0.9**t if t < 9 else b * 0.8 ** (t - 9),
     ),
     "WarmUpLR of an optimizer": Case(lambda o: sched.WarmUpLR(o), lambda b, t: line(b, t, 1 / 3, 5, b) if t < 5 else b),
     "WarmUpLR constant": Case(lambda o: sched.WarmUpLR(o, 0.2, 6, "constant"), lambda b, t: b * 0.2 if t < 6 else b),
-    "WarmUpLR none": Case(lambda o: sched.WarmUpLR(sched.ExponentialLR(o, 0.9), warmup_iters=0), lambda b, t: b * 0.9**t),
+    "WarmUpLR none": Case(
+        lambda o: sched.WarmUpLR(sched.ExponentialLR(o, 0.9), warmup_iters=0), lambda b, t: b * 0.9**t
+    ),
     "WarmUpLR linear": Case(
         lambda o: sched.WarmUpLR(sched.CosineDecayLR(o, 20), 0.1, 8),
         lambda b, t: line(b, t, 0.1, 8, b * half_cosine(8 / 20)) if t < 8 else b * half_cosine(min(t, 20) / 20),
@@ -112,7 +132,9 @@ CASES: dict[str, Case] = {
         lambda b, t: b * (0.1 if t < 2 else 1) * 0.9**t,
     ),
     "ChainedScheduler of a warm-up": Case(
-        lambda o: sched.ChainedScheduler([sched.WarmUpLR(o, 0.5, 4), sched.LambdaLR(o, [lambda t: 0.9**t, lambda t: 0.8**t])]),
+        lambda o: sched.ChainedScheduler(
+            [sched.WarmUpLR(o, 0.5, 4), sched.LambdaLR(o, [lambda t: 0.9**t, lambda t: 0.8**t])]
+        ),
         lambda b, t: (line(b, t, 0.5, 4, b) if t < 4 else b) * (0.9 if b == BASES[0] else 0.8) ** t,
     ),
 }
@@ -264,19 +286,26 @@ def test_the_state_of_a_plateau_is_saved_and_loaded():
     assert rates(second) == rates(straight) != list(BASES)
 
 
-# ---------------------------------------------------------------------------------------------------------------- errors
+# ----------------------------------------------------------------------------------------------------------------
+# errors
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda o: sched.StepLR("sgd", 3), "a scheduler takes an optimizer of flow.optim or torch.optim, got str"),
-        (lambda o: sched.ReduceLROnPlateau("sgd"), "a scheduler takes an optimizer of flow.optim or torch.optim, got str"),
+        (
+            lambda o: sched.ReduceLROnPlateau("sgd"),
+            "a scheduler takes an optimizer of flow.optim or torch.optim, got str",
+        ),
         (lambda o: sched.LambdaLR("sgd", abs), "a scheduler takes an optimizer of flow.optim or torch.optim, got str"),
         (lambda o: sched.WarmUpLR("sgd"), "WarmUpLR takes a scheduler or an optimizer, got str"),
         (lambda o: sched.StepLR(o, 0), "step_size is an int > 0, got 0"),
         (lambda o: sched.StepLR(o, 3, last_step=-2), "last_step is an int >= -1, got -2"),
-        (lambda o: sched.StepLR(o, 3, last_step=4), "to go on after last_step=4, parameter group 0 of the optimizer needs its 'initial_lr'"),
+        (
+            lambda o: sched.StepLR(o, 3, last_step=4),
+            "to go on after last_step=4, parameter group 0 of the optimizer needs its 'initial_lr'",
+        ),
         (lambda o: sched.MultiStepLR(o, 3), "milestones is a list of numbers, got 3"),
         (lambda o: sched.ConstantLR(o, 1.5), "factor is a number >= 0 and <= 1, got 1.5"),
         (lambda o: sched.LinearLR(o, total_iters=0), "total_iters is an int > 0, got 0"),
@@ -284,20 +313,50 @@ def test_the_state_of_a_plateau_is_saved_and_loaded():
         (lambda o: sched.CosineDecayLR(o, 0), "decay_steps is an int > 0, got 0"),
         (lambda o: sched.CosineAnnealingLR(o, -1), "T_max is an int > 0, got -1"),
         (lambda o: sched.CosineAnnealingWarmRestarts(o, 5, 0), "T_mult is an int > 0, got 0"),
-        (lambda o: sched.LambdaLR(o, [abs]), "lr_lambda is one function or one for each of the 2 parameter groups, got 1"),
+        (
+            lambda o: sched.LambdaLR(o, [abs]),
+            "lr_lambda is one function or one for each of the 2 parameter groups, got 1",
+        ),
         (lambda o: sched.LambdaLR(o, 0.9), "lr_lambda is a function of the step, or a list of them, got 0.9"),
-        (lambda o: sched.WarmUpLR(o, warmup_method="cosine"), r"warmup_method is one of \['linear', 'constant'\], got 'cosine'"),
+        (
+            lambda o: sched.WarmUpLR(o, warmup_method="cosine"),
+            r"warmup_method is one of \['linear', 'constant'\], got 'cosine'",
+        ),
         (lambda o: sched.WarmUpLR(o, 2.0), "warmup_factor is a number >= 0 and <= 1, got 2.0"),
         (lambda o: sched.SequentialLR(o, [], []), r"schedulers is a list of schedulers, got \[\]"),
-        (lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)], [4]), r"1 schedulers have 0 rising milestones between them, got \[4\]"),
-        (lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)] * 3, [4, 2]), "3 schedulers have 2 rising milestones between them"),
-        (lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)] * 2, [4], [True]), "interval_rescaling is True, False or one of them for each of the 2"),
-        (lambda o: sched.SequentialLR(o, [sched.StepLR(optimizer(), 3)], []), "all schedulers set the rates of one optimizer"),
-        (lambda o: sched.ChainedScheduler([sched.ReduceLROnPlateau(o)]), "schedulers with a formula of the step, got ReduceLROnPlateau among them"),
-        (lambda o: sched.ChainedScheduler([sched.StepLR(o, 3), sched.StepLR(optimizer(), 3)]), "all schedulers set the rates of one optimizer"),
-        (lambda o: sched.ReduceLROnPlateau(o, "low"), "mode is 'min' or 'max' and threshold_mode 'rel' or 'abs', got 'low' and 'rel'"),
+        (
+            lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)], [4]),
+            r"1 schedulers have 0 rising milestones between them, got \[4\]",
+        ),
+        (
+            lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)] * 3, [4, 2]),
+            "3 schedulers have 2 rising milestones between them",
+        ),
+        (
+            lambda o: sched.SequentialLR(o, [sched.StepLR(o, 3)] * 2, [4], [True]),
+            "interval_rescaling is True, False or one of them for each of the 2",
+        ),
+        (
+            lambda o: sched.SequentialLR(o, [sched.StepLR(optimizer(), 3)], []),
+            "all schedulers set the rates of one optimizer",
+        ),
+        (
+            lambda o: sched.ChainedScheduler([sched.ReduceLROnPlateau(o)]),
+            "schedulers with a formula of the step, got ReduceLROnPlateau among them",
+        ),
+        (
+            lambda o: sched.ChainedScheduler([sched.StepLR(o, 3), sched.StepLR(optimizer(), 3)]),
+            "all schedulers set the rates of one optimizer",
+        ),
+        (
+            lambda o: sched.ReduceLROnPlateau(o, "low"),
+            "mode is 'min' or 'max' and threshold_mode 'rel' or 'abs', got 'low' and 'rel'",
+        ),
         (lambda o: sched.ReduceLROnPlateau(o, factor=1.0), "factor is a number >= 0 and < 1, got 1.0"),
-        (lambda o: sched.StepLR(o, 3).load_state_dict({"gamma": 1}), "this state of a scheduler has no .*, so it is not one of StepLR"),
+        (
+            lambda o: sched.StepLR(o, 3).load_state_dict({"gamma": 1}),
+            "this state of a scheduler has no .*, so it is not one of StepLR",
+        ),
         (
             lambda o: sched.ChainedScheduler([sched.StepLR(o, 3)]).load_state_dict(sched.StepLR(o, 3).state_dict()),
             "this state of a scheduler is not one of ChainedScheduler of 1 schedulers",

@@ -27,7 +27,12 @@ CUBE = rand(2, 3, 4)
 Case = tuple[Callable[..., Any], tuple[np.ndarray, ...], type[Exception], str]
 
 DTYPES: list[Case] = [
-    (lambda x, y: x + y, (F, I), DTypeError, r"math\.add .*float32 and int32; cast one.*float32\(2, 3\).*int32\(2, 3\)"),
+    (
+        lambda x, y: x + y,
+        (F, I),
+        DTypeError,
+        r"math\.add .*float32 and int32; cast one.*float32\(2, 3\).*int32\(2, 3\)",
+    ),
     (fmath.equal, (F, I), DTypeError, "float32 and int32"),
     (fmath.maximum, (I, I.astype(np.int64)), DTypeError, "int32 and int64"),
     (lambda x, y: fmath.add_n([x, y]), (F, I), DTypeError, "float32 and int32"),
@@ -78,14 +83,24 @@ ATTRIBUTES: list[Case] = [
     (lambda x: fmath.argmax(x, [0]), (F,), ArgumentError, "axis is one int"),
     (lambda x: fmath.argmax(x, -3), (F,), ArgumentError, "axis -3 is out of range"),
     (lambda x: fmath.top_k(x, k=0), (F,), ArgumentError, "k is an int of at least 1"),
-    (lambda x: fmath.top_k(x, 2), (rand(2, 3, 4),), ArgumentError, r"top_k\(x, 2\) is 2 elements .* 2020.*write k=2 or axis=2"),
+    (
+        lambda x: fmath.top_k(x, 2),
+        (rand(2, 3, 4),),
+        ArgumentError,
+        r"top_k\(x, 2\) is 2 elements .* 2020.*write k=2 or axis=2",
+    ),
     (lambda t, p: fmath.in_top_k(t, p, 0), (ints(2), F), ArgumentError, "k is an int of at least 1"),
     (lambda x: fmath.l2_normalize(x, []), (F,), ArgumentError, "no dimension"),
     (fmath.clip_by_value, (F,), ArgumentError, "got neither"),
     (lambda x: fmath.clip_by_value(x, 2, 1), (F,), ArgumentError, "2.0 is above the upper bound 1.0"),
     (lambda x: fmath.tril(x, 0.5), (F,), ArgumentError, "diagonal is an int"),
     (lambda x: activations.relu(x, alpha=0.1), (F,), ArgumentError, "alpha=0.1.*leaky_relu"),
-    (lambda x: fmath.reduced_shape_elem_cnt(x, dtype="int8"), (rand(20, 20),), DTypeError, "400 does not fit a int8 blob"),
+    (
+        lambda x: fmath.reduced_shape_elem_cnt(x, dtype="int8"),
+        (rand(20, 20),),
+        DTypeError,
+        "400 does not fit a int8 blob",
+    ),
 ]
 
 

@@ -1,4 +1,5 @@
-"""The memory of a step is there again for the next one: the kernel is not asked for it anew. Garbage is looked for when there may be some."""
+"""The memory of a step is there again for the next one: the kernel is not asked for it anew. Garbage is looked for when
+there may be some."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ PAGES = (8 << 20) // os.sysconf("SC_PAGE_SIZE")  # of one tensor
 def faults(**variables: str) -> int:
     """Pages that a usual step asks the kernel for."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env={**environment, **variables}, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], env={**environment, **variables}, capture_output=True, text=True, check=True
+    )
     return int(done.stdout)
 
 

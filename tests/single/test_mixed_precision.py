@@ -1,4 +1,5 @@
-"""Automatic mixed precision: float32 variables, reduced computation where it is safe, and steps that overflow left out."""
+"""Automatic mixed precision: float32 variables, reduced computation where it is safe, and steps that overflow left
+out."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def train_job(mixed: bool = True, **policy: Any) -> Any:
         logits = network(x)
         loss = flow.nn.sparse_softmax_cross_entropy_with_logits(y, logits, name="loss")
         opt.SGD(opt.PiecewiseConstantScheduler([], [0.05]), momentum=0.9, **policy).minimize(loss)
-        return {"loss": loss, "mean": flow.math.reduce_mean(logits), "predictions": flow.nn.softmax(logits, name="softmax")}
+        return {
+            "loss": loss,
+            "mean": flow.math.reduce_mean(logits),
+            "predictions": flow.nn.softmax(logits, name="softmax"),
+        }
 
     return job
 
@@ -94,7 +99,9 @@ class Spy(TorchDispatchMode):
         super().__init__()
         self.dtypes: dict[str, set[torch.dtype]] = {}
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         found = {arg.dtype for arg in args if isinstance(arg, torch.Tensor)}
         self.dtypes.setdefault(func._schema.name.removeprefix("aten::"), set()).update(found)
         return func(*args, **(kwargs or {}))

@@ -12,7 +12,9 @@ from name_calls import every_call
 import oneflow as flow
 from oneflow.core.errors import AbsentNameError
 
-NAMES: dict[str, dict[str, str]] = json.loads((Path(__file__).parents[1] / "names_0_9.json").read_text(encoding="utf-8"))
+NAMES: dict[str, dict[str, str]] = json.loads(
+    (Path(__file__).parents[1] / "names_0_9.json").read_text(encoding="utf-8")
+)
 CALLS = every_call()
 # Which part of a namespace's names is there at least.
 SHARES = {
@@ -41,11 +43,12 @@ SHARES = {
     "oneflow.utils.global_view": 1.0,
 }
 # Namespaces that have no names yet: each moves into the table above when its first name is there.
-TO_COME = (
-    "oneflow.one_embedding",
-)
+TO_COME = ("oneflow.one_embedding",)
 CLASSES = {"oneflow.Tensor", "oneflow.nn.Graph", "oneflow.placement"}  # classes, which have no refusals of ours
-CALLED_ELSEWHERE = {"oneflow.nn.Graph", "oneflow.nn"}  # by the tests of graphs; by test_nn_names.py, which has names of graphs apart
+CALLED_ELSEWHERE = {
+    "oneflow.nn.Graph",
+    "oneflow.nn",
+}  # by the tests of graphs; by test_nn_names.py, which has names of graphs apart
 OVERALL = 0.95  # of the names of all namespaces but those below
 NOT_COUNTED = {"oneflow._C", "oneflow.one_embedding", *TO_COME}  # the parts of OneFlow's runtime, and what is to come
 
@@ -107,6 +110,8 @@ def test_every_name_that_is_there_has_a_call(space: str) -> None:
     assert not silent, f"write calls of these in tests/single/name_calls: {silent}"
 
 
-@pytest.mark.parametrize("name", [name for name in CALLS if not name.startswith("oneflow.nn.")])  # test_nn_names.py calls those
+@pytest.mark.parametrize(
+    "name", [name for name in CALLS if not name.startswith("oneflow.nn.")]
+)  # test_nn_names.py calls those
 def test_a_name_does_what_it_says(name: str) -> None:
     CALLS[name]()

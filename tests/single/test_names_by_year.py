@@ -1,7 +1,7 @@
 """The functions of jobs agree with the parameters that every release from August 2020 to March 2022 gave them.
 
-``tests/names_by_year.json`` has the table: a name, and for each range of releases its parameters with their defaults ("..." where the default is
-a value of the API, not a literal).
+``tests/names_by_year.json`` has the table: a name, and for each range of releases its parameters with their defaults
+("..." where the default is a value of the API, not a literal).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ TABLE: dict[str, dict[str, str]] = json.loads((Path(__file__).parents[1] / "name
 
 # Defaults that differ and mean what the releases wrote out. So do names: what is given none gets that of its kind.
 SAME_BY_NONE = {
-    **dict.fromkeys(("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"), {"data_format"}),
+    **dict.fromkeys(
+        ("nn.avg_pool1d", "nn.avg_pool2d", "nn.avg_pool3d", "nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d"),
+        {"data_format"},
+    ),
     "layers.conv2d": {"dilation_rate"},
     "data.load_mnist": {"url", "hash_check", "out_dir"},
     "global_function": {"type"},
@@ -55,7 +58,8 @@ def found(name: str) -> Any:
 
 
 def parameters(text: str) -> dict[str, Any]:
-    """The parameters of one release, each with its default: ``inspect.Parameter.empty`` for none, ``...`` for one that is no literal."""
+    """The parameters of one release, each with its default: ``inspect.Parameter.empty`` for none, ``...`` for one that
+    is no literal."""
     arguments = ast.parse(f"def f({text}): pass").body[0].args  # type: ignore[attr-defined]
     if arguments.vararg or arguments.kwarg:
         return {}
@@ -67,7 +71,9 @@ FORMS = [
     (name, release, parameters(text))
     for name, releases in TABLE.items()
     for release, text in releases.items()
-    if parameters(text) and name not in OF_TENSORS and not name.startswith(("config.", "env."))  # settings take one value by any name
+    if parameters(text)
+    and name not in OF_TENSORS
+    and not name.startswith(("config.", "env."))  # settings take one value by any name
 ]
 
 
@@ -124,7 +130,12 @@ def test_every_name_is_there_or_says_why_not() -> None:
 
 
 def test_settings_take_their_value_by_place_and_by_name() -> None:
-    for name in ("nccl_use_compute_stream", "disable_group_boxing_by_dst_parallel", "enable_mem_chain_merge", "enable_debug_mode"):
+    for name in (
+        "nccl_use_compute_stream",
+        "disable_group_boxing_by_dst_parallel",
+        "enable_mem_chain_merge",
+        "enable_debug_mode",
+    ):
         assert getattr(flow.config, name)(True) is getattr(flow.config, name)(val=False) is True
     for name in ("enable_cudnn_conv_pseudo_half", "cudnn_conv_enable_pseudo_half", "enable_fuse_add_to_output"):
         config = flow.function_config()
@@ -133,7 +144,10 @@ def test_settings_take_their_value_by_place_and_by_name() -> None:
 
 def test_a_library_of_ops_is_not_loaded_and_says_so(capfd: pytest.CaptureFixture[str]) -> None:
     assert flow.config.load_library_now("libops.so") is True
-    assert capfd.readouterr().err == "oneflow: flow.config.load_library_now('libops.so') loads nothing: there are no ops in C++\n"
+    assert (
+        capfd.readouterr().err
+        == "oneflow: flow.config.load_library_now('libops.so') loads nothing: there are no ops in C++\n"
+    )
 
 
 def test_keywords_of_every_year_are_taken() -> None:
@@ -152,11 +166,15 @@ def test_positions_of_every_year_mean_the_same() -> None:
         names = sorted(places, key=places.__getitem__)
         for count in range(1, len(keys) + 1):
             needs_more = any(given[key] is inspect.Parameter.empty for key in keys[count:])
-            if needs_more or (name == "math.top_k" and count == 2):  # two arguments are told apart by the rank of the blob, see below
+            if needs_more or (
+                name == "math.top_k" and count == 2
+            ):  # two arguments are told apart by the rank of the blob, see below
                 continue
             by_place = bound(function, tuple(values[:count]), {})
             assert set(by_place) == set(names[:count]), f"{count} positional arguments are {list(by_place)}"
-            assert all(by_place[key] is value for key, value in zip(names[:count], values)), f"{count} positional arguments have other places"
+            assert all(by_place[key] is value for key, value in zip(names[:count], values)), (
+                f"{count} positional arguments have other places"
+            )
 
     assert problems(check) == {}
 
@@ -210,16 +228,25 @@ def test_convolutions_and_upsampling_of_two_years() -> None:
         return flow.get_variable("w", (2, 3, 3, 3), initializer=flow.random_normal_initializer(), random_seed=1)
 
     shape = (2, 3, 6, 6)
-    by_name = traced(lambda x: flow.nn.conv2d(x, filters(), strides=1, padding="VALID", data_format="NCHW", dilations=2), shape)
-    np.testing.assert_array_equal(traced(lambda x: flow.nn.conv2d(x, filters(), 1, "VALID", None, "NCHW", 2), shape), by_name)
+    by_name = traced(
+        lambda x: flow.nn.conv2d(x, filters(), strides=1, padding="VALID", data_format="NCHW", dilations=2), shape
+    )
+    np.testing.assert_array_equal(
+        traced(lambda x: flow.nn.conv2d(x, filters(), 1, "VALID", None, "NCHW", 2), shape), by_name
+    )
     np.testing.assert_array_equal(traced(lambda x: flow.nn.conv2d(x, filters(), 1, "VALID", "NCHW", 2), shape), by_name)
     bilinear = traced(lambda x: flow.layers.upsample_2d(x, 2, data_format="NCHW", interpolation="bilinear"), shape)
     np.testing.assert_array_equal(traced(lambda x: flow.layers.upsample_2d(x, 2, "NCHW", "bilinear"), shape), bilinear)
-    np.testing.assert_array_equal(traced(lambda x: flow.layers.upsample_2d(x, 2, False, "NCHW", "bilinear"), shape), bilinear)
+    np.testing.assert_array_equal(
+        traced(lambda x: flow.layers.upsample_2d(x, 2, False, "NCHW", "bilinear"), shape), bilinear
+    )
 
 
 def test_an_unknown_or_doubled_keyword_says_so() -> None:
-    with pytest.raises(KeywordError, match=r"test_names_by_year.py:\d+: math.reduce_sum has no argument 'input_tensr'. Did you mean 'input_tensor'\?"):
+    with pytest.raises(
+        KeywordError,
+        match=r"test_names_by_year.py:\d+: math.reduce_sum has no argument 'input_tensr'. Did you mean 'input_tensor'\?",
+    ):
         flow.math.reduce_sum(input_tensr=1)
     with pytest.raises(TypeError, match="squeeze was given 'x' twice, once as 'input'"):
         flow.squeeze.of_job(x=1, input=2)

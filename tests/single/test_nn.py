@@ -86,7 +86,9 @@ def test_convolutions_pad_inside_torch_where_they_can() -> None:
         call = lambda x, w: nn.conv2d(x, w, stride, "SAME")  # noqa: E731
         state, blobs = traced(call, rand(1, 1, size, size), rand(1, 1, 3, 3))
         node = blobs[0].node
-        return make_fx(lambda x, w: node.target(x, w, **node.kwargs))(torch.zeros(1, 1, size, size), torch.zeros(1, 1, 3, 3)).code
+        return make_fx(lambda x, w: node.target(x, w, **node.kwargs))(
+            torch.zeros(1, 1, size, size), torch.zeros(1, 1, 3, 3)
+        ).code
 
     assert "pad" not in graph(8, 2) and "pad" not in graph(8, 1)
 
@@ -132,7 +134,10 @@ def test_layers_name_their_variables() -> None:
     assert [n for n, d in decls.items() if d.model_name == "bias"] == ["conv1-bias", "b", "Dense-bias"]
     assert [n for n, d in decls.items() if not d.trainable] == ["BatchNorm-moving_mean", "BatchNorm-moving_variance"]
     assert [n for n, d in decls.items() if d.channels_last] == ["conv1-weight"]
-    assert [op_note(n).name for n in state.graph.body.nodes if n.op == "call_function"][:2] == ["conv1", "conv1_activation"]
+    assert [op_note(n).name for n in state.graph.body.nodes if n.op == "call_function"][:2] == [
+        "conv1",
+        "conv1_activation",
+    ]
 
 
 def test_dense_lays_out_both_variables() -> None:
@@ -141,14 +146,21 @@ def test_dense_lays_out_both_variables() -> None:
 
 
 def test_frozen_layers_are_not_trained() -> None:
-    state, _ = traced(lambda x: layers.batch_normalization(layers.dense(x, 4, trainable=False), trainable=False), rand(2, 3), is_train=True)
+    state, _ = traced(
+        lambda x: layers.batch_normalization(layers.dense(x, 4, trainable=False), trainable=False),
+        rand(2, 3),
+        is_train=True,
+    )
     assert not any(d.trainable for d in state.graph.decls.values())
 
 
 def test_batch_norm_moves_its_statistics() -> None:
     x = np.arange(4, dtype=np.float32).reshape(4, 1)
     state, blobs = traced(lambda x: layers.batch_normalization(x, momentum=0.9), x, is_train=True)
-    values = {node: torch.full((1,), float("moving_v" in name or "gamma" in name)) for name, node in state.graph.variables.items()}
+    values = {
+        node: torch.full((1,), float("moving_v" in name or "gamma" in name))
+        for name, node in state.graph.variables.items()
+    }
     env = interpret(state.graph, {**values, state.graph.inputs[0]: torch.from_numpy(x)}, "cpu")
     moving = {name: round(float(values[node]), 6) for name, node in state.graph.variables.items() if "moving" in name}
     assert moving == {"BatchNorm-moving_mean": 0.15, "BatchNorm-moving_variance": 1.066667}
@@ -210,7 +222,10 @@ def test_uniform_and_bernoulli() -> None:
     assert drawn.min() >= 0 and drawn.max() < 1 and abs(drawn.mean() - 0.5) < 0.005 and abs(drawn.var() * 12 - 1) < 0.02
     for p in (0.0, 0.1, 0.9, 1.0):
         assert abs(counter_random.bernoulli((100, 1000), p, 1, step).float().mean() - p) < 0.005
-    assert counter_random.bernoulli((1000,), 1.0, 1, step).all() and not counter_random.bernoulli((1000,), 0.0, 1, step).any()
+    assert (
+        counter_random.bernoulli((1000,), 1.0, 1, step).all()
+        and not counter_random.bernoulli((1000,), 0.0, 1, step).any()
+    )
     assert counter_random.random_bits((0, 3), 1, step).shape == (0, 3)
 
 

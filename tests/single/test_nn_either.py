@@ -17,7 +17,13 @@ from oneflow.core.errors import OutsideJobError
 from oneflow.ir.blob import Blob
 
 PAIR = {"L1Loss": (), "MSELoss": (), "BCELoss": (), "BCEWithLogitsLoss": (), "KLDivLoss": ()}
-LAYERS = {"GroupNorm": (2, 4), "InstanceNorm1d": (4,), "InstanceNorm2d": (4,), "InstanceNorm3d": (4,), "PixelShuffle": (2,)}
+LAYERS = {
+    "GroupNorm": (2, 4),
+    "InstanceNorm1d": (4,),
+    "InstanceNorm2d": (4,),
+    "InstanceNorm3d": (4,),
+    "PixelShuffle": (2,),
+}
 EITHER = {**PAIR, "MarginRankingLoss": (), "TripletMarginLoss": (), **LAYERS}
 RANKS = {"InstanceNorm1d": 3, "InstanceNorm3d": 5}
 X, Y = (np.random.default_rng(seed).uniform(0.1, 0.9, (3, 4)).astype(np.float32) for seed in (0, 1))
@@ -31,7 +37,9 @@ def in_job(build, *arrays):
 
     inputs = {f"x{number}": tp.Numpy.Placeholder(array.shape) for number, array in enumerate(arrays)}
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    body.__signature__ = inspect.Signature([inspect.Parameter(name, kind, annotation=given) for name, given in inputs.items()])
+    body.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, kind, annotation=given) for name, given in inputs.items()]
+    )
     body.__annotations__ = inputs
     return flow.global_function()(body)(*arrays).get().numpy()
 
@@ -55,7 +63,9 @@ def test_a_layer_is_the_op_inside_a_job_and_a_module_outside_with_the_same_value
     x = np.random.default_rng(2).normal(size=(2, 4, 4, 6, 8)[: RANKS.get(name, 4)]).astype(np.float32)
     arguments = {"GroupNorm": (2,), "PixelShuffle": (2,)}.get(name, ())
     given = in_job(lambda blob: getattr(nn, name)(blob, *arguments), x)
-    np.testing.assert_allclose(given, getattr(nn, name)(*LAYERS[name])(torch.from_numpy(x)).detach(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(
+        given, getattr(nn, name)(*LAYERS[name])(torch.from_numpy(x)).detach(), rtol=1e-4, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize("name", EITHER)
@@ -72,7 +82,8 @@ def test_a_class_of_both_is_a_real_class(name):
 def test_a_class_of_both_refuses_data_outside_a_job(name):
     blobs = {"MarginRankingLoss": 3, "TripletMarginLoss": 3, **dict.fromkeys(LAYERS, 1)}.get(name, 2)
     with pytest.raises(
-        OutsideJobError, match=rf"flow.nn.{name} was called on data outside a job function.*flow.nn.{name}\(...\)\(input, ...\)"
+        OutsideJobError,
+        match=rf"flow.nn.{name} was called on data outside a job function.*flow.nn.{name}\(...\)\(input, ...\)",
     ):
         getattr(nn, name)(*[X] * blobs)
 

@@ -33,17 +33,42 @@ CONVOLUTIONS: list[Case] = [
     (lambda x, w: nn.conv2d(x, w, 1, [1, 1]), (X, W), ArgumentError, "one entry for each of the 4 dimensions"),
     (lambda x, w: nn.conv2d(x, w, 1, [1, 0, 0, 0]), (X, W), ArgumentError, "batch and channel are not padded"),
     (lambda x, w: nn.conv2d(x, w, 1, [0, 0, (1, -1), 0]), (X, W), ArgumentError, r"0 or more; got \(1, -1\)"),
-    (lambda x, w: nn.conv2d(x, w, 1, "SAME", w), (X, W), ArgumentError, r"bias has shape \(4, 3, 3, 3\), expected \(4,\)"),
+    (
+        lambda x, w: nn.conv2d(x, w, 1, "SAME", w),
+        (X, W),
+        ArgumentError,
+        r"bias has shape \(4, 3, 3, 3\), expected \(4,\)",
+    ),
     (lambda x, w: nn.conv2d(x, w, [1, 2, 3], "SAME"), (X, W), ArgumentError, "strides is an int > 0 or a list of 2"),
     (lambda x, w: nn.conv2d(x, w, 0, "SAME"), (X, W), ArgumentError, "strides is an int > 0"),
     (lambda x, w: nn.conv2d(x, w, 1, "SAME", dilations=[0, 1]), (X, W), ArgumentError, "dilations is an int > 0"),
     (lambda x, w: nn.conv2d(x, w, 1, "SAME", groups=0), (X, W), ArgumentError, "groups is an int > 0, got 0"),
     (lambda x, w: nn.conv2d(x, w, 1, "SAME"), (rand(3, 8, 8), W), ArgumentError, "input has rank 4"),
-    (lambda x, w: nn.conv2d(x, w, 1, "SAME"), (rand(2, 5, 8, 8), W), ArgumentError, "input has 5 channels, filters and groups=1 expect 3"),
-    (lambda x, w: nn.conv2d(x, w, 1, "SAME", groups=3), (X, rand(4, 1, 3, 3)), ArgumentError, "4 filters cannot be divided into 3 groups"),
-    (lambda x, w: nn.conv2d(x, w, 1, "VALID"), (rand(2, 3, 2, 2), W), ArgumentError, "window of 3 does not fit a dimension of 2"),
+    (
+        lambda x, w: nn.conv2d(x, w, 1, "SAME"),
+        (rand(2, 5, 8, 8), W),
+        ArgumentError,
+        "input has 5 channels, filters and groups=1 expect 3",
+    ),
+    (
+        lambda x, w: nn.conv2d(x, w, 1, "SAME", groups=3),
+        (X, rand(4, 1, 3, 3)),
+        ArgumentError,
+        "4 filters cannot be divided into 3 groups",
+    ),
+    (
+        lambda x, w: nn.conv2d(x, w, 1, "VALID"),
+        (rand(2, 3, 2, 2), W),
+        ArgumentError,
+        "window of 3 does not fit a dimension of 2",
+    ),
     (lambda x, w: nn.conv2d(x, w, 1, "VALID"), (X, W.astype(np.float64)), DTypeError, "float32 and float64"),
-    (lambda x, w, b: nn.conv2d(x, w, 1, "VALID", bias=b), (X, W, rand(3)), ArgumentError, r"bias has shape \(3,\), expected \(4,\)"),
+    (
+        lambda x, w, b: nn.conv2d(x, w, 1, "VALID", bias=b),
+        (X, W, rand(3)),
+        ArgumentError,
+        r"bias has shape \(3,\), expected \(4,\)",
+    ),
     (lambda x: nn.conv2d(x, np.zeros((4, 3, 3, 3)), 1, "VALID"), (X,), DTypeError, "filters is a blob, got ndarray"),
     (
         lambda x, w: nn.conv2d_transpose(x, w, (2, 4, 20, 20), 2, "SAME"),
@@ -51,10 +76,20 @@ CONVOLUTIONS: list[Case] = [
         ArgumentError,
         "would come from an input of 10",
     ),
-    (lambda x, w: nn.conv2d_transpose(x, w, (2, 4, 0, 16), 2, "SAME"), (X, rand(3, 4, 3, 3)), ArgumentError, "a height and a width > 0"),
+    (
+        lambda x, w: nn.conv2d_transpose(x, w, (2, 4, 0, 16), 2, "SAME"),
+        (X, rand(3, 4, 3, 3)),
+        ArgumentError,
+        "a height and a width > 0",
+    ),
     (lambda x, w: nn.conv2d_transpose(x, w), (X, rand(3, 4, 3, 3)), ArgumentError, "output_shape has four ints"),
     (lambda x, b: nn.bias_add(x, b, "WHC"), (X, rand(3)), ValueError, "data_format begins with 'NC'"),
-    (lambda x, b: nn.bias_add(x, b), (X, rand(4)), ArgumentError, "bias has 4 elements, dimension 1 of the value has 3"),
+    (
+        lambda x, b: nn.bias_add(x, b),
+        (X, rand(4)),
+        ArgumentError,
+        "bias has 4 elements, dimension 1 of the value has 3",
+    ),
     (lambda x, b: nn.bias_add(x, b), (X, ints(3)), DTypeError, "value is float32 and bias is int32"),
 ]
 
@@ -66,18 +101,38 @@ POOLS: list[Case] = [
     (lambda x: nn.max_pool3d(x, 2, 2, "VALID"), (X,), ArgumentError, "input has rank 5"),
     (lambda x: nn.max_pool2d(x, 2, 2, "VALID"), (ints(1, 1, 4, 4),), DTypeError, "expected a float blob"),
     (lambda x: nn.PixelShuffle(x, 2), (X,), ArgumentError, "3 channels cannot be divided into blocks of 2 x 2"),
-    (lambda x: layers.upsample_2d(x, interpolation="cubic"), (X,), ArgumentError, "'nearest' or 'bilinear', got 'cubic'"),
+    (
+        lambda x: layers.upsample_2d(x, interpolation="cubic"),
+        (X,),
+        ArgumentError,
+        "'nearest' or 'bilinear', got 'cubic'",
+    ),
 ]
 
 LOSSES: list[Case] = [
-    (nn.sparse_softmax_cross_entropy_with_logits, (FLAT, LABELS), DTypeError, "class numbers.*labels and logits in this order"),
-    (nn.sparse_softmax_cross_entropy_with_logits, (ints(3), FLAT), ArgumentError, r"labels have shape \(3,\).* expect \(4,\)"),
+    (
+        nn.sparse_softmax_cross_entropy_with_logits,
+        (FLAT, LABELS),
+        DTypeError,
+        "class numbers.*labels and logits in this order",
+    ),
+    (
+        nn.sparse_softmax_cross_entropy_with_logits,
+        (ints(3), FLAT),
+        ArgumentError,
+        r"labels have shape \(3,\).* expect \(4,\)",
+    ),
     (nn.sparse_cross_entropy, (LABELS, rand(4)), ArgumentError, "rank 1, expected 2 or more"),
     (nn.softmax_cross_entropy_with_logits, (rand(4, 2), FLAT), ArgumentError, "they must be equal"),
     (nn.softmax_cross_entropy_with_logits, (ints(4, 3), FLAT), DTypeError, "expected a float blob"),
     (nn.sigmoid_cross_entropy_with_logits, (rand(3), FLAT), ArgumentError, "they must be equal"),
     (nn.smooth_l1_loss, (FLAT, rand(3)), ArgumentError, "they must be equal"),
-    (lambda x: nn.MSELoss(x, x, "median"), (FLAT,), ArgumentError, "reduction is 'mean', 'sum' or 'none', got 'median'"),
+    (
+        lambda x: nn.MSELoss(x, x, "median"),
+        (FLAT,),
+        ArgumentError,
+        "reduction is 'mean', 'sum' or 'none', got 'median'",
+    ),
     (lambda x: losses.add_loss(x), (FLAT,), JobError, "predict job"),
     (lambda x: losses.add_loss([x]), (FLAT,), DTypeError, "add_loss takes one blob, got list"),
 ]
@@ -86,26 +141,56 @@ LAYERS: list[Case] = [
     (lambda x: layers.dense(x, 0), (FLAT,), ArgumentError, "units is an int > 0, got 0"),
     (lambda x: layers.dense(x, 3), (rand(4),), ArgumentError, "rank 2 or more"),
     (lambda x: layers.dense(x, 3, model_distribute=split(1)), (FLAT,), ArgumentError, "auto, broadcast or split"),
-    (lambda x: layers.dense(x, 3, model_distribute=split(0)), (rand(2, 3, 4),), ArgumentError, "takes inputs of rank 2"),
+    (
+        lambda x: layers.dense(x, 3, model_distribute=split(0)),
+        (rand(2, 3, 4),),
+        ArgumentError,
+        "takes inputs of rank 2",
+    ),
     (lambda x: layers.dense(x, 3, kernel_initializer=0.1), (FLAT,), ArgumentError, "is not an initializer"),
     (lambda x: layers.dense(x, True), (FLAT,), ArgumentError, "units is an int > 0, got True"),
-    (lambda x: layers.dense(x, 3, kernel_regularizer=0.1), (FLAT,), ArgumentError, "0.1 is not a regularizer .*-weight'.*flow.regularizers"),
+    (
+        lambda x: layers.dense(x, 3, kernel_regularizer=0.1),
+        (FLAT,),
+        ArgumentError,
+        "0.1 is not a regularizer .*-weight'.*flow.regularizers",
+    ),
     (lambda x: layers.dense(x, 3, bias_regularizer="l2"), (FLAT,), ArgumentError, "'l2' is not a regularizer .*-bias'"),
-    (lambda x: layers.dense(x, 3, activation="relu"), (FLAT,), ArgumentError, "activation is a function .* flow.nn.relu; got 'relu'"),
+    (
+        lambda x: layers.dense(x, 3, activation="relu"),
+        (FLAT,),
+        ArgumentError,
+        "activation is a function .* flow.nn.relu; got 'relu'",
+    ),
     (lambda x: layers.dense(x, 3, trainable="no"), (FLAT,), ArgumentError, "trainable is True or False, got 'no'"),
     (lambda x: layers.dense(x, 3, use_bias="no"), (FLAT,), ArgumentError, "use_bias is True or False, got 'no'"),
     (lambda x: layers.conv2d(x, 4, kernel_regularizer=0.1), (X,), ArgumentError, "0.1 is not a regularizer"),
     (lambda x: layers.conv2d(x, 4, activation="relu"), (X,), ArgumentError, "activation is a function"),
     (lambda x: layers.conv2d(x, 4, use_bias=3), (X,), ArgumentError, "use_bias is True or False, got 3"),
     (lambda x: layers.batch_normalization(x, gamma_regularizer=0.1), (X,), ArgumentError, "0.1 is not a regularizer"),
-    (lambda x: layers.batch_normalization(x, training="no"), (X,), ArgumentError, "training is True or False, got 'no'"),
+    (
+        lambda x: layers.batch_normalization(x, training="no"),
+        (X,),
+        ArgumentError,
+        "training is True or False, got 'no'",
+    ),
     (lambda x: layers.batch_normalization(x, epsilon="a"), (X,), ArgumentError, "epsilon is a number >= 0, got 'a'"),
     (lambda x: layers.layer_norm(x, center="no"), (X,), ArgumentError, "center is True or False, got 'no'"),
     (lambda x: layers.dense(layers.dense(x, 3, name="d"), 3, name="d"), (FLAT,), NameError_, "already exist"),
-    (lambda x: layers.conv2d(x, 4, 3, groups=2), (X,), ArgumentError, "groups divides the 3 channels .* 4 filters, got 2"),
+    (
+        lambda x: layers.conv2d(x, 4, 3, groups=2),
+        (X,),
+        ArgumentError,
+        "groups divides the 3 channels .* 4 filters, got 2",
+    ),
     (lambda x: layers.conv2d(x, "4"), (X,), ArgumentError, "filters is an int > 0"),
     (lambda x: layers.batch_normalization(x, axis=4), (X,), ArgumentError, "axis is an int from -4 to 3, got 4"),
-    (lambda x: layers.batch_normalization(x, momentum=2), (X,), ArgumentError, "momentum is a number >= 0 and <= 1, got 2"),
+    (
+        lambda x: layers.batch_normalization(x, momentum=2),
+        (X,),
+        ArgumentError,
+        "momentum is a number >= 0 and <= 1, got 2",
+    ),
     (lambda x: layers.batch_normalization(x), (rand(1, 3),), ArgumentError, "more than one value a channel"),
     (lambda x, m: nn.batch_normalization(x, m, m), (X, rand(2)), ArgumentError, r"3 channels, .* has shape \(2,\)"),
     (lambda x, g: nn.layer_norm(x, g), (X, rand(3)), ArgumentError, r"shape of the last dimensions, got \(3,\)"),
@@ -165,7 +250,12 @@ NUMPY_NUMBERS: list[tuple[Callable[..., Any], tuple[int, ...]]] = [
     (lambda x: nn.dropout(x, rate=HALF, seed=THREE), (2, 3, 8, 8)),
     (lambda x: nn.leaky_relu(x, HALF), (2, 3, 8, 8)),
     (lambda x: nn.softmax(x, np.int64(1)), (2, 3, 8, 8)),
-    (lambda x: get_variable("w", [THREE, np.prod(x.shape)], initializer=constant_initializer(HALF), random_seed=THREE), (3, 384)),
+    (
+        lambda x: get_variable(
+            "w", [THREE, np.prod(x.shape)], initializer=constant_initializer(HALF), random_seed=THREE
+        ),
+        (3, 384),
+    ),
     (lambda x: x * HALF + np.float64(2), (2, 3, 8, 8)),
 ]
 
@@ -176,7 +266,10 @@ def test_numpy_numbers_are_numbers(call: Callable[..., Any], shape: tuple[int, .
     state, blobs = trace(Sample("", lambda x: call(x), (X,), None, is_train=True))  # type: ignore[arg-type]
     assert blobs[0].shape == shape and all(type(n) is int for n in blobs[0].shape)
     for node in state.graph.body.nodes:
-        tree_map(lambda leaf: pytest.fail(f"{leaf!r}") if isinstance(leaf, np.generic) else leaf, (node.args, dict(node.kwargs)))
+        tree_map(
+            lambda leaf: pytest.fail(f"{leaf!r}") if isinstance(leaf, np.generic) else leaf,
+            (node.args, dict(node.kwargs)),
+        )
 
 
 def test_compat_takes_known_formats_only() -> None:

@@ -41,7 +41,10 @@ def test_class_numbers_are_of_any_integer_type(dtype):
 
 
 def test_one_hot_rows_may_have_other_values():
-    assert F.one_hot(torch.tensor([1, 0], dtype=torch.int32), 2, on_value=5.0, off_value=-1.0).tolist() == [[-1.0, 5.0], [5.0, -1.0]]
+    assert F.one_hot(torch.tensor([1, 0], dtype=torch.int32), 2, on_value=5.0, off_value=-1.0).tolist() == [
+        [-1.0, 5.0],
+        [5.0, -1.0],
+    ]
 
 
 def test_cross_entropy_takes_oneflows_parameters_by_position():
@@ -66,7 +69,11 @@ def test_cross_entropy_against_probabilities_keeps_their_gradient():
     [
         ("L1Loss", ("sum",), lambda x, y: (x - y).abs().sum()),
         ("MSELoss", ("none",), lambda x, y: (x - y).square()),
-        ("SmoothL1Loss", ("sum", 0.5), lambda x, y: torch.where((x - y).abs() < 0.5, (x - y).square(), (x - y).abs() - 0.25).sum()),
+        (
+            "SmoothL1Loss",
+            ("sum", 0.5),
+            lambda x, y: torch.where((x - y).abs() < 0.5, (x - y).square(), (x - y).abs() - 0.25).sum(),
+        ),
         ("KLDivLoss", ("mean", True), lambda x, y: (y.exp() * (y - x)).mean()),
         ("KLDivLoss", ("batchmean", True), lambda x, y: (y.exp() * (y - x)).sum() / 3),
         ("BCEWithLogitsLoss", (None, "sum"), lambda x, y: (torch.log1p(x.exp()) - x * y).sum()),
@@ -86,7 +93,8 @@ def test_torchs_names_of_the_reduction_are_taken_by_name():
 
 
 @pytest.mark.parametrize(
-    "name", ["L1Loss", "MSELoss", "KLDivLoss", "SmoothL1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"]
+    "name",
+    ["L1Loss", "MSELoss", "KLDivLoss", "SmoothL1Loss", "CrossEntropyLoss", "NLLLoss", "BCELoss", "BCEWithLogitsLoss"],
 )
 def test_an_unknown_reduction_is_named(name):
     with pytest.raises(ArgumentError, match=f"{name}: reduction is one of 'mean', 'sum', 'none'; got 'average'"):
@@ -100,7 +108,9 @@ def test_sparse_softmax_cross_entropy_has_the_gradient_of_its_formula():
 
 
 def test_sparse_softmax_cross_entropy_refuses_what_are_no_labels():
-    with pytest.raises(DTypeError, match=r"labels are class numbers, got torch.float32; the order is \(labels, logits\)"):
+    with pytest.raises(
+        DTypeError, match=r"labels are class numbers, got torch.float32; the order is \(labels, logits\)"
+    ):
         F.sparse_softmax_cross_entropy(torch.ones(3, 4), torch.ones(3))
     with pytest.raises(ArgumentError, match=r"got labels \(4,\) and logits \(3, 4\)"):
         F.sparse_softmax_cross_entropy(torch.ones(4, dtype=torch.int32), torch.ones(3, 4))
@@ -125,7 +135,9 @@ def test_a_margin_without_an_angle_has_a_gradient_at_one():
 
 
 def test_combined_margins_refuse_shapes_that_do_not_fit():
-    with pytest.raises(ArgumentError, match=r"cosines \(batch, classes\) and labels \(batch,\), got \(3, 5\) and \(3, 1\)"):
+    with pytest.raises(
+        ArgumentError, match=r"cosines \(batch, classes\) and labels \(batch,\), got \(3, 5\) and \(3, 1\)"
+    ):
         nn.CombinedMarginLoss()(torch.ones(3, 5), torch.ones(3, 1, dtype=torch.int64))
 
 
@@ -170,11 +182,15 @@ def test_a_dropout_with_a_generator_draws_from_it_alone():
     torch.manual_seed(0)
     assert torch.equal(torch.get_rng_state(), state)
     assert first.unique().tolist() == pytest.approx([0.0, 4 / 3]) and 200 < int((first == 0).sum()) < 300
-    assert not torch.equal(first, layer(x)) and torch.equal(first, nn.Dropout(0.25, generator=torch.Generator().manual_seed(5))(x))
+    assert not torch.equal(first, layer(x)) and torch.equal(
+        first, nn.Dropout(0.25, generator=torch.Generator().manual_seed(5))(x)
+    )
     assert layer.eval()(x) is x
 
 
-@pytest.mark.parametrize(("layer", "shape"), [(nn.Dropout1d, (50, 8, 3)), (nn.Dropout2d, (50, 8, 2, 3)), (nn.Dropout3d, (50, 8, 2, 2, 3))])
+@pytest.mark.parametrize(
+    ("layer", "shape"), [(nn.Dropout1d, (50, 8, 3)), (nn.Dropout2d, (50, 8, 2, 3)), (nn.Dropout3d, (50, 8, 2, 2, 3))]
+)
 def test_channel_dropouts_drop_whole_channels(layer, shape):
     x = torch.ones(shape)
     found = layer(0.5, generator=torch.Generator().manual_seed(1))(x).flatten(2)
@@ -240,7 +256,9 @@ def test_pools_with_channels_last_give_places_in_the_plane():
     wanted, at = torch.nn.functional.max_pool2d(x.permute(0, 3, 1, 2), 2, return_indices=True)
     assert torch.equal(largest, wanted.permute(0, 2, 3, 1)) and torch.equal(places, at.permute(0, 2, 3, 1))
     assert gradcheck(lambda value: F.max_pool2d(value, 2, data_format="channels_last"), (x,))
-    with pytest.raises(ArgumentError, match="max_pool3d: data_format is 'channels_first' or 'channels_last', got 'NCDHW'"):
+    with pytest.raises(
+        ArgumentError, match="max_pool3d: data_format is 'channels_first' or 'channels_last', got 'NCDHW'"
+    ):
         F.max_pool3d(torch.ones(1, 1, 2, 2, 2), 2, data_format="NCDHW")
 
 
@@ -258,7 +276,9 @@ def test_pixels_are_shuffled_by_two_factors():
 
 @pytest.mark.parametrize("factors", [(), (2, 2, None), (2, 2, 2), (None, 2, None)])
 def test_pixel_shuffle_takes_one_factor_or_two(factors):
-    with pytest.raises(ArgumentError, match="PixelShuffle takes upscale_factor, or h_upscale_factor and w_upscale_factor; got"):
+    with pytest.raises(
+        ArgumentError, match="PixelShuffle takes upscale_factor, or h_upscale_factor and w_upscale_factor; got"
+    ):
         nn.PixelShuffle(*factors)
 
 
@@ -266,7 +286,8 @@ def test_pixel_shuffle_refuses_what_cannot_be_shuffled():
     with pytest.raises(ArgumentError, match="PixelShuffle's upscale factor is an int > 0, got 0"):
         nn.PixelShuffle(0)
     with pytest.raises(
-        ArgumentError, match=r"PixelShuffle by 2 x 3 takes \(..., channels, height, width\), channels a multiple of 6; got \(1, 4, 2, 2\)"
+        ArgumentError,
+        match=r"PixelShuffle by 2 x 3 takes \(..., channels, height, width\), channels a multiple of 6; got \(1, 4, 2, 2\)",
     ):
         nn.PixelShuffle(None, 2, 3)(torch.ones(1, 4, 2, 2))
 
@@ -291,7 +312,8 @@ def test_rms_layer_norm_computes_in_float32_and_gives_the_weights_dtype():
 
 
 @pytest.mark.parametrize(
-    ("layer", "shape"), [(nn.FusedBatchNorm1d, (6, 3)), (nn.FusedBatchNorm2d, (2, 3, 2, 3)), (nn.FusedBatchNorm3d, (2, 3, 2, 2, 2))]
+    ("layer", "shape"),
+    [(nn.FusedBatchNorm1d, (6, 3)), (nn.FusedBatchNorm2d, (2, 3, 2, 3)), (nn.FusedBatchNorm3d, (2, 3, 2, 2, 2))],
 )
 def test_fused_batch_norms_add_and_cut_off(layer, shape):
     x, addend = drawn(*shape), drawn(*shape, seed=1)
@@ -315,7 +337,9 @@ def test_a_fused_mlp_is_linear_layers():
     close(mlp(x), wanted)
     assert gradcheck(nn.FusedMLP(4, (5,), 2, skip_final_activation=True).double(), (x,))
     assert sorted(mlp.state_dict()) == ["bias_0", "bias_1", "bias_2", "weight_0", "weight_1", "weight_2"]
-    assert all(bool((value.detach().abs() <= 0.5).all()) for value in (mlp.weight_0, mlp.bias_0)), "1 / sqrt(4) is the bound"
+    assert all(bool((value.detach().abs() <= 0.5).all()) for value in (mlp.weight_0, mlp.bias_0)), (
+        "1 / sqrt(4) is the bound"
+    )
 
 
 def test_a_fused_mlp_drops_in_training_alone():
@@ -350,11 +374,17 @@ def test_ctc_greedy_decoding_takes_the_best_of_each_step(merge):
     for n, length in enumerate(lengths):
         wanted = greedy(scores[:, n], length, merge)
         assert decoded[n].tolist() == wanted + [0] * (9 - len(wanted))
-    close(negated[:, 0], torch.tensor([-scores[:length, n].max(1).sum() if length else 0.0 for n, length in enumerate(lengths)]))
+    close(
+        negated[:, 0],
+        torch.tensor([-scores[:length, n].max(1).sum() if length else 0.0 for n, length in enumerate(lengths)]),
+    )
 
 
 def test_ctc_greedy_decoding_refuses_what_does_not_fit():
-    with pytest.raises(ArgumentError, match=r"log_probs is \(time, batch, classes\) and input_lengths \(batch,\), got \(4, 3\) and \(3,\)"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"log_probs is \(time, batch, classes\) and input_lengths \(batch,\), got \(4, 3\) and \(3,\)",
+    ):
         F.ctc_greedy_decoder(torch.ones(4, 3), torch.ones(3))
     with pytest.raises(ArgumentError, match=r"input_lengths are from 0 to 4, got \[5\]"):
         F.ctc_greedy_decoder(torch.ones(4, 1, 3), torch.tensor([5]))
@@ -399,7 +429,10 @@ def test_deformable_convolution_samples_at_moved_points(groups, offset_groups):
 
     inputs = (x, offset, weight, bias, mask)
     numbers = [value.detach().numpy() for value in (x, offset, weight, mask)]
-    close(call(*inputs).detach(), torch.from_numpy(deformed(*numbers, stride, padding, dilation)) + bias.detach().reshape(1, -1, 1, 1))
+    close(
+        call(*inputs).detach(),
+        torch.from_numpy(deformed(*numbers, stride, padding, dilation)) + bias.detach().reshape(1, -1, 1, 1),
+    )
     assert gradcheck(call, inputs)
 
 

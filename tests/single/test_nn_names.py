@@ -17,7 +17,11 @@ from oneflow.nn.choices import ABSENT, CHOICES
 NAMES = json.loads((Path(__file__).parents[1] / "names_0_9.json").read_text(encoding="utf-8"))
 CALLS = {**nn_calls.CALLS, **nn_functional.CALLS, **nn_init.CALLS, **nn_utils.CALLS}
 NAMESPACES = ("oneflow.nn", "oneflow.nn.functional", "oneflow.nn.init", "oneflow.nn.utils")
-ELSEWHERE = {"oneflow.nn.Graph", "oneflow.nn.AllReduce", "oneflow.nn.DistributedPariticalFCSample"}  # not of one device, or not of modules
+ELSEWHERE = {
+    "oneflow.nn.Graph",
+    "oneflow.nn.AllReduce",
+    "oneflow.nn.DistributedPariticalFCSample",
+}  # not of one device, or not of modules
 KINDS = {f"{namespace}.{name}": kind for namespace in NAMESPACES for name, kind in NAMES[namespace].items()}
 
 
@@ -39,7 +43,9 @@ def test_an_absent_name_says_what_to_use(name):
 
 @pytest.mark.parametrize("module", [flow.nn, flow.nn.functional, flow.nn.utils])
 def test_a_mistyped_name_is_told_the_nearest(module):
-    name = {"oneflow.nn": "Linaer", "oneflow.nn.functional": "sofmax", "oneflow.nn.utils": "clip_grad_norm"}[module.__name__]
+    name = {"oneflow.nn": "Linaer", "oneflow.nn.functional": "sofmax", "oneflow.nn.utils": "clip_grad_norm"}[
+        module.__name__
+    ]
     with pytest.raises(AttributeError, match=f"module '{module.__name__}' has no attribute '{name}'. Did you mean '"):
         getattr(module, name)
 
@@ -59,5 +65,10 @@ def test_the_paths_that_programs_import_from_are_there():
     from oneflow.nn.utils.clip_grad import clip_grad_norm_
     from oneflow.nn.utils.rnn import pad_sequence
 
-    assert Parameter is same_parameter and issubclass(BatchNorm2d, Module) and _pair(3) == (3, 3) and callable(clip_grad_norm_)
+    assert (
+        Parameter is same_parameter
+        and issubclass(BatchNorm2d, Module)
+        and _pair(3) == (3, 3)
+        and callable(clip_grad_norm_)
+    )
     assert pad_sequence([torch.ones(1), torch.ones(2)]).tolist() == [[1, 1], [0, 1]]

@@ -1,4 +1,5 @@
-"""Ops as test files of 2020 and 2021 call them: inputs of varying size, gradients by name, settings that change nothing."""
+"""Ops as test files of 2020 and 2021 call them: inputs of varying size, gradients by name, settings that change
+nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ def rand(*shape: int) -> np.ndarray:
 
 def test_in_top_k_compares_the_sizes_of_each_call() -> None:
     @flow.global_function(function_config=mirrored())
-    def job(targets: tp.ListNumpy.Placeholder((8,), dtype=flow.int32), predictions: tp.ListNumpy.Placeholder((5, 4))) -> tp.ListNumpy:
+    def job(
+        targets: tp.ListNumpy.Placeholder((8,), dtype=flow.int32), predictions: tp.ListNumpy.Placeholder((5, 4))
+    ) -> tp.ListNumpy:
         found = flow.math.in_top_k(targets, predictions, k=1)
         assert found.shape == (5,) and found.is_dynamic
         return found
@@ -63,7 +66,11 @@ def test_elements_are_counted_in_each_call() -> None:
 def test_an_empty_piece_is_sliced_to_an_empty_piece() -> None:
     @flow.global_function(function_config=mirrored())
     def job(x: tp.ListNumpy.Placeholder((5, 4))) -> tp.Bundle[tp.ListNumpy]:
-        return flow.slice_v2(x, [(None, None, None), (1, 3, 1)]), flow.slice(x, [0, 1], [-1, 2]), flow.slice_v2(x, [(None, None, -1)])
+        return (
+            flow.slice_v2(x, [(None, None, None), (1, 3, 1)]),
+            flow.slice(x, [0, 1], [-1, 2]),
+            flow.slice_v2(x, [(None, None, -1)]),
+        )
 
     assert [pieces[0].shape for pieces in job([rand(0, 4)])] == [(0, 2), (0, 2), (0, 4)]
 
@@ -102,7 +109,9 @@ def test_the_gradients_of_layer_normalisation_by_name() -> None:
     mean, inverse = x.mean(-1), 1 / np.sqrt(x.var(-1) + 1e-5)
     tensors = [torch.tensor(value, requires_grad=True) for value in (x, gamma, np.zeros(5, np.float32))]
     (by_x,) = torch.autograd.grad(torch.nn.functional.layer_norm(tensors[0], (5,)), tensors[0], torch.tensor(dy))
-    by_parameters = torch.autograd.grad(tensors[0] * tensors[1] + tensors[2], (tensors[0], tensors[2], tensors[1]), torch.tensor(dy))
+    by_parameters = torch.autograd.grad(
+        tensors[0] * tensors[1] + tensors[2], (tensors[0], tensors[2], tensors[1]), torch.tensor(dy)
+    )
     for found, expected in zip(job(x, dy, mean, inverse, gamma), (by_x, *by_parameters), strict=True):
         np.testing.assert_allclose(found, expected, 1e-4, 1e-5)
 
@@ -169,14 +178,20 @@ def test_tensors_are_made_as_in_2021() -> None:
     early = flow.experimental.Tensor
     made = early(np.ones((2, 3)), dtype=flow.float32, device=flow.device("cpu"), requires_grad=True)
     assert made.dtype is flow.float32 and made.requires_grad and isinstance(made, early) and type(made) is torch.Tensor
-    assert early(2, 3).shape == (2, 3) and early([1, 2]).tolist() == [1.0, 2.0] and early(np.ones(2)).dtype is flow.float32
+    assert (
+        early(2, 3).shape == (2, 3) and early([1, 2]).tolist() == [1.0, 2.0] and early(np.ones(2)).dtype is flow.float32
+    )
 
 
 def test_summaries_take_inputs_of_varying_size(tmp_path: Any) -> None:
     flow.summary.create_summary_writer(str(tmp_path))
 
     @flow.global_function(function_config=mirrored())
-    def job(value: tp.ListNumpy.Placeholder((10,)), step: tp.ListNumpy.Placeholder((10,), dtype=flow.int64), tag: tp.ListNumpy.Placeholder((10,), dtype=flow.int8)) -> None:
+    def job(
+        value: tp.ListNumpy.Placeholder((10,)),
+        step: tp.ListNumpy.Placeholder((10,), dtype=flow.int64),
+        tag: tp.ListNumpy.Placeholder((10,), dtype=flow.int8),
+    ) -> None:
         flow.summary.scalar(value, step, tag)
 
     job([rand(1)], [np.array([3])], [np.frombuffer(b"loss", np.int8)])

@@ -90,7 +90,9 @@ def block(x, groups: int, data_format: str):
 @pytest.mark.parametrize("data_format", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize("dynamic_batch", [False, True])
-def test_a_residual_block_is_the_same_in_both_layouts_with_groups_and_any_batch(data_format, groups, dynamic_batch, tmp_path):
+def test_a_residual_block_is_the_same_in_both_layouts_with_groups_and_any_batch(
+    data_format, groups, dynamic_batch, tmp_path
+):
     shape = (2, 4, 9, 8) if data_format == "NCHW" else (2, 9, 8, 4)
 
     @flow.global_function(type="predict")
@@ -193,7 +195,9 @@ def test_results_may_be_inputs_variables_and_the_same_blob_twice(tmp_path):
 def test_a_reader_becomes_inputs(tmp_path):
     @flow.global_function(type="predict")
     def net() -> tp.Numpy:
-        images = flow.data.decode_random((3, 4), flow.float32, 2, initializer=flow.random_uniform_initializer(0, 1), name="images")
+        images = flow.data.decode_random(
+            (3, 4), flow.float32, 2, initializer=flow.random_uniform_initializer(0, 1), name="images"
+        )
         return images * 2
 
     flow_onnx.export(net, None, tmp_path / "net.onnx")
@@ -219,7 +223,11 @@ def test_external_data_lies_in_one_file_beside_the_model(tmp_path):
     job = wide_job()
     flow_onnx.export(job, None, tmp_path / "deep" / "net.onnx", external_data=True)
     assert sorted(path.name for path in (tmp_path / "deep").iterdir()) == ["net.onnx", "net.onnx.data"]
-    assert (tmp_path / "deep" / "net.onnx").stat().st_size < 64 * 32 * 4 <= (tmp_path / "deep" / "net.onnx.data").stat().st_size
+    assert (
+        (tmp_path / "deep" / "net.onnx").stat().st_size
+        < 64 * 32 * 4
+        <= (tmp_path / "deep" / "net.onnx.data").stat().st_size
+    )
     assert flow_onnx.check_equality(job, tmp_path / "deep" / "net.onnx").largest < 1e-4
     assert flow_onnx.load_weights(tmp_path / "deep" / "net.onnx").loaded == ("fc-weight", "fc-bias")
 
@@ -239,7 +247,9 @@ def test_a_model_that_cannot_be_written_leaves_the_old_one_and_nothing_else(tmp_
     def net(x: tp.Numpy.Placeholder((2,)), i: tp.Numpy.Placeholder((2, 1), flow.int32)) -> tp.Numpy:
         return flow.scatter_nd(i, x, (4,))
 
-    with pytest.raises(NotImplementedError, match=r"test_onnx.py:\d+: scatter_nd \('ScatterNd_0'\): opset 13 cannot express it"):
+    with pytest.raises(
+        NotImplementedError, match=r"test_onnx.py:\d+: scatter_nd \('ScatterNd_0'\): opset 13 cannot express it"
+    ):
         flow_onnx.export(net, None, tmp_path / "net.onnx", opset=13)
     assert [path.name for path in tmp_path.iterdir()] == ["net.onnx"]
     assert (tmp_path / "net.onnx").read_bytes() == before
@@ -277,11 +287,14 @@ def test_an_op_that_onnx_cannot_express_is_named_with_the_users_line(tmp_path):
         return flow.math.lgamma(x, name="gamma")
 
     with pytest.raises(
-        NotImplementedError, match=r"test_onnx.py:\d+: math.lgamma \('gamma'\): ONNX cannot express it: ONNX has no gamma function"
+        NotImplementedError,
+        match=r"test_onnx.py:\d+: math.lgamma \('gamma'\): ONNX cannot express it: ONNX has no gamma function",
     ):
         flow_onnx.export(net, None, tmp_path / "net.onnx")
     assert not list(tmp_path.iterdir())
-    with pytest.warns(UserWarning, match=r"a runtime must bring operators of the domain 'oneflow': math.lgamma \('gamma'\)"):
+    with pytest.warns(
+        UserWarning, match=r"a runtime must bring operators of the domain 'oneflow': math.lgamma \('gamma'\)"
+    ):
         flow_onnx.export(net, None, tmp_path / "net.onnx", continue_on_error=True)
     node = onnx.load(tmp_path / "net.onnx").graph.node[0]
     assert (node.domain, node.op_type, node.name, list(node.output)) == ("oneflow", "lgamma", "gamma", ["gamma/out_0"])
@@ -304,12 +317,16 @@ def test_a_train_job_is_refused(tmp_path):
         flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [0.1])).minimize(loss)
         return loss
 
-    with pytest.raises(AssertionError, match="job 'train' of .* is a train job, flow.onnx.export takes a predict job: write one"):
+    with pytest.raises(
+        AssertionError, match="job 'train' of .* is a train job, flow.onnx.export takes a predict job: write one"
+    ):
         flow_onnx.export(train, None, tmp_path / "net.onnx")
 
 
 def test_what_is_no_job_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="flow.onnx.export takes a function decorated with @flow.global_function, got <built-in"):
+    with pytest.raises(
+        ValueError, match="flow.onnx.export takes a function decorated with @flow.global_function, got <built-in"
+    ):
         flow_onnx.export(print, None, tmp_path / "net.onnx")
     first = dense_job()
     dense_job()
@@ -331,13 +348,17 @@ def test_one_name_for_an_input_and_a_variable_is_refused(tmp_path):
     def net(w: tp.Numpy.Placeholder((2,))) -> tp.Numpy:
         return w + flow.get_variable("w", (2,), initializer=flow.ones_initializer())
 
-    with pytest.raises(ValueError, match="job 'net' has two inputs or variables called 'w', an ONNX model cannot; rename one"):
+    with pytest.raises(
+        ValueError, match="job 'net' has two inputs or variables called 'w', an ONNX model cannot; rename one"
+    ):
         flow_onnx.export(net, None, tmp_path / "net.onnx")
 
 
 def test_a_checkpoint_without_the_jobs_variables_is_refused(tmp_path):
     flow.checkpoint.save(tmp_path / "weights", {"fc-weight": np.zeros((2, 3), np.float32)})
-    with pytest.raises(ValueError, match=r"has no variable 'fc-bias', job 'dense_net' needs it as float32\(2\) \(1 missing of 2\)"):
+    with pytest.raises(
+        ValueError, match=r"has no variable 'fc-bias', job 'dense_net' needs it as float32\(2\) \(1 missing of 2\)"
+    ):
         flow_onnx.export(dense_job(), tmp_path / "weights", tmp_path / "net.onnx")
     with pytest.raises(AssertionError, match="is not a folder"):
         flow_onnx.export(dense_job(), tmp_path / "nowhere", tmp_path / "net.onnx")
@@ -367,15 +388,20 @@ def test_a_missing_package_is_told_with_the_command_that_installs_it(package, tm
     monkeypatch.setitem(sys.modules, package, None)
     call = flow_onnx.export if package == "onnx" else flow_onnx.check_equality
     arguments = (job, None, tmp_path / "new.onnx") if package == "onnx" else (job, tmp_path / "net.onnx")
-    with pytest.raises(ImportError, match=rf"needs the package '{package}', which is not installed: pip install 'oneflow-torch\[onnx\]'"):
+    with pytest.raises(
+        ImportError,
+        match=rf"needs the package '{package}', which is not installed: pip install 'oneflow-torch\[onnx\]'",
+    ):
         call(*arguments)
 
 
 def test_importing_the_namespace_imports_no_optional_package():
-    program = (
-        "import sys, oneflow.onnx, oneflow.checkpoint; sys.exit(any(m in sys.modules for m in ('onnx', 'onnxruntime', 'safetensors')))"
-    )
+    program = "import sys, oneflow.onnx, oneflow.checkpoint; sys.exit(any(m in sys.modules for m in ('onnx', 'onnxruntime', 'safetensors')))"
     ran = subprocess.run(
-        [sys.executable, "-c", program], env={"PYTHONPATH": str(ROOT / "src")}, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program],
+        env={"PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert ran.returncode == 0, ran.stderr

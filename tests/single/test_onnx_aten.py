@@ -54,7 +54,9 @@ def graph_of(sample: AtenSample, n: int) -> Captured:
     for node, tensor in zip(nodes, tensors):
         node.meta["val"] = tensor
     following = iter(nodes[1:])
-    args, kwargs = tree_map(lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, [list(call.args), call.kwargs])
+    args, kwargs = tree_map(
+        lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, [list(call.args), call.kwargs]
+    )
     packet, overload = sample.name.split(".")
     node = graph.call_function(getattr(getattr(torch.ops.aten, packet), overload), tuple(args), kwargs)
     node.meta["val"] = sample.compute(call)
@@ -95,7 +97,9 @@ def test_onnx_runtime_computes_what_torch_does(sample):
     compare(session_of(sample), sample, BATCH)
 
 
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if not s.fixed], ids=[i for s, i in zip(SAMPLES, IDS) if not s.fixed])
+@pytest.mark.parametrize(
+    "sample", [s for s in SAMPLES if not s.fixed], ids=[i for s, i in zip(SAMPLES, IDS) if not s.fixed]
+)
 def test_one_model_computes_what_torch_does_for_any_batch(sample):
     session = session_of(sample, AnyBatch(graph_of(sample, 2 * BATCH), BATCH, ("input_0",)))
     for n in (1, 3):
@@ -107,7 +111,9 @@ TOO_OLD = (UnsupportedError, onnx.shape_inference.InferenceError, onnx.checker.V
 
 @pytest.mark.slow
 @pytest.mark.parametrize("opset", [LEAST_OPSET, 13, LARGEST_OPSET])
-@pytest.mark.parametrize("sample", [s for s in SAMPLES if s.opset is None], ids=[i for s, i in zip(SAMPLES, IDS) if s.opset is None])
+@pytest.mark.parametrize(
+    "sample", [s for s in SAMPLES if s.opset is None], ids=[i for s, i in zip(SAMPLES, IDS) if s.opset is None]
+)
 def test_other_operator_sets_give_the_same_or_are_refused(sample, opset):
     of_opset = replace(sample, opset=opset)
     try:
@@ -145,4 +151,6 @@ def listed(rows: Any) -> str:
 def test_the_document_lists_what_is_exported():
     text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
     for family, emitters in FAMILIES.items():
-        assert f"| {family} | {listed(emitters.rows)} |" in text, f"docs/onnx.md lacks: | {family} | {listed(emitters.rows)} |"
+        assert f"| {family} | {listed(emitters.rows)} |" in text, (
+            f"docs/onnx.md lacks: | {family} | {listed(emitters.rows)} |"
+        )

@@ -43,7 +43,9 @@ def test_every_row_takes_three_times_the_batch_rightly_or_refuses_any_other(tmp_
     for sample in [s for s in SAMPLES if s.row in EMITTERS and s.inputs and not s.is_train]:
         flow.clear_default_session()
         try:
-            flow_onnx.export(job_of(sample, list(sample.inputs), "once"), None, tmp_path / "net.onnx", dynamic_batch=True)
+            flow_onnx.export(
+                job_of(sample, list(sample.inputs), "once"), None, tmp_path / "net.onnx", dynamic_batch=True
+            )
         except NotImplementedError as error:
             assert "batch" in str(error)
             refused.add(sample.row)
@@ -100,7 +102,8 @@ def test_a_batch_that_an_argument_holds_as_a_number_is_refused(tmp_path):
         return x + flow.zeros((x.shape[0], 1), name="column")
 
     with pytest.raises(
-        NotImplementedError, match=r"test_onnx_batch.py:\d+: dynamic_batch: an argument of constant \('column'\) is computed from the batch"
+        NotImplementedError,
+        match=r"test_onnx_batch.py:\d+: dynamic_batch: an argument of constant \('column'\) is computed from the batch",
     ):
         flow_onnx.export(net, None, tmp_path / "net.onnx", dynamic_batch=True)
 
@@ -119,7 +122,9 @@ def test_an_op_that_needs_the_batch_size_in_the_file_is_refused(tmp_path):
     def net(x: tp.Numpy.Placeholder((4, 3))) -> tp.Numpy:
         return flow.sort(x, 0)
 
-    with pytest.raises(NotImplementedError, match=r"test_onnx_batch.py:\d+: sort \('Sort_0'\): the size of dim 0 follows the batch"):
+    with pytest.raises(
+        NotImplementedError, match=r"test_onnx_batch.py:\d+: sort \('Sort_0'\): the size of dim 0 follows the batch"
+    ):
         flow_onnx.export(net, None, tmp_path / "net.onnx", dynamic_batch=True)
 
 
@@ -128,7 +133,10 @@ def test_a_body_that_cannot_take_another_batch_is_refused(tmp_path):
     def fixed(x: tp.Numpy.Placeholder((4, 3))) -> tp.Numpy:
         return x + flow.get_variable("w", x.shape, initializer=flow.ones_initializer())
 
-    with pytest.raises(NotImplementedError, match="dynamic_batch: job 'fixed' cannot be traced with 2 times the batch: .*batch_axis=None"):
+    with pytest.raises(
+        NotImplementedError,
+        match="dynamic_batch: job 'fixed' cannot be traced with 2 times the batch: .*batch_axis=None",
+    ):
         flow_onnx.export(fixed, None, tmp_path / "net.onnx", dynamic_batch=True)
 
 

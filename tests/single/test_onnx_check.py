@@ -31,7 +31,9 @@ def test_check_equality_tells_the_largest_difference(tmp_path):
     flow_onnx.export(job, None, tmp_path / "net.onnx")
     assert [d.output for d in flow_onnx.check_equality(job, tmp_path / "net.onnx").differences] == ["fc/out_0"]
     flow.load_variables({"fc-bias": flow.get_all_variables()["fc-bias"].numpy() + np.array([0, 0.5], np.float32)})
-    with pytest.raises(RuntimeError, match=r"differ in 1 of 1 outputs: the largest difference is 0.5, in 'fc/out_0' at \(\d, 1\)"):
+    with pytest.raises(
+        RuntimeError, match=r"differ in 1 of 1 outputs: the largest difference is 0.5, in 'fc/out_0' at \(\d, 1\)"
+    ):
         flow_onnx.check_equality(job, tmp_path / "net.onnx")
     assert flow_onnx.check_equality(job, tmp_path / "net.onnx", atol=0.6).largest == pytest.approx(0.5, abs=1e-4)
 
@@ -76,7 +78,9 @@ def test_check_equality_refuses_the_model_of_another_job(tmp_path):
     def other(x: tp.Numpy.Placeholder((4, 3))) -> tp.Numpy:
         return x
 
-    with pytest.raises(RuntimeError, match=r"output 'fc/out_0' of the model is float32\(4, 2\), the job's is float32\(4, 3\)"):
+    with pytest.raises(
+        RuntimeError, match=r"output 'fc/out_0' of the model is float32\(4, 2\), the job's is float32\(4, 3\)"
+    ):
         flow_onnx.check_equality(other, tmp_path / "net.onnx")
 
     @flow.global_function(type="predict")
@@ -117,7 +121,12 @@ def test_filters_of_our_own_models_load_back_whatever_their_shape(tmp_path):
 def foreign_model(path: Path) -> dict[str, np.ndarray]:
     """A model of another program: a convolution with its channels first, a shape, and a number."""
     weight = drawn(4, 3, 2, 2)
-    tensors = {"conv.weight": weight, "conv.bias": drawn(4), "val_1": np.array([1, -1]), "val_2": np.float32(3).reshape(())}
+    tensors = {
+        "conv.weight": weight,
+        "conv.bias": drawn(4),
+        "val_1": np.array([1, -1]),
+        "val_2": np.float32(3).reshape(()),
+    }
     nodes = [
         onnx.helper.make_node("Conv", ["x", "conv.weight", "conv.bias"], ["y"]),
         onnx.helper.make_node("Mul", ["y", "val_2"], ["z"]),
@@ -138,7 +147,9 @@ def test_weights_of_other_peoples_models_load_by_a_table(tmp_path):
     tensors = foreign_model(tmp_path / "other.onnx")
     found = flow_onnx.load_weights(tmp_path / "other.onnx", table=lambda name: name.replace("-", "."))
     assert (found.loaded, found.missing, found.unexpected) == (("conv-weight", "conv-bias"), (), ())
-    np.testing.assert_array_equal(flow.get_all_variables()["conv-weight"].numpy(), tensors["conv.weight"].transpose(0, 2, 3, 1))
+    np.testing.assert_array_equal(
+        flow.get_all_variables()["conv-weight"].numpy(), tensors["conv.weight"].transpose(0, 2, 3, 1)
+    )
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path):
@@ -148,7 +159,11 @@ def test_weights_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(ValueError, match=message):
         flow_onnx.load_weights(tmp_path / "other.onnx")
     found = flow_onnx.load_weights(tmp_path / "other.onnx", strict=False)
-    assert (found.loaded, found.missing, found.unexpected) == ((), ("fc-weight", "fc-bias"), ("conv.weight", "conv.bias"))
+    assert (found.loaded, found.missing, found.unexpected) == (
+        (),
+        ("fc-weight", "fc-bias"),
+        ("conv.weight", "conv.bias"),
+    )
     with pytest.raises(ValueError, match="there is no file '.*none.onnx'"):
         flow_onnx.load_weights(tmp_path / "none.onnx")
     (tmp_path / "bad.onnx").write_bytes(b"\xff\xff no model")
@@ -168,5 +183,7 @@ def test_an_initializer_whose_data_is_not_what_its_dims_say_is_refused(tmp_path,
     del tensor.dims[:]
     tensor.dims.extend(dims)
     (tmp_path / "bad.onnx").write_bytes(model.SerializeToString())
-    with pytest.raises(CheckpointError, match=r"bad.onnx': the initializer 'fc-weight' of dims \(.*\) does not hold such a tensor: "):
+    with pytest.raises(
+        CheckpointError, match=r"bad.onnx': the initializer 'fc-weight' of dims \(.*\) does not hold such a tensor: "
+    ):
         flow_onnx.load_weights(tmp_path / "bad.onnx")

@@ -31,7 +31,10 @@ def seeded():
 
 
 NETWORKS = {
-    "mlp": (lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(-1)), lambda n: torch.randn(n, 6)),
+    "mlp": (
+        lambda: nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3), nn.Softmax(-1)),
+        lambda n: torch.randn(n, 6),
+    ),
     "lenet": (models.LeNet, lambda n: torch.randn(n, 1, 28, 28)),
     "resnet18": (models.ResNet18, lambda n: torch.randn(n, 3, 64, 64)),
     "gpt": (models.GPT, lambda n: torch.randint(0, 40, (n, 12))),
@@ -39,7 +42,9 @@ NETWORKS = {
     "lstm": (models.Tagger, lambda n: torch.randint(0, 20, (n, 7))),
     "gru": (lambda: nn.GRU(4, 5, batch_first=True), lambda n: torch.randn(n, 3, 4)),
     "encoder": (
-        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False),
+        lambda: nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2, enable_nested_tensor=False
+        ),
         lambda n: torch.randn(n, 5, 8),
     ),
     "instance norm": (
@@ -53,7 +58,10 @@ def channels_last(n: int) -> torch.Tensor:
     return torch.randn(n, 4, 6, 6).to(memory_format=torch.channels_last)
 
 
-NETWORKS["channels last"] = (lambda: nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)), channels_last)
+NETWORKS["channels last"] = (
+    lambda: nn.Sequential(nn.Conv2d(4, 8, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 2)),
+    channels_last,
+)
 
 
 def expected(network: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -91,11 +99,20 @@ def hugging_face(name: str) -> tuple[nn.Module, dict[str, torch.Tensor]]:
     text = {"input_ids": tokens, "attention_mask": mask}
     if name == "gpt2":
         config = transformers.GPT2Config(
-            vocab_size=50, n_positions=16, n_embd=16, n_layer=2, n_head=2, use_cache=False, bos_token_id=0, eos_token_id=0
+            vocab_size=50,
+            n_positions=16,
+            n_embd=16,
+            n_layer=2,
+            n_head=2,
+            use_cache=False,
+            bos_token_id=0,
+            eos_token_id=0,
         )
         return transformers.GPT2LMHeadModel(config).eval(), text
     if name == "bert":
-        return transformers.BertModel(transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **small)).eval(), text
+        return transformers.BertModel(
+            transformers.BertConfig(vocab_size=50, max_position_embeddings=16, **small)
+        ).eval(), text
     config = transformers.ViTConfig(image_size=16, patch_size=4, **small)
     return transformers.ViTForImageClassification(config).eval(), {"pixel_values": torch.randn(2, 3, 16, 16)}
 
@@ -139,12 +156,16 @@ def test_names_are_those_of_parameters_keys_and_the_state_dict(tmp_path):
     assert {"fc/mm", "fc/mm_1"} <= {node.name for node in model.graph.node}
     assert (model.producer_name, model.graph.name, model.doc_string) == ("oneflow-torch", "Named", "Doubles and adds.")
     want = network(x, [x + 1, x + 2], 3.0, last=x + 3)
-    for got, value in zip(run(tmp_path / "net.onnx", x, x + 1, x + 2, x + 3), [want["total"], *want["both"]], strict=True):
+    for got, value in zip(
+        run(tmp_path / "net.onnx", x, x + 1, x + 2, x + 3), [want["total"], *want["both"]], strict=True
+    ):
         torch.testing.assert_close(got, value.detach())
 
 
 def test_names_may_be_given(tmp_path):
-    flow_onnx.export(nn.Linear(3, 2).eval(), torch.zeros(1, 3), tmp_path / "net.onnx", input_names=["pixels"], output_names="scores")
+    flow_onnx.export(
+        nn.Linear(3, 2).eval(), torch.zeros(1, 3), tmp_path / "net.onnx", input_names=["pixels"], output_names="scores"
+    )
     model = onnx.load(tmp_path / "net.onnx")
     assert ([v.name for v in model.graph.input], [v.name for v in model.graph.output]) == (["pixels"], ["scores"])
     assert [node.op_type for node in model.graph.node] == ["Gemm"]  # the weight as it is, without a copy or a transpose
@@ -153,7 +174,10 @@ def test_names_may_be_given(tmp_path):
 def test_shapes_tell_what_follows_the_batch(tmp_path):
     flow_onnx.export(models.LeNet().eval(), torch.zeros(2, 1, 28, 28), tmp_path / "net.onnx", dynamic_batch=True)
     model = onnx.load(tmp_path / "net.onnx")
-    dims = [[d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim] for v in (*model.graph.input, *model.graph.output)]
+    dims = [
+        [d.dim_param or d.dim_value for d in v.type.tensor_type.shape.dim]
+        for v in (*model.graph.input, *model.graph.output)
+    ]
     assert dims == [["batch", 1, 28, 28], ["batch", 10]]
 
 
@@ -270,11 +294,15 @@ def test_a_graph_that_was_called_is_converted_and_checked(dynamic_batch, tmp_pat
 
 def test_a_graph_that_was_not_called_or_trains_is_refused(tmp_path):
     network, x = nn.Linear(3, 2).eval(), torch.zeros(1, 3)
-    with pytest.raises(AssertionError, match="Evaluate_.* was not called yet, so the shapes of its inputs are not known"):
+    with pytest.raises(
+        AssertionError, match="Evaluate_.* was not called yet, so the shapes of its inputs are not known"
+    ):
         flow_onnx.export(Evaluate(network), None, tmp_path / "net.onnx")
     graph = Evaluate(network)
     graph.add_optimizer(flow.optim.SGD(network.parameters(), lr=0.1))
-    with pytest.raises(AssertionError, match="Evaluate_.* trains; export a graph of the same modules in evaluation mode"):
+    with pytest.raises(
+        AssertionError, match="Evaluate_.* trains; export a graph of the same modules in evaluation mode"
+    ):
         flow_onnx.export(graph, x, tmp_path / "net.onnx")
     with pytest.raises(ValueError, match=r"Evaluate_.* is in training mode \('network'\).*call .eval\(\)"):
         flow_onnx.export(Evaluate(nn.Linear(3, 2)), x, tmp_path / "net.onnx")
@@ -290,7 +318,11 @@ def test_a_module_is_converted_and_checked(tmp_path):
     network = models.LeNet().eval()
     network.register_forward_pre_hook(lambda _, args: draws.append(args[0]) if type(args[0]) is torch.Tensor else None)
     path = flow_onnx.convert_to_onnx_and_check(
-        network, torch.zeros(2, 1, 28, 28), onnx_model_path=tmp_path / "lenet.onnx", dynamic_batch_size=True, ort_optimize=False
+        network,
+        torch.zeros(2, 1, 28, 28),
+        onnx_model_path=tmp_path / "lenet.onnx",
+        dynamic_batch_size=True,
+        ort_optimize=False,
     )
     assert path == str(tmp_path / "lenet.onnx")
     assert [len(x) for x in draws] == [2, 1, 3] and all(x.std() > 0.5 for x in draws)
@@ -316,14 +348,17 @@ class Changing(nn.Module):
 
 def test_a_difference_is_an_error_that_names_its_place(tmp_path):
     with pytest.raises(
-        RuntimeError, match=r"model '.*' and Changing differ in 1 of 1 outputs: the largest difference is .* in 'output' at \(\d, \d\)"
+        RuntimeError,
+        match=r"model '.*' and Changing differ in 1 of 1 outputs: the largest difference is .* in 'output' at \(\d, \d\)",
     ):
         flow_onnx.convert_to_onnx_and_check(Changing().eval(), torch.ones(2, 3), onnx_model_path=tmp_path)
 
 
 def test_what_the_check_cannot_do_is_refused(tmp_path):
     network, x = nn.Linear(3, 2).eval(), torch.zeros(1, 3)
-    with pytest.raises(NotImplementedError, match="takes the weights that the modules have; load those of 'weights' into them first"):
+    with pytest.raises(
+        NotImplementedError, match="takes the weights that the modules have; load those of 'weights' into them first"
+    ):
         flow_onnx.convert_to_onnx_and_check(network, x, flow_weight_dir="weights")
     with pytest.raises(ValueError, match=r"device is one of \['cpu', 'cuda'\], got 'tpu'"):
         flow_onnx.convert_to_onnx_and_check(network, x, device="tpu")
@@ -377,7 +412,8 @@ def test_reading_memory_by_strides_is_refused(tmp_path):
 
 def test_an_op_without_an_emitter_is_named(tmp_path):
     with pytest.raises(
-        NotImplementedError, match=r"test_onnx_modules.py:\d+: aten._linalg_det.default.*: ONNX cannot express it: there is no emitter of it"
+        NotImplementedError,
+        match=r"test_onnx_modules.py:\d+: aten._linalg_det.default.*: ONNX cannot express it: there is no emitter of it",
     ):
         flow_onnx.export(Calls(torch.det), torch.eye(3), tmp_path / "net.onnx")
 
@@ -389,7 +425,8 @@ def test_an_op_without_an_emitter_is_named(tmp_path):
 )
 def test_looking_at_values_is_an_error_at_the_users_line(function, tmp_path):
     with pytest.raises(
-        NotImplementedError, match=r"test_onnx_modules.py:\d+: the forward pass needs the values of a tensor here .*torch.where"
+        NotImplementedError,
+        match=r"test_onnx_modules.py:\d+: the forward pass needs the values of a tensor here .*torch.where",
     ):
         flow_onnx.export(Calls(function), torch.ones(2), tmp_path / "net.onnx")
 
@@ -405,12 +442,16 @@ class Counts(nn.Module):
 
 
 def test_writing_a_buffer_is_refused(tmp_path):
-    with pytest.raises(NotImplementedError, match=r"writes 'count', and an ONNX model has no variables that a call could write"):
+    with pytest.raises(
+        NotImplementedError, match=r"writes 'count', and an ONNX model has no variables that a call could write"
+    ):
         flow_onnx.export(Counts().eval(), torch.ones(2), tmp_path / "net.onnx")
 
 
 def test_training_mode_is_refused(tmp_path):
-    with pytest.raises(ValueError, match=r"Sequential is in training mode \('the module itself'\).*call .eval\(\) on it first"):
+    with pytest.raises(
+        ValueError, match=r"Sequential is in training mode \('the module itself'\).*call .eval\(\) on it first"
+    ):
         flow_onnx.export(nn.Sequential(nn.Dropout()), torch.ones(2), tmp_path / "net.onnx")
     network = nn.Sequential(nn.Dropout()).eval()
     network[0].train()
@@ -425,7 +466,9 @@ def test_active_dropout_and_random_numbers_are_refused(tmp_path):
 
 def test_wrong_arguments_are_named(tmp_path):
     path, network, x = tmp_path / "net.onnx", nn.Linear(3, 2).eval(), torch.zeros(1, 3)
-    with pytest.raises(ValueError, match=r"Linear\(.*\).* does not take the example arguments: too many positional arguments"):
+    with pytest.raises(
+        ValueError, match=r"Linear\(.*\).* does not take the example arguments: too many positional arguments"
+    ):
         flow_onnx.export(network, (x, x), path)
     with pytest.raises(ValueError, match="takes the path of the model as its third argument"):
         flow_onnx.export(network, x)
@@ -471,26 +514,36 @@ def test_inputs_without_a_batch_are_left_out_by_name(tmp_path):
     network = Calls(lambda x, table: x @ table)
     x, table = torch.randn(2, 3), torch.randn(3, 5)
     with pytest.raises(
-        ValueError, match=r"the first dims of the inputs differ: .*name those that have the batch, as dynamic_batch=\['xs\[0\]'\]"
+        ValueError,
+        match=r"the first dims of the inputs differ: .*name those that have the batch, as dynamic_batch=\['xs\[0\]'\]",
     ):
         flow_onnx.export(network, (x, table), tmp_path / "net.onnx", dynamic_batch=True)
     flow_onnx.export(network, (x, table), tmp_path / "net.onnx", dynamic_batch=["xs[0]"])
     many = torch.randn(7, 3)
     torch.testing.assert_close(run(tmp_path / "net.onnx", many, table)[0], many @ table)
     with pytest.raises(
-        ValueError, match=r"dynamic_batch names inputs whose first dim is the batch, of \['xs\[0\]', 'xs\[1\]'\]; got \['y'\]"
+        ValueError,
+        match=r"dynamic_batch names inputs whose first dim is the batch, of \['xs\[0\]', 'xs\[1\]'\]; got \['y'\]",
     ):
         flow_onnx.export(network, (x, table), tmp_path / "net.onnx", dynamic_batch=["y"])
     with pytest.raises(NotImplementedError, match="cannot be traced with batches of 4"):
-        flow_onnx.export(Calls(lambda x: x + torch.zeros(2, 2)), torch.ones(2, 2), tmp_path / "net.onnx", dynamic_batch=True)
+        flow_onnx.export(
+            Calls(lambda x: x + torch.zeros(2, 2)), torch.ones(2, 2), tmp_path / "net.onnx", dynamic_batch=True
+        )
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda x: x / len(x), r"test_onnx_modules.py:\d+: aten.div.Tensor.*its argument 'y' is computed from the batch size"),
+        (
+            lambda x: x / len(x),
+            r"test_onnx_modules.py:\d+: aten.div.Tensor.*its argument 'y' is computed from the batch size",
+        ),
         (lambda x: x * len(x) ** 0.5, "an argument goes from 1.41.* to 2.0"),
-        (lambda x: x.unsqueeze(0).expand(len(x), -1, -1).reshape(-1), "the shape of aten.* goes from .* only as a whole multiple"),
+        (
+            lambda x: x.unsqueeze(0).expand(len(x), -1, -1).reshape(-1),
+            "the shape of aten.* goes from .* only as a whole multiple",
+        ),
         (lambda x: sum(x[i] for i in range(len(x))), "takes other steps with 2 times the batch"),
         (lambda x: x[: (len(x) + 1) // 2], "goes from .* only as a whole multiple"),
         (lambda x: x.chunk(2)[0], "goes from .* only as a whole multiple"),

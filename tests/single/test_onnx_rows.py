@@ -21,7 +21,8 @@ from oneflow.onnx.rows.table import EMITTERS, REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORTED = [(s, f"{s.row}-{i}") for i, s in enumerate(SAMPLES) if s.row in EMITTERS and not s.is_train]
-# What the operator sets before these did not have: integers in Min, Max, Pow and Clip, and batch_dims; sums of what is scattered.
+# What the operator sets before these did not have: integers in Min, Max, Pow and Clip, and batch_dims; sums of what is
+# scattered.
 SINCE_12 = {"math.pow", "math.minimum", "math.maximum", "math.relu", "math.clip_by_value", "gather"}
 SINCE_16 = {"scatter_nd", "tensor_scatter_nd_add", "unsorted_segment_sum", "unsorted_batch_segment_sum"}
 
@@ -85,7 +86,9 @@ def test_other_opsets_compute_the_same_or_say_that_they_cannot(opset, tmp_path):
         try:
             check(sample, tmp_path / "model.onnx", opset)
         except NotImplementedError as error:
-            assert re.search(rf"\.py:\d+: {re.escape(sample.row)} \('.*'\): opset {opset} cannot express it", str(error))
+            assert re.search(
+                rf"\.py:\d+: {re.escape(sample.row)} \('.*'\): opset {opset} cannot express it", str(error)
+            )
             refused.add(sample.row)
     assert refused <= younger
     assert (SINCE_16 <= refused) == (opset < 16)
@@ -133,25 +136,33 @@ FINITE = CORNERS[np.isfinite(CORNERS)]
 FX, FY = (a.ravel().copy() for a in np.meshgrid(FINITE, FINITE))
 
 
-@pytest.mark.parametrize("operation", [flow.math.mod, flow.math.floordiv, flow.math.atan2], ids=["mod", "floordiv", "atan2"])
+@pytest.mark.parametrize(
+    "operation", [flow.math.mod, flow.math.floordiv, flow.math.atan2], ids=["mod", "floordiv", "atan2"]
+)
 def test_signs_and_zeros_of_both_operands_are_treated_alike(operation, tmp_path):
     found = exported(lambda x, y: operation(x, y), (FX, FY), tmp_path / "model.onnx")
     expected = compiled(lambda x, y: operation(x, y), (FX, FY))
     np.testing.assert_allclose(found[0], expected, 1e-5, 1e-6)
     finite = np.isfinite(expected)
-    np.testing.assert_array_equal(np.signbit(found[0][finite & (expected != 0)]), np.signbit(expected[finite & (expected != 0)]))
+    np.testing.assert_array_equal(
+        np.signbit(found[0][finite & (expected != 0)]), np.signbit(expected[finite & (expected != 0)])
+    )
 
 
 def test_a_quotient_just_below_a_whole_number_is_not_rounded_up(tmp_path):
     """1.0 // 0.1 is 9, although 1.0 / 0.1 is 10."""
-    found = exported(lambda x, y: flow.math.floordiv(x, y), (values(1.0, 6.0), values(0.1, 0.1)), tmp_path / "model.onnx")
+    found = exported(
+        lambda x, y: flow.math.floordiv(x, y), (values(1.0, 6.0), values(0.1, 0.1)), tmp_path / "model.onnx"
+    )
     np.testing.assert_array_equal(found[0], torch.floor_divide(torch.tensor([1.0, 6.0]), torch.tensor([0.1, 0.1])))
 
 
 def test_small_numbers_keep_their_digits(tmp_path):
     x = values(1e-7, -1e-7, 3e-5, -0.499, 0.501)
     for call, function in ((lambda x: flow.math.log1p(x), np.log1p), (lambda x: flow.math.expm1(x), np.expm1)):
-        np.testing.assert_allclose(exported(call, (x,), tmp_path / "model.onnx")[0], function(x.astype(np.float64)), 1e-6)
+        np.testing.assert_allclose(
+            exported(call, (x,), tmp_path / "model.onnx")[0], function(x.astype(np.float64)), 1e-6
+        )
 
 
 @pytest.mark.parametrize(
@@ -191,10 +202,26 @@ def compiled(call: Any, inputs: tuple[np.ndarray, ...]) -> np.ndarray:
 def test_the_page_on_onnx_names_every_row():
     text = (ROOT / "docs" / "onnx.md").read_text(encoding="utf-8")
     told = {
-        part: set(re.findall(r"`([a-z][\w.]*)`", text.split(f"### {part}\n")[1].split("\n#")[0])) for part in ("Exported", "Not exported")
+        part: set(re.findall(r"`([a-z][\w.]*)`", text.split(f"### {part}\n")[1].split("\n#")[0]))
+        for part in ("Exported", "Not exported")
     }
-    wrong = [f"row {row} is exported: name it under 'Exported' in docs/onnx.md" for row in EMITTERS if row not in told["Exported"]]
-    wrong += [f"row {row} is not exported: delete it under 'Exported' in docs/onnx.md" for row in REASONS if row in told["Exported"]]
-    wrong += [f"row {row} is not exported: name it under 'Not exported' in docs/onnx.md" for row in REASONS if row not in told["Not exported"]]
-    wrong += [f"docs/onnx.md names {row} under 'Not exported', and no row has such a reason" for row in told["Not exported"] - set(REASONS)]
+    wrong = [
+        f"row {row} is exported: name it under 'Exported' in docs/onnx.md"
+        for row in EMITTERS
+        if row not in told["Exported"]
+    ]
+    wrong += [
+        f"row {row} is not exported: delete it under 'Exported' in docs/onnx.md"
+        for row in REASONS
+        if row in told["Exported"]
+    ]
+    wrong += [
+        f"row {row} is not exported: name it under 'Not exported' in docs/onnx.md"
+        for row in REASONS
+        if row not in told["Not exported"]
+    ]
+    wrong += [
+        f"docs/onnx.md names {row} under 'Not exported', and no row has such a reason"
+        for row in told["Not exported"] - set(REASONS)
+    ]
     assert not wrong, "\n".join(wrong)

@@ -60,12 +60,16 @@ def test_compiled_row_equals_its_reference(sample: Sample) -> None:
 def run_as_job(sample: Sample, train: bool) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """The sample's results, and with ``train`` the gradients of its float inputs, which become variables of the job."""
     flow.clear_default_session()
-    defs = [flow.FixedTensorDef(a.shape, dtypes.from_numpy(a.dtype)) for a in sample.inputs] or [flow.FixedTensorDef((1,))]
+    defs = [flow.FixedTensorDef(a.shape, dtypes.from_numpy(a.dtype)) for a in sample.inputs] or [
+        flow.FixedTensorDef((1,))
+    ]
     fed = list(sample.inputs) or [np.zeros(1, np.float32)]
     seen: dict[int, np.ndarray] = {}
 
     def body(xs=defs):  # type: ignore[no-untyped-def]
-        blobs = [_variable(i, a) if train and a.dtype == np.float32 else x for i, (a, x) in enumerate(zip(sample.inputs, xs))]
+        blobs = [
+            _variable(i, a) if train and a.dtype == np.float32 else x for i, (a, x) in enumerate(zip(sample.inputs, xs))
+        ]
         out = sample.call(*blobs)
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
         if train:
@@ -86,7 +90,9 @@ def _train(blobs: list[Any], outs: list[Any], inputs: tuple[np.ndarray, ...], se
     for out in outs:
         if out.dtype.is_floating_point:
             count = int(np.prod(out.shape))
-            weights = flow.reshape(flow.range(0, count, dtype=flow.float32) * (1.0 / max(count - 1, 1)) + 0.5, out.shape)
+            weights = flow.reshape(
+                flow.range(0, count, dtype=flow.float32) * (1.0 / max(count - 1, 1)) + 0.5, out.shape
+            )
             total = total + flow.math.reduce_sum(flow.cast(out, flow.float32) * weights)
     for i, (blob, array) in enumerate(zip(blobs, inputs)):
         if array.dtype == np.float32:

@@ -1,4 +1,5 @@
-"""The optimizers of ``flow.optim``, eager: ten steps of each against its formula, state saved and loaded, and what OneFlow has besides torch."""
+"""The optimizers of ``flow.optim``, eager: ten steps of each against its formula, state saved and loaded, and what
+OneFlow has besides torch."""
 
 from __future__ import annotations
 
@@ -59,17 +60,26 @@ def expected(case: OptimCase) -> list[np.ndarray]:
     cut = [clipped(step[2:], SECOND["clip_grad_max_norm"], SECOND["clip_grad_norm_type"]) for step in GRADIENTS]
     return [
         *trained(case, WEIGHTS[:2], [step[:2] for step in GRADIENTS], rates),
-        *trained(case, WEIGHTS[2:], cut, [rate * SECOND["lr_factor"] for rate in rates], weight_decay=SECOND["weight_decay"]),
+        *trained(
+            case, WEIGHTS[2:], cut, [rate * SECOND["lr_factor"] for rate in rates], weight_decay=SECOND["weight_decay"]
+        ),
     ]
 
 
-# ---------------------------------------------------------------------------------------------------------------- formulas
+# ----------------------------------------------------------------------------------------------------------------
+# formulas
 
 
 def test_every_update_belongs_to_an_optimizer_and_has_cases():
-    classes = [value for value in vars(optim).values() if isinstance(value, type) and issubclass(value, optim.Optimizer)]
+    classes = [
+        value for value in vars(optim).values() if isinstance(value, type) and issubclass(value, optim.Optimizer)
+    ]
     assert {row for kind in classes for row in kind.rows} == set(optim_update.ROWS)
-    chosen = {made(case, parameters()).update_of(group)[0] for case in CASES.values() for group in made(case, parameters()).param_groups}
+    chosen = {
+        made(case, parameters()).update_of(group)[0]
+        for case in CASES.values()
+        for group in made(case, parameters()).param_groups
+    }
     assert chosen == set(optim_update.ROWS)
 
 
@@ -106,7 +116,10 @@ TORCH_S = {
     "SGD": (torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "dampening": 0.1, "weight_decay": 0.1}),
     "Adam": (torch.optim.Adam, {"lr": 0.1, "weight_decay": 0.1, "amsgrad": True}),
     "AdamW": (torch.optim.AdamW, {"lr": 0.1, "weight_decay": 0.1}),
-    "Adagrad": (torch.optim.Adagrad, {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2}),
+    "Adagrad": (
+        torch.optim.Adagrad,
+        {"lr": 0.1, "lr_decay": 0.1, "weight_decay": 0.1, "initial_accumulator_value": 0.2},
+    ),
     "Adadelta": (torch.optim.Adadelta, {"lr": 0.5, "weight_decay": 0.1}),
 }
 
@@ -115,7 +128,10 @@ TORCH_S = {
 def test_where_the_formula_is_torch_s_the_numbers_are_too(name):
     kind, options = TORCH_S[name]
     ours, theirs = parameters(), parameters()
-    for params, optimizer in ((ours, getattr(optim, name)(ours, **options)), (theirs, kind(theirs, **options, foreach=False))):
+    for params, optimizer in (
+        (ours, getattr(optim, name)(ours, **options)),
+        (theirs, kind(theirs, **options, foreach=False)),
+    ):
         for gradients in GRADIENTS:
             optimizer.zero_grad()
             give(params, gradients)
@@ -141,13 +157,25 @@ def test_lbfgs_finds_the_bottom_of_a_bowl():
         optimizer.update_of(optimizer.param_groups[0])
 
 
-# ---------------------------------------------------------------------------------------------------- OneFlow's meanings
+# ---------------------------------------------------------------------------------------------------- OneFlow's
+# meanings
 
 
 def test_defaults_are_oneflow_s():
     params = parameters()
-    rates = {name: getattr(optim, name)(params).defaults["lr"] for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "LAMB")}
-    assert rates == {"SGD": 0.001, "Adam": 0.001, "AdamW": 0.001, "Adagrad": 0.001, "Adadelta": 1.0, "RMSprop": 0.001, "LAMB": 0.001}
+    rates = {
+        name: getattr(optim, name)(params).defaults["lr"]
+        for name in ("SGD", "Adam", "AdamW", "Adagrad", "Adadelta", "RMSprop", "LAMB")
+    }
+    assert rates == {
+        "SGD": 0.001,
+        "Adam": 0.001,
+        "AdamW": 0.001,
+        "Adagrad": 0.001,
+        "Adadelta": 1.0,
+        "RMSprop": 0.001,
+        "LAMB": 0.001,
+    }
     assert optim.AdamW(params).defaults["weight_decay"] == 0
 
 
@@ -193,7 +221,9 @@ def test_updates_are_counted_once_for_all_parameters():
 def test_each_group_is_clipped_by_its_own_norm(norm_type):
     a, b, c = parameters([np.zeros(4), np.zeros(4), np.zeros(2)])
     clip = {"clip_grad_max_norm": 1.0, "clip_grad_norm_type": norm_type}
-    optimizer = optim.SGD([{"params": [a], **clip}, {"params": [b, c], "clip_grad_max_norm": 100.0, "clip_grad_norm_type": 2.0}])
+    optimizer = optim.SGD(
+        [{"params": [a], **clip}, {"params": [b, c], "clip_grad_max_norm": 100.0, "clip_grad_norm_type": 2.0}]
+    )
     assert optimizer.clipping_of(optimizer.param_groups[0]) == ClipGradNorm(1.0, float(norm_type))
     give([a, b, c], [np.full(4, 3.0), np.full(4, 5.0), np.ones(2)])
     optimizer.clip_grad()
@@ -329,7 +359,10 @@ def test_a_group_may_hold_several_dtypes():
 def test_parameters_may_change_their_layout_between_steps():
     """States follow: the kernels go through memory."""
     draw = torch.Generator().manual_seed(1)
-    first, gradients = torch.randn(2, 3, 4, 4, generator=draw), [torch.randn(2, 3, 4, 4, generator=draw) for _ in range(4)]
+    first, gradients = (
+        torch.randn(2, 3, 4, 4, generator=draw),
+        [torch.randn(2, 3, 4, 4, generator=draw) for _ in range(4)],
+    )
 
     def result(changes: bool) -> torch.Tensor:
         module = torch.nn.Module()
@@ -339,7 +372,9 @@ def test_parameters_may_change_their_layout_between_steps():
             if changes and t == 2:
                 module.to(memory_format=torch.channels_last)
                 module.w.grad = None
-            module.w.grad = gradient.clone(memory_format=torch.preserve_format).to(memory_format=torch.contiguous_format)
+            module.w.grad = gradient.clone(memory_format=torch.preserve_format).to(
+                memory_format=torch.contiguous_format
+            )
             optimizer.step()
         assert (not module.w.is_contiguous()) == changes
         return module.w.detach()

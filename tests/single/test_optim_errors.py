@@ -70,7 +70,9 @@ def test_clipping_needs_both_of_its_keys(key):
     assert optim.SGD([{"params": [W], "clip_grad_max_norm": None, "clip_grad_norm_type": None}]).param_groups
 
 
-@pytest.mark.parametrize("options", [{"clip_grad_max_norm": 0.0}, {"clip_grad_norm_type": -1.0}, {"clip_grad_norm_type": "two"}])
+@pytest.mark.parametrize(
+    "options", [{"clip_grad_max_norm": 0.0}, {"clip_grad_norm_type": -1.0}, {"clip_grad_norm_type": "two"}]
+)
 def test_clipping_that_cannot_be(options):
     with pytest.raises(ValueError, match=f"{next(iter(options))} is a number > 0"):
         optim.SGD([{"params": [W], "clip_grad_max_norm": 1.0, "clip_grad_norm_type": 2.0, **options}])
@@ -96,7 +98,10 @@ def test_the_options_of_the_base_are_a_dictionary():
 def test_sparse_gradients_are_refused():
     table = torch.nn.Embedding(4, 2, sparse=True)
     table(torch.tensor([1])).sum().backward()
-    with pytest.raises(NotImplementedError, match=r"a parameter of shape \(4, 2\) has a sparse gradient; build its embedding with sparse=False"):
+    with pytest.raises(
+        NotImplementedError,
+        match=r"a parameter of shape \(4, 2\) has a sparse gradient; build its embedding with sparse=False",
+    ):
         optim.SGD(table.parameters()).step()
 
 
@@ -108,7 +113,9 @@ def test_a_state_that_is_not_one():
     V.grad = torch.ones(3)
     other.step()
     V.grad = None
-    with pytest.raises(ValueError, match=r"this state has \['exp_avg', 'exp_avg_sq', 'step'\], and AdamW keeps \['m', 'max_v', 'v'\]"):
+    with pytest.raises(
+        ValueError, match=r"this state has \['exp_avg', 'exp_avg_sq', 'step'\], and AdamW keeps \['m', 'max_v', 'v'\]"
+    ):
         optimizer.load_state_dict(other.state_dict())
     with pytest.raises(ValueError, match="different number of parameter groups"):
         optimizer.load_state_dict(optim.AdamW([{"params": [W]}, {"params": [V]}]).state_dict())

@@ -1,4 +1,5 @@
-"""The rows of the updates of ``flow.optim``: pieces of a variable, other layouts in memory, gradients left alone; and clipping by norm."""
+"""The rows of the updates of ``flow.optim``: pieces of a variable, other layouts in memory, gradients left alone; and
+clipping by norm."""
 
 from __future__ import annotations
 
@@ -37,7 +38,9 @@ ELEMENTWISE = {name: row for name, row in ROWS.items() if row.sees == "element"}
 
 def numbers_of(row: UpdateRow) -> dict[str, Any]:
     taken = inspect.signature(row.compute).parameters
-    return {name: number for name, number in NUMBERS.items() if name in taken} | ({"norms": update.local_norms} if row.takes_norms else {})
+    return {name: number for name, number in NUMBERS.items() if name in taken} | (
+        {"norms": update.local_norms} if row.takes_norms else {}
+    )
 
 
 def call(row: UpdateRow, params, grads, states, count) -> None:
@@ -49,7 +52,9 @@ def made(row: UpdateRow) -> tuple[list[torch.Tensor], list[list[torch.Tensor]], 
     draw = torch.Generator().manual_seed(3)
     params = [torch.randn(6, 4, generator=draw), torch.randn(5, generator=draw)]
     grads = [[torch.randn(p.shape, generator=draw) for p in params] for _ in range(3)]
-    states = [[torch.full_like(p, NUMBERS[state.start] if state.start else 0.0) for p in params] for state in row.states]
+    states = [
+        [torch.full_like(p, NUMBERS[state.start] if state.start else 0.0) for p in params] for state in row.states
+    ]
     return params, grads, states
 
 
@@ -80,7 +85,13 @@ def test_an_update_that_sees_elements_is_the_same_in_pieces(name):
     assert all(torch.equal(a[0], b[0]) for a, b in zip(states, parts))
 
 
-@pytest.mark.parametrize("row, numbers", [(update.NAIVE, {"weight_decay": 0.1, "l2": 0.2}), *((optim_update.SGD, {"weight_decay": 0.1, "maximize": up}) for up in (False, True))])
+@pytest.mark.parametrize(
+    "row, numbers",
+    [
+        (update.NAIVE, {"weight_decay": 0.1, "l2": 0.2}),
+        *((optim_update.SGD, {"weight_decay": 0.1, "maximize": up}) for up in (False, True)),
+    ],
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_a_product_that_is_added_to_a_variable_as_it_is_made_updates_it_as_a_gradient_does(row, numbers, dtype):
     draw = torch.Generator().manual_seed(3)
@@ -93,11 +104,18 @@ def test_a_product_that_is_added_to_a_variable_as_it_is_made_updates_it_as_a_gra
 
 def test_only_an_update_of_elements_without_states_is_linear():
     for more in ({"sees": "variable"}, {"sees": "element", "states": (State("m"),)}):
-        with pytest.raises(ArgumentError, match="is linear= in its gradient only if it sees elements and has no states; leave it out of its row"):
+        with pytest.raises(
+            ArgumentError,
+            match="is linear= in its gradient only if it sees elements and has no states; leave it out of its row",
+        ):
             UpdateRow(lambda params, grads, lr: None, linear=update.linear_naive, **more)
 
 
-SGDS = [(update.NAIVE, {"weight_decay": 0.1}), (update.MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}), *((row, None) for row in (optim_update.SGD, optim_update.SGD_MOMENTUM))]
+SGDS = [
+    (update.NAIVE, {"weight_decay": 0.1}),
+    (update.MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}),
+    *((row, None) for row in (optim_update.SGD, optim_update.SGD_MOMENTUM)),
+]
 
 
 @pytest.mark.parametrize("row, numbers", SGDS)
@@ -106,7 +124,10 @@ def test_short_floats_are_updated_as_float32_is_but_for_rounding(row, numbers, d
     draw = torch.Generator().manual_seed(3)
     numbers = {**(numbers_of(row) if numbers is None else numbers), **({"count": 1.0} if row.takes_count else {})}
     weight, grad = (torch.randn(100, generator=draw).to(dtype) for _ in range(2))
-    short, wide = ([[weight.to(kind)], [grad.to(kind)], *([torch.zeros(100, dtype=kind)] for _ in row.states)] for kind in (dtype, torch.float32))
+    short, wide = (
+        [[weight.to(kind)], [grad.to(kind)], *([torch.zeros(100, dtype=kind)] for _ in row.states)]
+        for kind in (dtype, torch.float32)
+    )
     row.compute(*short, 0.1, **numbers)
     row.compute(*wide, 0.1, **numbers)
     for (a,), (b,) in zip(short, wide):
@@ -135,7 +156,10 @@ def test_gradients_are_clipped_by_their_common_norm(norm_type, max_norm):
     for got in (
         clipped_by_norm(grads, max_norm=max_norm, norm_type=norm_type),
         clipped_by_norm(
-            grads, max_norm=max_norm, norm_type=norm_type, norm=torch.linalg.vector_norm(torch.cat([g.ravel() for g in grads]), norm_type)
+            grads,
+            max_norm=max_norm,
+            norm_type=norm_type,
+            norm=torch.linalg.vector_norm(torch.cat([g.ravel() for g in grads]), norm_type),
         ),
     ):
         for a, b in zip(got, want):
@@ -152,4 +176,6 @@ def test_the_coefficient_of_clipping_has_a_millionth_below_it():
 def test_short_floats_are_clipped_by_a_norm_in_float32():
     grads = [torch.full((1000,), 1.0, dtype=torch.bfloat16), torch.ones(24)]
     got = clipped_by_norm(grads, max_norm=16.0, norm_type=2.0)
-    assert [g.dtype for g in got] == [torch.bfloat16, torch.float32] and got[1][0].item() == pytest.approx(0.5, rel=1e-4)
+    assert [g.dtype for g in got] == [torch.bfloat16, torch.float32] and got[1][0].item() == pytest.approx(
+        0.5, rel=1e-4
+    )

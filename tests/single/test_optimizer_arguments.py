@@ -17,14 +17,26 @@ opt = flow.optimizer
         ({"lamb_conf": {}}, r"lamb_conf needs \['beta1', 'beta2', 'epsilon'\]"),
         ({"naive_conf": {}, "clip_conf": {}}, "clip_conf names exactly one of"),
         ({"naive_conf": {}, "clip_conf": {"clip_by_global_norm": {}}}, r"clip_by_global_norm needs \['clip_norm'\]"),
-        ({"naive_conf": {}, "weight_decay_conf": {"decay_rate": 1}}, "no key 'decay_rate'. Did you mean 'weight_decay_rate'"),
-        ({"naive_conf": {}, "weight_decay_conf": {"weight_decay_rate": 1, "includes": {"patterns": []}}}, "Did you mean 'pattern'"),
+        (
+            {"naive_conf": {}, "weight_decay_conf": {"decay_rate": 1}},
+            "no key 'decay_rate'. Did you mean 'weight_decay_rate'",
+        ),
+        (
+            {"naive_conf": {}, "weight_decay_conf": {"weight_decay_rate": 1, "includes": {"patterns": []}}},
+            "Did you mean 'pattern'",
+        ),
         ({"naive_conf": 3}, "naive_conf is a dictionary, got int 3"),
         ({"momentum_conf": {"beta": "0.9"}}, "beta is a number >= 0 and <= 1, got '0.9'"),
         ({"adam_conf": {"beta1": None}}, "beta1 is a number >= 0 and < 1, got None"),
         ({"adam_conf": {"do_bias_correction": "no"}}, "do_bias_correction is True or False, got 'no'"),
-        ({"naive_conf": {}, "clip_conf": {"clip_by_global_norm": {"clip_norm": "1"}}}, "clip_norm is a number > 0, got '1'"),
-        ({"naive_conf": {}, "weight_decay_conf": {"weight_decay_rate": None}}, "weight_decay_rate is a number >= 0, got None"),
+        (
+            {"naive_conf": {}, "clip_conf": {"clip_by_global_norm": {"clip_norm": "1"}}},
+            "clip_norm is a number > 0, got '1'",
+        ),
+        (
+            {"naive_conf": {}, "weight_decay_conf": {"weight_decay_rate": None}},
+            "weight_decay_rate is a number >= 0, got None",
+        ),
         (
             {"naive_conf": {}, "weight_decay_conf": {"weight_decay_rate": 1, "includes": {"pattern": 3}}},
             "a list of regular expressions, got 3",
@@ -39,13 +51,19 @@ def test_dictionaries_that_cannot_be(conf, pattern):
 @pytest.mark.parametrize(
     "make, pattern",
     [
-        (lambda: opt.SGD(cosine(), grad_clipping=1.0), "grad_clipping is flow.optimizer.grad_clipping.by_global_norm.*, got 1.0"),
+        (
+            lambda: opt.SGD(cosine(), grad_clipping=1.0),
+            "grad_clipping is flow.optimizer.grad_clipping.by_global_norm.*, got 1.0",
+        ),
         (lambda: opt.SGD(cosine(), momentum=-3), "momentum is a number >= 0 and <= 1, got -3"),
         (lambda: opt.SGD(cosine(), momentum=False), "momentum is a number >= 0 and <= 1, got False"),
         (lambda: opt.SGD(cosine(), variables=3), "variables is a list of variable names, .* got 3"),
         (lambda: opt.SGD(cosine(), variables=[3]), r"variables is a list of variable names, .* got \[3\]"),
         (lambda: opt.SGDW(cosine(), weight_decay=-0.1), "weight_decay is a number >= 0, got -0.1"),
-        (lambda: opt.SGDW(cosine(), weight_decay=0.1, weight_decay_includes=[3]), r"a list of regular expressions, got \[3\]"),
+        (
+            lambda: opt.SGDW(cosine(), weight_decay=0.1, weight_decay_includes=[3]),
+            r"a list of regular expressions, got \[3\]",
+        ),
         (lambda: opt.Adam(cosine(), beta1="a"), "beta1 is a number >= 0 and < 1, got 'a'"),
         (lambda: opt.Adam(cosine(), beta2=1.0), "beta2 is a number >= 0 and < 1, got 1.0"),
         (lambda: opt.AdamW(cosine(), epsilon=-1e-8), "epsilon is a number >= 0, got -1e-08"),

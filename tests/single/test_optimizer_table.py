@@ -2,7 +2,23 @@
 
 import numpy as np
 import pytest
-from optimizer_cases import CASES, DECAY, FIRST, GRADIENTS, ROWS, SHAPES, Case, Given, cases, check, clip, constant, cosine, expected, run
+from optimizer_cases import (
+    CASES,
+    DECAY,
+    FIRST,
+    GRADIENTS,
+    ROWS,
+    SHAPES,
+    Case,
+    Given,
+    cases,
+    check,
+    clip,
+    constant,
+    cosine,
+    expected,
+    run,
+)
 
 import oneflow as flow
 from oneflow.core.errors import ArgumentError
@@ -19,14 +35,22 @@ REGULARIZERS = {"weight": flow.regularizers.l2(0.2), "bias": flow.regularizers.l
 def regularized(case: Case, **more) -> dict[str, np.ndarray]:
     """The formula on g + l2 * w; the variable is told by its shape."""
     factors = {shape: L2[name] for name, shape in SHAPES.items()}
-    return expected(lambda w, g, *rest, **numbers: case.formula(w, g + factors[w.shape] * w, *rest, **numbers), **more, **case.numbers)
+    return expected(
+        lambda w, g, *rest, **numbers: case.formula(w, g + factors[w.shape] * w, *rest, **numbers),
+        **more,
+        **case.numbers,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the table itself
 
 
 def test_every_optimizer_has_a_row_and_every_row_cases():
-    public = {value for value in vars(flow.optimizer).values() if isinstance(value, type) and issubclass(value, flow.optimizer.Optimizer)}
+    public = {
+        value
+        for value in vars(flow.optimizer).values()
+        if isinstance(value, type) and issubclass(value, flow.optimizer.Optimizer)
+    }
     assert {row.make for row in ROWS.values()} == public - {flow.optimizer.Optimizer, flow.optimizer.CombinedOptimizer}
     assert list(ROWS) == list(CASES)
 
@@ -46,7 +70,14 @@ def test_every_update_belongs_to_an_optimizer():
 
 def test_an_update_that_says_nothing_may_not_be_taken_apart():
     row = UpdateRow(lambda params, grads, lr: None)
-    assert not (row.may_be_cut or row.may_be_split or row.may_be_row_wise or row.may_be_by_rows or row.takes_norms or row.adds_l2_at(0.0))
+    assert not (
+        row.may_be_cut
+        or row.may_be_split
+        or row.may_be_row_wise
+        or row.may_be_by_rows
+        or row.takes_norms
+        or row.adds_l2_at(0.0)
+    )
     assert row.states == ()
 
 
@@ -150,7 +181,10 @@ def test_a_weight_or_gradient_of_zero(name):
     """Ratios of norms have a meaning there too."""
     case = ALL[name]
     gradients = [{name: np.zeros(shape) for name, shape in SHAPES.items()}, *GRADIENTS[:2]]
-    check(run(lambda: case.make(cosine()), gradients=gradients), expected(case.formula, gradients=gradients, **case.numbers))
+    check(
+        run(lambda: case.make(cosine()), gradients=gradients),
+        expected(case.formula, gradients=gradients, **case.numbers),
+    )
 
 
 @pytest.mark.parametrize("name", ALL)

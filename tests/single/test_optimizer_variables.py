@@ -35,7 +35,9 @@ def test_combined_optimizers():
 
     alone = [{name: g for name, g in gradient.items() if name == "fc-weight"} for gradient in GRADIENTS]
     clipped = [gradient | one for gradient, one in zip(GRADIENTS, clip(alone, 0.5, False))]
-    weight = {n: v for n, v in expected(momentum, {"fc-weight": 0.3}, gradients=clipped).items() if n.startswith("fc-weight")}
+    weight = {
+        n: v for n, v in expected(momentum, {"fc-weight": 0.3}, gradients=clipped).items() if n.startswith("fc-weight")
+    }
     bias = {n: v for n, v in expected(adam, rates={"fc-bias": lambda t: 0.01}).items() if n.startswith("fc-bias")}
     check(run(make), weight | bias)
 
@@ -101,7 +103,11 @@ def custom(make, rates) -> dict[str, np.ndarray]:
         make(opt.CustomScheduler(halved.logical_blob_name)).minimize(objective(variables(), gw, gb))
 
     for t, gradient in enumerate(GRADIENTS):
-        job(gradient["fc-weight"].astype(np.float32), gradient["fc-bias"].astype(np.float32), np.array([2 * rates(t)], np.float32))
+        job(
+            gradient["fc-weight"].astype(np.float32),
+            gradient["fc-bias"].astype(np.float32),
+            np.array([2 * rates(t)], np.float32),
+        )
     return {name: value.numpy() for name, value in flow.get_all_variables().items()}
 
 
@@ -117,7 +123,9 @@ def test_a_rate_that_the_job_computes_and_bias_correction():
 def test_a_rate_that_no_op_computes():
     @flow.global_function(type="train")
     def job():
-        opt.SGD(opt.CustomScheduler("nothing/out")).minimize(flow.get_variable("w", (1,), initializer=flow.ones_initializer()))
+        opt.SGD(opt.CustomScheduler("nothing/out")).minimize(
+            flow.get_variable("w", (1,), initializer=flow.ones_initializer())
+        )
 
     with pytest.raises(AssertionError, match="job 'job' has no blob 'nothing/out'"):
         job()

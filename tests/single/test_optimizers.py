@@ -97,7 +97,9 @@ def test_l1_and_l2_of_weights_and_biases():
 def test_l1_leaves_zero_at_zero():
     @flow.global_function(type="train")
     def job():
-        w = flow.get_variable("w", (2,), initializer=Given(np.array([0.0, -2.0])), regularizer=flow.regularizers.l1(0.5))
+        w = flow.get_variable(
+            "w", (2,), initializer=Given(np.array([0.0, -2.0])), regularizer=flow.regularizers.l1(0.5)
+        )
         opt.SGD(constant(1.0), momentum=0).minimize(w * 0.0)
 
     job()
@@ -127,14 +129,20 @@ def test_clipping_spans_groups_of_different_rates_and_decays():
 
 def test_clipping_comes_after_regularizing():
     clipping = opt.grad_clipping.by_global_norm(0.5)
-    got = run(lambda: opt.SGD(constant(1.0), momentum=0, grad_clipping=clipping), gradients=GRADIENTS[:1], weight=flow.regularizers.l2(3.0))
+    got = run(
+        lambda: opt.SGD(constant(1.0), momentum=0, grad_clipping=clipping),
+        gradients=GRADIENTS[:1],
+        weight=flow.regularizers.l2(3.0),
+    )
     gradient = GRADIENTS[0] | {"fc-weight": GRADIENTS[0]["fc-weight"] + 3 * FIRST["fc-weight"]}
     check(got, expected(naive, gradients=clip([gradient], 0.5, False), rates={name: lambda t: 1.0 for name in SHAPES}))
 
 
 def test_a_gradient_of_zero_is_not_clipped_to_nan():
     zero = [{name: np.zeros(shape) for name, shape in SHAPES.items()}]
-    got = run(lambda: opt.SGD(cosine(), momentum=0, grad_clipping=opt.grad_clipping.by_global_norm(1.0)), gradients=zero)
+    got = run(
+        lambda: opt.SGD(cosine(), momentum=0, grad_clipping=opt.grad_clipping.by_global_norm(1.0)), gradients=zero
+    )
     check(got, FIRST)
 
 

@@ -1,4 +1,5 @@
-"""Jobs that are chains of ops drawn at random, against plain torch on the same values: whatever order the dims of a value lie in in memory.
+"""Jobs that are chains of ops drawn at random, against plain torch on the same values: whatever order the dims of a
+value lie in in memory.
 
 Values have four dims, of which transposes change the order; sizes differ so that none is taken for another.
 """
@@ -63,7 +64,9 @@ def reshape(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
     """Through another shape that joins two neighbours, as the op between two such does something to it."""
     first = drawn.choice(3)
     joined = (*shape[:first], shape[first] * shape[first + 1], *shape[first + 2 :])
-    return lambda x: flow.reshape(flow.math.tanh(flow.reshape(x, joined)), shape), lambda x, w: x.reshape(joined).tanh().reshape(shape)
+    return lambda x: flow.reshape(
+        flow.math.tanh(flow.reshape(x, joined)), shape
+    ), lambda x, w: x.reshape(joined).tanh().reshape(shape)
 
 
 def softmax(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
@@ -78,12 +81,20 @@ def batch_norm(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
     gamma, beta = (drawn.weight(f"{name}-{part}", (shape[axis],)) for part in ("gamma", "beta"))
 
     def job(x: Any) -> Any:
-        return flow.layers.batch_normalization(x, axis, epsilon=EPSILON, gamma_initializer=gamma, beta_initializer=beta, name=name)
+        return flow.layers.batch_normalization(
+            x, axis, epsilon=EPSILON, gamma_initializer=gamma, beta_initializer=beta, name=name
+        )
 
     def plain(x: Tensor, w: dict[str, Tensor]) -> Tensor:
         dims = [dim for dim in range(4) if dim != axis]
-        mean, variance = (x.mean(dims, keepdim=True), x.var(dims, correction=0, keepdim=True)) if "train" in w else (0.0, torch.ones(()))
-        shaped = [w[f"{name}-{part}"].reshape([-1 if dim == axis else 1 for dim in range(4)]) for part in ("gamma", "beta")]
+        mean, variance = (
+            (x.mean(dims, keepdim=True), x.var(dims, correction=0, keepdim=True))
+            if "train" in w
+            else (0.0, torch.ones(()))
+        )
+        shaped = [
+            w[f"{name}-{part}"].reshape([-1 if dim == axis else 1 for dim in range(4)]) for part in ("gamma", "beta")
+        ]
         return (x - mean) / (variance + EPSILON).sqrt() * shaped[0] + shaped[1]
 
     return job, plain
@@ -91,7 +102,9 @@ def batch_norm(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
 
 def layer_norm(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
     first = 1 + drawn.choice(3)
-    return lambda x: flow.nn.layer_norm(x, begin_norm_axis=first, epsilon=EPSILON), lambda x, w: F.layer_norm(x, shape[first:], eps=EPSILON)
+    return lambda x: flow.nn.layer_norm(x, begin_norm_axis=first, epsilon=EPSILON), lambda x, w: F.layer_norm(
+        x, shape[first:], eps=EPSILON
+    )
 
 
 def group_norm(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
@@ -137,7 +150,11 @@ def concat(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
     cut = 1 + drawn.choice(shape[axis] - 1)
 
     def part(x: Any, first: int, size: int) -> Any:
-        return flow.slice(x, [first if dim == axis else 0 for dim in range(4)], [size if dim == axis else n for dim, n in enumerate(shape)])
+        return flow.slice(
+            x,
+            [first if dim == axis else 0 for dim in range(4)],
+            [size if dim == axis else n for dim, n in enumerate(shape)],
+        )
 
     def job(x: Any) -> Any:
         return flow.concat([part(x, cut, shape[axis] - cut), flow.math.sigmoid(part(x, 0, cut))], axis=axis)
@@ -169,10 +186,27 @@ def scaled(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
 
 def dense(drawn: Drawn, shape: tuple[int, ...], name: str) -> Step:
     given = drawn.weight(name, (shape[3], shape[3]))
-    return lambda x: flow.matmul(x, flow.get_variable(name, given.array.shape, initializer=given)), lambda x, w: x @ w[name]
+    return lambda x: flow.matmul(
+        x, flow.get_variable(name, given.array.shape, initializer=given)
+    ), lambda x, w: x @ w[name]
 
 
-MAKERS = [transpose, reshape, softmax, batch_norm, layer_norm, group_norm, conv, pool, gather, concat, reduce, elementwise, scaled, dense]
+MAKERS = [
+    transpose,
+    reshape,
+    softmax,
+    batch_norm,
+    layer_norm,
+    group_norm,
+    conv,
+    pool,
+    gather,
+    concat,
+    reduce,
+    elementwise,
+    scaled,
+    dense,
+]
 
 
 def chain(drawn: Drawn) -> list[Step]:
@@ -229,8 +263,13 @@ def test_a_train_job_computes_and_learns_as_torch_does(seed: int) -> None:
     @flow.global_function("train")
     def job(x=flow.FixedTensorDef(SHAPE)):
         y = in_job(steps, x * flow.get_variable("first", SHAPE, initializer=first) + x)
-        uneven = flow.reshape(flow.range(0, y.shape[0] * y.shape[1], dtype=flow.float32) * (1.0 / (y.shape[0] * y.shape[1])) + 0.5, y.shape)
-        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0.0).minimize(flow.math.reduce_sum(y * uneven))
+        uneven = flow.reshape(
+            flow.range(0, y.shape[0] * y.shape[1], dtype=flow.float32) * (1.0 / (y.shape[0] * y.shape[1])) + 0.5,
+            y.shape,
+        )
+        flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0.0).minimize(
+            flow.math.reduce_sum(y * uneven)
+        )
         return y
 
     weights = {name: torch.from_numpy(array).double().requires_grad_() for name, array in drawn.weights.items()}
@@ -242,8 +281,12 @@ def test_a_train_job_computes_and_learns_as_torch_does(seed: int) -> None:
     count = expected.numel()
     (expected * (torch.arange(count).double() / count + 0.5).reshape(expected.shape)).sum().backward()
     got = job(x).get().numpy()
-    np.testing.assert_allclose(got, expected.detach().numpy(), 1e-3, 1e-4 * max(1.0, float(expected.detach().abs().max())))
+    np.testing.assert_allclose(
+        got, expected.detach().numpy(), 1e-3, 1e-4 * max(1.0, float(expected.detach().abs().max()))
+    )
     after = {name: variable.numpy() for name, variable in flow.get_all_variables().items()}
     for name, array in drawn.weights.items():
         gradient = weights[name].grad.numpy()
-        np.testing.assert_allclose(array - after[name], gradient, 2e-3, 1e-3 * max(1.0, np.abs(gradient).max()), err_msg=name)
+        np.testing.assert_allclose(
+            array - after[name], gradient, 2e-3, 1e-3 * max(1.0, np.abs(gradient).max()), err_msg=name
+        )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from families import FILES, FOLDER, emitters_of_no_row, files_not_listed, owners, rows_not_in_onnx, rows_without_a_sample, samples_of_no_row
+from families import (
+    FILES,
+    FOLDER,
+    emitters_of_no_row,
+    files_not_listed,
+    owners,
+    rows_not_in_onnx,
+    rows_without_a_sample,
+    samples_of_no_row,
+)
 from sample import Sample
 
 import oneflow.ops
@@ -40,14 +49,20 @@ def test_a_row_without_a_sample_is_told_with_the_file_to_add_it_in() -> None:
 
 
 def test_a_sample_of_no_row_is_told_with_its_file() -> None:
-    found = samples_of_no_row({"sort": [Sample("sorted", lambda x: x, (), lambda x: x), Sample("sort", lambda x: x, (), lambda x: x)]})
-    assert found == ["tests/single/samples/sort.py has a sample of sorted, which is no row of src/oneflow/ops: correct its name or delete it"]
+    found = samples_of_no_row(
+        {"sort": [Sample("sorted", lambda x: x, (), lambda x: x), Sample("sort", lambda x: x, (), lambda x: x)]}
+    )
+    assert found == [
+        "tests/single/samples/sort.py has a sample of sorted, which is no row of src/oneflow/ops: correct its name or "
+        "delete it"
+    ]
 
 
 @pytest.mark.parametrize("reasons", [{}, {"nn.foo": ""}], ids=["neither", "no reason"])
 def test_a_row_without_an_emitter_is_told_with_the_file_to_add_it_in(reasons: dict[str, str]) -> None:
     assert rows_not_in_onnx({"nn.foo": "activation", "bar": "sort"}, {"bar"}, reasons) == [
-        "row nn.foo has no ONNX emitter: add one, or EMITTERS.cannot('nn.foo', reason), in src/oneflow/onnx/rows/activation.py"
+        "row nn.foo has no ONNX emitter: add one, or EMITTERS.cannot('nn.foo', reason), in "
+        "src/oneflow/onnx/rows/activation.py"
     ]
 
 
@@ -55,10 +70,14 @@ def test_an_emitter_and_a_reason_or_an_emitter_of_no_row_are_told() -> None:
     assert rows_not_in_onnx({"bar": "sort"}, {"bar"}, {"bar": "no such op"}) == [
         "row bar has an ONNX emitter and a reason why there is none: delete one in src/oneflow/onnx/rows/sort.py"
     ]
-    assert emitters_of_no_row({"bar": "sort"}, {"bar", "baz"}) == ["src/oneflow/onnx/rows has an entry for baz, which is no row of src/oneflow/ops"]
+    assert emitters_of_no_row({"bar": "sort"}, {"bar", "baz"}) == [
+        "src/oneflow/onnx/rows has an entry for baz, which is no row of src/oneflow/ops"
+    ]
 
 
 def test_a_file_of_rows_that_is_not_listed_is_told(tmp_path) -> None:
     (tmp_path / "fresh.py").write_text("from oneflow.ops.row import Family\n\nROWS = Family()\n")
     (tmp_path / "other.py").write_text("ROW = 1\n")
-    assert files_not_listed(tmp_path, FAMILIES) == ["fresh.py makes a family of op rows: add 'fresh' to the list of src/oneflow/ops/table.py"]
+    assert files_not_listed(tmp_path, FAMILIES) == [
+        "fresh.py makes a family of op rows: add 'fresh' to the list of src/oneflow/ops/table.py"
+    ]

@@ -67,7 +67,8 @@ def there_and_back(obj: Any, folder: Path) -> Any:
     return flow.load(folder / "there_and_back")
 
 
-# ------------------------------------------------------------------------------------------------------------ the format
+# ------------------------------------------------------------------------------------------------------------ the
+# format
 
 
 @pytest.mark.parametrize("name", TENSORS)
@@ -96,15 +97,21 @@ PATH_STATE = mapping(path=text("tensor_0"))
 REDUCED_BY_ONEFLOW = {
     "a dictionary": built("oneflow._oneflow_internal", "Tensor", PATH_STATE),
     "a string": built("oneflow", "Tensor", text("tensor_0")),
-    "a path": built("oneflow.framework.tensor", "Tensor", mapping(path=called("pathlib", "PosixPath", text("tensor_0")))),
+    "a path": built(
+        "oneflow.framework.tensor", "Tensor", mapping(path=called("pathlib", "PosixPath", text("tensor_0")))
+    ),
     "a tuple": built("oneflow._oneflow_internal", "Tensor", tuple_of(text("cpu"), text("tensor_0"), b"N")),
     "more than a path": built(
         "oneflow._oneflow_internal",
         "Tensor",
-        mapping(path=text("tensor_0"), device=text("cpu"), dtype=of_global("oneflow", "float32"), requires_grad=b"\x89"),
+        mapping(
+            path=text("tensor_0"), device=text("cpu"), dtype=of_global("oneflow", "float32"), requires_grad=b"\x89"
+        ),
     ),
     "a call": called("oneflow.framework.check_point_v2", "_rebuild_tensor", text("tensor_0")),
-    "protocol 1": called("copy_reg", "_reconstructor", of_global("oneflow", "Tensor"), of_global("__builtin__", "object"), b"N")
+    "protocol 1": called(
+        "copy_reg", "_reconstructor", of_global("oneflow", "Tensor"), of_global("__builtin__", "object"), b"N"
+    )
     + PATH_STATE
     + b"b",
     "a persistent id": text("tensor_0") + b"Q",
@@ -121,18 +128,29 @@ def test_a_directory_that_oneflow_wrote(way, tmp_path):
 
 
 def test_parameters_and_global_tensors_that_oneflow_wrote(tmp_path):
-    """A global tensor is told by the name of its folder, and its state may say where it was; it comes as a local one."""
+    """A global tensor is told by the name of its folder, and its state may say where it was; it comes as a local
+    one."""
     placement = called("oneflow._oneflow_internal", "placement", text("cpu"))
     sbp = called("oneflow._oneflow_internal.sbp", "sbp", text("B"))
-    whole = built("oneflow._oneflow_internal", "Tensor", mapping(path=text("global_tensor_17"), placement=placement, sbp=tuple_of(sbp)))
+    whole = built(
+        "oneflow._oneflow_internal",
+        "Tensor",
+        mapping(path=text("global_tensor_17"), placement=placement, sbp=tuple_of(sbp)),
+    )
     data = mapping(weight=built("oneflow.nn.modules.module", "Parameter", mapping(path=text("tensor_0"))), other=whole)
-    folder = write_directory(tmp_path / "theirs", saved(data), tensor_0=TWO_BY_THREE, global_tensor_17=("shape { dim: 1 } data_type: kInt64", b"\2" + bytes(7)))
+    folder = write_directory(
+        tmp_path / "theirs",
+        saved(data),
+        tensor_0=TWO_BY_THREE,
+        global_tensor_17=("shape { dim: 1 } data_type: kInt64", b"\2" + bytes(7)),
+    )
     loaded = flow.load(str(folder))
     assert isinstance(loaded["weight"], torch.nn.Parameter) and loaded["weight"].requires_grad
     assert loaded["other"].tolist() == [2] and not loaded["other"].requires_grad
 
 
-# ---------------------------------------------------------------------------------------------------------- the structure
+# ---------------------------------------------------------------------------------------------------------- the
+# structure
 
 
 PLAIN = {
@@ -158,7 +176,10 @@ def test_plain_values_come_back(name, tmp_path):
     assert loaded == PLAIN[name] and type(loaded) is type(PLAIN[name])
 
 
-@pytest.mark.parametrize("array", [np.arange(6.0).reshape(2, 3).T, np.arange(3, dtype=">i4"), np.array(["ab", "c"]), np.zeros((0, 2), np.int8)])
+@pytest.mark.parametrize(
+    "array",
+    [np.arange(6.0).reshape(2, 3).T, np.arange(3, dtype=">i4"), np.array(["ab", "c"]), np.zeros((0, 2), np.int8)],
+)
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_arrays_among_other_values_come_back(array, protocol, tmp_path, monkeypatch):
     monkeypatch.setattr("oneflow.checkpoint.objects._PROTOCOL", protocol)
@@ -169,11 +190,22 @@ def test_arrays_among_other_values_come_back(array, protocol, tmp_path, monkeypa
 
 def test_tensors_anywhere_in_a_structure(tmp_path):
     x, y = torch.tensor([1.0]), torch.tensor([2])
-    obj = {"list": [x, (y, {"deep": x})], "set": {1}, "namespace": argparse.Namespace(x=x), "default": collections.defaultdict(list, a=[y]), x: "key"}
+    obj = {
+        "list": [x, (y, {"deep": x})],
+        "set": {1},
+        "namespace": argparse.Namespace(x=x),
+        "default": collections.defaultdict(list, a=[y]),
+        x: "key",
+    }
     loaded = there_and_back(obj, tmp_path)
     first, (second, deep) = loaded["list"]
     assert first.tolist() == [1] and second.tolist() == [2]
-    assert deep["deep"] is first and loaded["namespace"].x is first and loaded["default"]["a"][0] is second and loaded[first] == "key"
+    assert (
+        deep["deep"] is first
+        and loaded["namespace"].x is first
+        and loaded["default"]["a"][0] is second
+        and loaded[first] == "key"
+    )
 
 
 def test_the_same_tensor_twice_is_stored_once_and_loads_as_one(tmp_path):
@@ -233,7 +265,10 @@ def test_the_state_of_a_module_and_its_optimizer(tmp_path):
     step(model, optimizer)
     again, its_optimizer = made()
     loaded = flow.load(tmp_path / "saved")
-    assert isinstance(loaded["model"], collections.OrderedDict) and loaded["model"]._metadata == model.state_dict()._metadata
+    assert (
+        isinstance(loaded["model"], collections.OrderedDict)
+        and loaded["model"]._metadata == model.state_dict()._metadata
+    )
     again.load_state_dict(loaded["model"])
     its_optimizer.load_state_dict(loaded["optimizer"])
     step(again, its_optimizer)
@@ -256,7 +291,8 @@ def test_what_one_process_saves_another_loads(tmp_path):
     assert loaded["n"] == [1, "a"] and same(loaded["x"], torch.randn(5, generator=torch.Generator().manual_seed(3)))
 
 
-# ------------------------------------------------------------------------------------------------------ what else is read
+# ------------------------------------------------------------------------------------------------------ what else is
+# read
 
 
 def test_files_of_torch(tmp_path):
@@ -264,7 +300,9 @@ def test_files_of_torch(tmp_path):
     torch.save(state, tmp_path / "file.pt")
     loaded = flow.load(str(tmp_path / "file.pt"))
     assert same(loaded["x"], state["x"]) and loaded["more"][2]["y"].tolist() == [True]
-    with pytest.raises(NotImplementedError, match="No valid load method found for .*file.pt.*support_pytorch_format=True"):
+    with pytest.raises(
+        NotImplementedError, match="No valid load method found for .*file.pt.*support_pytorch_format=True"
+    ):
         flow.load(tmp_path / "file.pt", support_pytorch_format=False)
 
 
@@ -306,13 +344,22 @@ def test_variables_and_arrays_by_name_are_saved_as_a_checkpoint_of_jobs(tmp_path
     assert files(tmp_path / "again") == files(tmp_path / "job")
 
 
-# -------------------------------------------------------------------------------------------------------- where tensors go
+# -------------------------------------------------------------------------------------------------------- where tensors
+# go
 
 
 @pytest.mark.parametrize("kind", ["directory", "torch", "safetensors", "job"])
 @pytest.mark.parametrize(
     "where",
-    ["cpu", torch.device("cpu"), "meta", {"cpu": "meta"}, {"cuda:0": "cpu"}, lambda storage, location: storage, lambda storage, location: None],
+    [
+        "cpu",
+        torch.device("cpu"),
+        "meta",
+        {"cpu": "meta"},
+        {"cuda:0": "cpu"},
+        lambda storage, location: storage,
+        lambda storage, location: None,
+    ],
     ids=["name", "device", "meta", "to meta", "from cuda", "the storage itself", "nowhere"],
 )
 def test_map_location_says_where_tensors_go(kind, where, tmp_path):
@@ -349,7 +396,8 @@ def test_tensors_go_to_a_gpu_and_come_from_it(tmp_path):
     assert flow.load(tmp_path / "there_and_back", map_location="cuda:0").device.type == "cuda"
 
 
-# --------------------------------------------------------------------------------------------------------------- replacing
+# ---------------------------------------------------------------------------------------------------------------
+# replacing
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
@@ -379,7 +427,12 @@ def test_a_save_that_fails_leaves_the_old_one(can_exchange, tmp_path, monkeypatc
     real, failed = os.rename, []
 
     def rename(source, target):
-        if str(target).endswith("saved") and not failed and os.path.isfile(os.path.join(source, "pickled_data")) and not str(source).endswith(".old"):
+        if (
+            str(target).endswith("saved")
+            and not failed
+            and os.path.isfile(os.path.join(source, "pickled_data"))
+            and not str(source).endswith(".old")
+        ):
             if can_exchange or not os.path.exists(target):
                 failed.append(source)
                 raise OSError(28, "No space left on device")

@@ -1,4 +1,5 @@
-"""What cannot be saved, and files that are missing, cut off, damaged or hostile: one clear error, nothing executed, nothing left."""
+"""What cannot be saved, and files that are missing, cut off, damaged or hostile: one clear error, nothing executed,
+nothing left."""
 
 from __future__ import annotations
 
@@ -17,7 +18,19 @@ import numpy as np
 import pytest
 import torch
 from checkpoint_jobs import files
-from pickle_codes import BUILD, EMPTY_DICT, TWO_BY_THREE, built, called, mapping, of_global, saved, text, tuple_of, write_directory
+from pickle_codes import (
+    BUILD,
+    EMPTY_DICT,
+    TWO_BY_THREE,
+    built,
+    called,
+    mapping,
+    of_global,
+    saved,
+    text,
+    tuple_of,
+    write_directory,
+)
 from safetensors.torch import save_file
 
 import oneflow as flow
@@ -40,17 +53,22 @@ def refused(path: Path) -> str:
     return caught.value.reason
 
 
-# ------------------------------------------------------------------------------------------------------- nothing to load
+# ------------------------------------------------------------------------------------------------------- nothing to
+# load
 
 
 def test_a_path_with_nothing_at_it(tmp_path):
-    with pytest.raises(NotImplementedError, match="No valid load method found for '.*nothing': there is nothing at that path"):
+    with pytest.raises(
+        NotImplementedError, match="No valid load method found for '.*nothing': there is nothing at that path"
+    ):
         flow.load(tmp_path / "nothing")
 
 
 def test_a_folder_that_holds_something_else(tmp_path):
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(NotImplementedError, match="No valid load method found for .*neither 'pickled_data' nor variables"):
+    with pytest.raises(
+        NotImplementedError, match="No valid load method found for .*neither 'pickled_data' nor variables"
+    ):
         flow.load(tmp_path)
 
 
@@ -87,16 +105,22 @@ def test_an_error_of_the_users_function_is_the_users(tmp_path):
         flow.load(tmp_path / "saved", map_location=lambda storage, location: 1 / 0)
 
 
-# ---------------------------------------------------------------------------------------------------------- global tensors
+# ---------------------------------------------------------------------------------------------------------- global
+# tensors
 
 
 def test_with_a_rank_that_writes_every_tensor_must_be_global(tmp_path):
-    with pytest.raises(RuntimeError, match="with global_dst_rank=0 every tensor must be global, and 1 are local; leave global_dst_rank out"):
+    with pytest.raises(
+        RuntimeError,
+        match="with global_dst_rank=0 every tensor must be global, and 1 are local; leave global_dst_rank out",
+    ):
         flow.save({"x": torch.ones(1)}, tmp_path / "saved", global_dst_rank=0)
     with pytest.raises(ValueError, match="global_src_rank is the number of a rank, from 0 to 0 in this run"):
         flow.load(tmp_path / "saved", global_src_rank=1)
     spread = flow.ones(2, placement=flow.placement("cpu", [0]), sbp=flow.sbp.broadcast)
-    with pytest.raises(ValueError, match="1 tensors are global; name the rank that writes them for all with global_dst_rank="):
+    with pytest.raises(
+        ValueError, match="1 tensors are global; name the rank that writes them for all with global_dst_rank="
+    ):
         flow.save({"x": spread}, tmp_path / "saved")
     assert os.listdir(tmp_path) == []
 
@@ -115,7 +139,8 @@ def test_only_the_rank_that_is_named_writes(tmp_path, as_rank):
         assert os.listdir(tmp_path) == expected
 
 
-# ---------------------------------------------------------------------------------------------------------- cannot be saved
+# ---------------------------------------------------------------------------------------------------------- cannot be
+# saved
 
 
 class Own:
@@ -126,7 +151,10 @@ class Own:
     "value, message",
     [
         (Own(), "cannot save 'test_save_load_errors.Own': flow.load reads no code. Save tensors"),
-        (torch.nn.Linear(1, 1), "cannot save 'torch.nn.modules.linear.Linear': flow.load reads no code.*such as a state_dict"),
+        (
+            torch.nn.Linear(1, 1),
+            "cannot save 'torch.nn.modules.linear.Linear': flow.load reads no code.*such as a state_dict",
+        ),
         (os.getcwd, "cannot save 'posix.getcwd'"),
         (lambda: 1, "cannot save this list: .*lambda"),
         (int, "cannot save this list: it holds a class or a function by itself"),
@@ -171,7 +199,8 @@ def test_the_working_directory_is_not_replaced(tmp_path, monkeypatch):
         flow.save(torch.zeros(1), ".")
 
 
-# ------------------------------------------------------------------------------------------------------- damaged directories
+# ------------------------------------------------------------------------------------------------------- damaged
+# directories
 
 
 @pytest.fixture
@@ -207,11 +236,21 @@ def test_values_of_the_wrong_length(whole, size):
 
 @pytest.mark.parametrize(
     "meta",
-    ["", "shape {", "shape {\n dim: 2 dim: 3\n}", "shape {\n dim: -6\n}\ndata_type: kFloat", "shape {\n dim: 6\n}\ndata_type: kFloaty", "\0" * 2**17],
+    [
+        "",
+        "shape {",
+        "shape {\n dim: 2 dim: 3\n}",
+        "shape {\n dim: -6\n}\ndata_type: kFloat",
+        "shape {\n dim: 6\n}\ndata_type: kFloaty",
+        "\0" * 2**17,
+    ],
 )
 def test_meta_files_that_are_none(whole, meta):
     (whole / "tensor_0/meta").write_text(meta)
-    assert "tensor_0/meta' is not the meta file of a tensor: expected a shape block and a data_type of ['kFloat'" in refused(whole)
+    assert (
+        "tensor_0/meta' is not the meta file of a tensor: expected a shape block and a data_type of ['kFloat'"
+        in refused(whole)
+    )
 
 
 @pytest.mark.parametrize("dims", [[2**40], [10**18, 10**18], [9 * 10**18] * 20])
@@ -257,13 +296,30 @@ def test_files_that_are_not_there_or_no_files(whole, file, how):
 
 
 @pytest.mark.parametrize(
-    "name", ["../outside", "..", ".", "", "/tmp", "a/b", "tensor_0/../../outside", "tensor_0\n", "a\0b", "..\\outside", ".hidden"]
+    "name",
+    [
+        "../outside",
+        "..",
+        ".",
+        "",
+        "/tmp",
+        "a/b",
+        "tensor_0/../../outside",
+        "tensor_0\n",
+        "a\0b",
+        "..\\outside",
+        ".hidden",
+    ],
 )
 @pytest.mark.parametrize("whose", ["theirs", "ours"])
 def test_folders_outside_the_directory_are_not_read(name, whose, tmp_path):
     write_directory(tmp_path, b"", outside=TWO_BY_THREE)
     state = mapping(path=text(name))
-    data = built("oneflow", "Tensor", state) if whose == "theirs" else called("oneflow.checkpoint.stored_tensor", "StoredTensor", text(name))
+    data = (
+        built("oneflow", "Tensor", state)
+        if whose == "theirs"
+        else called("oneflow.checkpoint.stored_tensor", "StoredTensor", text(name))
+    )
     folder = write_directory(tmp_path / "saved", saved(data), tensor_0=TWO_BY_THREE)
     assert f"pickled_data' cannot be read: a tensor's folder is called {name!r}; only a plain name" in refused(folder)
 
@@ -272,24 +328,52 @@ def test_folders_outside_the_directory_are_not_read(name, whose, tmp_path):
     "pickled, message",
     [
         (saved(TENSOR, version=2), "has the protocol version 2, this program reads version 1"),
-        (b"\x80\x03" + mapping(data=TENSOR) + b".", "holds no saved object: expected a dictionary of 'protocol_version' and 'data'"),
+        (
+            b"\x80\x03" + mapping(data=TENSOR) + b".",
+            "holds no saved object: expected a dictionary of 'protocol_version' and 'data'",
+        ),
         (b"\x80\x03K\x07.", "holds no saved object"),
         (saved(built("oneflow", "Tensor", EMPTY_DICT)), "a tensor was pickled without the name of its folder"),
-        (saved(built("oneflow", "Tensor", mapping(a=text("x"), b=text("y")))), "a tensor was pickled without the name of its folder: it holds \\['x', 'y'\\]"),
+        (
+            saved(built("oneflow", "Tensor", mapping(a=text("x"), b=text("y")))),
+            "a tensor was pickled without the name of its folder: it holds \\['x', 'y'\\]",
+        ),
         (saved(called("oneflow", "placement", text("cpu"))), "it holds a placement or an sbp by itself"),
         (saved(b"]" * 5000 + b"a" * 4999), "is nested too deeply to be read"),
-        (saved(called("numpy.core.multiarray", "_reconstruct", of_global("numpy", "ndarray"), b"K\0\x85", b"C\1b")), "an array without values"),
+        (
+            saved(called("numpy.core.multiarray", "_reconstruct", of_global("numpy", "ndarray"), b"K\0\x85", b"C\1b")),
+            "an array without values",
+        ),
         (saved(called("numpy", "dtype", text("O8"))), "an array of the dtype 'O8'; only plain numbers and text"),
-        (saved(called("builtins", "bytearray", b"J\xff\xff\xff\x7f")), "a int stands where one of \\['bytes'\\] should be"),
-        (saved(called("builtins", "list", called("builtins", "range", b"J\xff\xff\xff\x7f"))), "list is called with arguments"),
+        (
+            saved(called("builtins", "bytearray", b"J\xff\xff\xff\x7f")),
+            "a int stands where one of \\['bytes'\\] should be",
+        ),
+        (
+            saved(called("builtins", "list", called("builtins", "range", b"J\xff\xff\xff\x7f"))),
+            "list is called with arguments",
+        ),
         (saved(of_global("builtins", "list")), "it holds a class or a function by itself"),
         (saved(of_global("collections", "OrderedDict")), "it holds a class or a function by itself"),
-        (saved(called("collections", "OrderedDict") + mapping(items=b"K\1") + BUILD), "it gives a OrderedDict the attribute 'items'"),
-        (saved(built("argparse", "Namespace", mapping(__class__=of_global("oneflow", "Tensor")))), "a class or a function by itself"),
+        (
+            saved(called("collections", "OrderedDict") + mapping(items=b"K\1") + BUILD),
+            "it gives a OrderedDict the attribute 'items'",
+        ),
+        (
+            saved(built("argparse", "Namespace", mapping(__class__=of_global("oneflow", "Tensor")))),
+            "a class or a function by itself",
+        ),
         (saved(built("argparse", "Namespace", mapping(__eq__=b"K\1"))), "it gives a Namespace the attribute '__eq__'"),
         (saved(b"\x8f(" + ARRAY + b"\x90"), "unhashable type: 'numpy.ndarray'"),
         (saved(EMPTY_DICT + ARRAY + b"Ns"), "unhashable type: 'numpy.ndarray'"),
-        (saved(b"\x8f(" + called("oneflow.checkpoint.stored_tensor", "StoredTensor", text("tensor_0"), b"\x89", b"\x89") + b"\x90"), None),
+        (
+            saved(
+                b"\x8f("
+                + called("oneflow.checkpoint.stored_tensor", "StoredTensor", text("tensor_0"), b"\x89", b"\x89")
+                + b"\x90"
+            ),
+            None,
+        ),
     ],
 )
 def test_pickles_that_say_nothing_sensible(pickled, message, tmp_path):
@@ -316,13 +400,20 @@ def test_arrays_of_the_wrong_length_take_no_memory(tmp_path):
     assert f"an array ({2**40},) of float64, which needs {2**43} bytes and has 4" in refused(folder)
 
 
-@pytest.mark.parametrize("code", [b"\x8e" + struct.pack("<q", 2**50), b"X" + struct.pack("<I", 2**31), b"N" + b"r" + struct.pack("<I", 2**31)])
+@pytest.mark.parametrize(
+    "code",
+    [b"\x8e" + struct.pack("<q", 2**50), b"X" + struct.pack("<I", 2**31), b"N" + b"r" + struct.pack("<I", 2**31)],
+)
 def test_lengths_and_numbers_in_a_pickle_that_exceed_the_file(code, tmp_path):
     folder = write_directory(tmp_path / "saved", saved(code))
-    assert "pickled_data' is cut off or damaged" in (reason := refused(folder)) or "puts a value at 2147483648 of its memo" in reason
+    assert (
+        "pickled_data' is cut off or damaged" in (reason := refused(folder))
+        or "puts a value at 2147483648 of its memo" in reason
+    )
 
 
-# ------------------------------------------------------------------------------------------------------------------ hostile
+# ------------------------------------------------------------------------------------------------------------------
+# hostile
 
 
 class Hostile:
@@ -364,7 +455,11 @@ def test_a_directory_with_code_is_refused_and_nothing_is_executed(kind, protocol
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_file_of_torch_with_code_is_refused_and_nothing_is_executed(kind, zipped, tmp_path):
     trace = tmp_path / "trace"
-    torch.save({"x": torch.ones(2), "bad": hostile_things(trace)[kind]}, tmp_path / "file.pt", _use_new_zipfile_serialization=zipped)
+    torch.save(
+        {"x": torch.ones(2), "bad": hostile_things(trace)[kind]},
+        tmp_path / "file.pt",
+        _use_new_zipfile_serialization=zipped,
+    )
     reason = refused(tmp_path / "file.pt")
     assert "file.pt' is not a file of torch tensors" in reason and "Only tensors are read, never objects" in reason
     assert not trace.exists()
@@ -414,7 +509,8 @@ def test_codes_that_look_names_up_in_other_ways(tmp_path):
         assert "which is not read" in refused(write_directory(tmp_path / "saved", saved(code)))
 
 
-# ---------------------------------------------------------------------------------------------------------- damaged files
+# ---------------------------------------------------------------------------------------------------------- damaged
+# files
 
 
 @pytest.mark.parametrize("name", ["file.pt", "old.pt", "file.safetensors"])

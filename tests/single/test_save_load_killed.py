@@ -59,7 +59,9 @@ print(json.dumps(found))
 @pytest.mark.parametrize("way", ["exchange", "two renames"])
 def test_a_process_that_is_killed_while_saving_leaves_the_old_or_the_new(way, tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
-    run = subprocess.run([sys.executable, "-c", KILLER, str(tmp_path), way], env=environment, capture_output=True, text=True, timeout=240)
+    run = subprocess.run(
+        [sys.executable, "-c", KILLER, str(tmp_path), way], env=environment, capture_output=True, text=True, timeout=240
+    )
     assert run.returncode == 0, run.stderr
     *killed, last = json.loads(run.stdout)
     assert last == [0, "new"] and len(killed) > 10 and all(end == -9 for end, _ in killed)

@@ -1,4 +1,5 @@
-"""TensorFlow's checkpoints: files that TensorFlow wrote are read to the bit, ours are read by TensorFlow, and damage is told."""
+"""TensorFlow's checkpoints: files that TensorFlow wrote are read to the bit, ours are read by TensorFlow, and damage is
+told."""
 
 from __future__ import annotations
 
@@ -44,7 +45,10 @@ PLAIN = b"oneflow oneflow oneflow! " * 4 + bytes(range(100)) + b"a" * 300
 
 
 def same(found: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> bool:
-    return set(found) == set(expected) and all(found[k].dtype == v.dtype and np.array_equal(found[k], v) and found[k].shape == v.shape for k, v in expected.items())
+    return set(found) == set(expected) and all(
+        found[k].dtype == v.dtype and np.array_equal(found[k], v) and found[k].shape == v.shape
+        for k, v in expected.items()
+    )
 
 
 @pytest.fixture
@@ -68,11 +72,22 @@ def test_an_older_checkpoint_in_several_files(tmp_path):
 def test_what_is_written_is_read(tmp_path):
     rng = np.random.default_rng(0)
     arrays = {f"scope_{number}/weights": rng.normal(size=(number % 3, 2)).astype(np.float32) for number in range(3000)}
-    arrays |= {"scalar": np.array(5, np.int64), "big": np.arange(3, dtype=">f8"), "täg": np.array([1 + 2j], np.complex64), "empty": np.empty((0, 3), np.float32)}
+    arrays |= {
+        "scalar": np.array(5, np.int64),
+        "big": np.arange(3, dtype=">f8"),
+        "täg": np.array([1 + 2j], np.complex64),
+        "empty": np.empty((0, 3), np.float32),
+    }
     prefix = slim.save_slim_checkpoint(arrays, tmp_path / "new" / "model.ckpt-7", global_step=7)
-    assert sorted(file.name for file in prefix.parent.iterdir()) == ["checkpoint", "model.ckpt-7.data-00000-of-00001", "model.ckpt-7.index"]
+    assert sorted(file.name for file in prefix.parent.iterdir()) == [
+        "checkpoint",
+        "model.ckpt-7.data-00000-of-00001",
+        "model.ckpt-7.index",
+    ]
     expected = arrays | {"global_step": np.array(7), "big": np.arange(3.0)}
-    assert same(slim.load_slim_checkpoint(prefix), expected) and same(slim.load_slim_checkpoint(prefix.parent), expected)
+    assert same(slim.load_slim_checkpoint(prefix), expected) and same(
+        slim.load_slim_checkpoint(prefix.parent), expected
+    )
 
 
 def test_a_folder_that_was_moved_is_found_by_its_names(tmp_path):
@@ -83,7 +98,9 @@ def test_a_folder_that_was_moved_is_found_by_its_names(tmp_path):
 
 def test_a_network_through_a_checkpoint(tmp_path):
     net, other = slim.create_model("mobilenet_v2_035", 5), slim.create_model("mobilenet_v2_035", 5)
-    other.load_slim_variables(slim.load_slim_checkpoint(slim.save_slim_checkpoint(net, tmp_path / "model.ckpt", global_step=3)))
+    other.load_slim_variables(
+        slim.load_slim_checkpoint(slim.save_slim_checkpoint(net, tmp_path / "model.ckpt", global_step=3))
+    )
     assert same(other.slim_variables(), net.slim_variables())
 
 
@@ -107,14 +124,22 @@ def test_a_table_with_packed_blocks(tmp_path):
     with plain.open("wb") as file:
         write_table(file, [(b"key", b"value" * 10)])
     data = plain.read_bytes()
-    block = data[: next(at for at in range(len(data)) if data[at] == 0 and masked_crc(data[: at + 1]) == struct.unpack("<I", data[at + 1 : at + 5])[0])]
+    block = data[
+        : next(
+            at
+            for at in range(len(data))
+            if data[at] == 0 and masked_crc(data[: at + 1]) == struct.unpack("<I", data[at + 1 : at + 5])[0]
+        )
+    ]
     packed = bytes([len(block), 60 << 2, len(block) - 1]) + block
     assert len(block) < 128
     rebuilt = _table_of(packed, 1)
     (tmp_path / "packed").write_bytes(rebuilt)
     assert [(entry.key, bytes(entry.value)) for entry in read_table(tmp_path / "packed")] == [(b"key", b"value" * 10)]
     (tmp_path / "packed").write_bytes(_table_of(packed, 7))
-    with pytest.raises(DataError, match=r"packed, block at byte 0: packed in way 7; 0 \(not at all\) and 1 \(snappy\) are known"):
+    with pytest.raises(
+        DataError, match=r"packed, block at byte 0: packed in way 7; 0 \(not at all\) and 1 \(snappy\) are known"
+    ):
         list(read_table(tmp_path / "packed"))
 
 
@@ -128,7 +153,9 @@ def _table_of(block: bytes, packing: int) -> bytes:
     meta = framed(struct.pack("<II", 0, 1), 0)
     entry = bytes([0, 3, 2]) + b"key" + bytes([0, len(block)])
     index = entry + struct.pack("<II", 0, 1)
-    footer = bytes([len(first), 8, len(first) + len(meta), len(index)]).ljust(40, b"\0") + struct.pack("<Q", 0xDB4775248B80FB57)
+    footer = bytes([len(first), 8, len(first) + len(meta), len(index)]).ljust(40, b"\0") + struct.pack(
+        "<Q", 0xDB4775248B80FB57
+    )
     return first + meta + framed(index, 0) + footer
 
 
@@ -146,14 +173,20 @@ def flipped(path: Path, at: int) -> None:
 
 def test_damage_names_file_block_and_variable(folder):
     flipped(folder / "new.ckpt.data-00000-of-00001", 20)
-    with pytest.raises(DataError, match=r"new.ckpt.data-00000-of-00001, block at byte \d+, variable LeNet/conv1/weights: its CRC is 0x\w+ in the index and 0x\w+ by its bytes"):
+    with pytest.raises(
+        DataError,
+        match=r"new.ckpt.data-00000-of-00001, block at byte \d+, variable LeNet/conv1/weights: its CRC is 0x\w+ in the index and 0x\w+ by its bytes",
+    ):
         slim.load_slim_checkpoint(folder / "new.ckpt")
     data = (HERE / "new.ckpt.data-00000-of-00001").read_bytes()
     (folder / "new.ckpt.data-00000-of-00001").write_bytes(data[:-200])
     with pytest.raises(DataError, match=r"variable table: it ends at byte \d+, the file at 6647; it was cut off"):
         slim.load_slim_checkpoint(folder / "new.ckpt")
     (folder / "new.ckpt.data-00000-of-00001").unlink()
-    with pytest.raises(DataError, match="new.ckpt.data-00000-of-00001 is missing: it has variable LeNet/conv1/biases; the index and all data files"):
+    with pytest.raises(
+        DataError,
+        match="new.ckpt.data-00000-of-00001 is missing: it has variable LeNet/conv1/biases; the index and all data files",
+    ):
         slim.load_slim_checkpoint(folder / "new.ckpt")
     flipped(folder / "new.ckpt.index", 40)
     with pytest.raises(DataError, match="new.ckpt.index, block at byte 0: its CRC is"):
@@ -183,7 +216,11 @@ def test_files_that_are_none_and_places_without_any(folder):
     for name, message in (
         ("text", "text is no checkpoint of TensorFlow's: it does not end as one does"),
         ("short", "short.index has 1 bytes; no TensorFlow checkpoint, or it was cut off"),
-        ("nwe.ckpt", "there is no checkpoint .*nwe.ckpt: neither nwe.ckpt.index nor a file of that name. Did you mean 'new.ckpt'"),
+        (
+            "nwe.ckpt",
+            "there is no checkpoint .*nwe.ckpt: neither nwe.ckpt.index nor a file of that name. Did you mean "
+            "'new.ckpt'",
+        ),
         ("no/where", "there is no folder .*no for the checkpoint where"),
         ("", "has no file 'checkpoint' that names its latest one; give the prefix"),
     ):
@@ -209,7 +246,10 @@ def tensorflow_python() -> str | None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(tensorflow_python() is None, reason="TensorFlow is not installed, and TENSORFLOW_PYTHON names no interpreter that has it")
+@pytest.mark.skipif(
+    tensorflow_python() is None,
+    reason="TensorFlow is not installed, and TENSORFLOW_PYTHON names no interpreter that has it",
+)
 def test_tensorflow_reads_ours_and_writes_theirs(tmp_path):
     program = [str(tensorflow_python()), str(HERE / "with_tensorflow.py")]
     subprocess.run([*program, "write", str(tmp_path)], check=True, capture_output=True, timeout=200)
@@ -218,6 +258,8 @@ def test_tensorflow_reads_ours_and_writes_theirs(tmp_path):
     net = slim.create_model("mobilenet_v1_025", 3)
     variables = net.slim_variables() | EXPECTED
     slim.save_slim_checkpoint(variables, tmp_path / "ours")
-    done = subprocess.run([*program, "read", str(tmp_path / "ours")], check=True, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(
+        [*program, "read", str(tmp_path / "ours")], check=True, capture_output=True, text=True, timeout=200
+    )
     found = json.loads(done.stdout)
     assert same({name: np.array(value, dtype) for name, (dtype, value) in found.items()}, variables)

@@ -24,7 +24,9 @@ def windows(x: np.ndarray, kernel: int, stride: int) -> list[list[np.ndarray]]:
     return [[x[max(r, 0) : max(r + kernel, 0), max(c, 0) : max(c + kernel, 0)] for c in starts[1]] for r in starts[0]]
 
 
-@pytest.mark.parametrize("kernel, stride", [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (5, 2), (7, 2), (7, 3), (1, 2)])
+@pytest.mark.parametrize(
+    "kernel, stride", [(1, 1), (2, 1), (2, 2), (3, 1), (3, 2), (3, 3), (5, 2), (7, 2), (7, 3), (1, 2)]
+)
 @pytest.mark.parametrize("size", [(8, 8), (7, 9), (8, 7), (5, 12)])
 def test_pools_with_same_padding(size, kernel, stride):
     x = np.random.default_rng(0).normal(size=size).astype(np.float32) - 3
@@ -34,11 +36,16 @@ def test_pools_with_same_padding(size, kernel, stride):
         assert np.allclose(pool(tensor, kernel, stride, SAME)[0, 0].numpy(), expected, atol=1e-6)
 
 
-@pytest.mark.parametrize("kernel, stride, dilation", [(3, 1, 1), (3, 2, 1), (5, 2, 1), (7, 2, 1), (2, 2, 1), (3, 1, 2), (11, 4, 1)])
+@pytest.mark.parametrize(
+    "kernel, stride, dilation", [(3, 1, 1), (3, 2, 1), (5, 2, 1), (7, 2, 1), (2, 2, 1), (3, 1, 2), (11, 4, 1)]
+)
 def test_convolution_with_same_padding(kernel, stride, dilation):
     rng = np.random.default_rng(0)
     for size in (11, 12, 13):
-        x, layer = rng.normal(size=(2, 3, size, size)), Conv(3, 4, (kernel, kernel), (stride, stride), dilation, True, Style(activation=None))
+        x, layer = (
+            rng.normal(size=(2, 3, size, size)),
+            Conv(3, 4, (kernel, kernel), (stride, stride), dilation, True, Style(activation=None)),
+        )
         layer.reset_parameters()
         weights, reach = layer.weights.detach().double().numpy(), (kernel - 1) * dilation + 1
         out = -(-size // stride)
@@ -55,7 +62,12 @@ def test_convolution_with_same_padding(kernel, stride, dilation):
 
 
 def test_the_odd_pixel_comes_last_and_symmetric_padding_ignores_the_size():
-    assert [same_padding(224, 3, 2), same_padding(225, 3, 2), same_padding(112, 7, 2), same_padding(10, 1, 2)] == [(0, 1), (1, 1), (2, 3), (0, 0)]
+    assert [same_padding(224, 3, 2), same_padding(225, 3, 2), same_padding(112, 7, 2), same_padding(10, 1, 2)] == [
+        (0, 1),
+        (1, 1),
+        (2, 3),
+        (0, 0),
+    ]
     layer = Conv(1, 1, (3, 3), (2, 2), 1, True, Style(activation=None, padding=SYMMETRIC))
     layer.reset_parameters()
     x = torch.randn(1, 1, 8, 8)
@@ -71,13 +83,17 @@ def test_batch_norm_by_the_formula():
     x = torch.randn(4, 3, 5, 5, dtype=torch.float64).float()
     mean, biased = x.mean((0, 2, 3)), x.var((0, 2, 3), unbiased=False)
     column = (1, 3, 1, 1)
-    expected = (x - mean.view(column)) / (biased.view(column) + 0.001).sqrt() * norm.gamma.view(column) + norm.beta.view(column)
+    expected = (x - mean.view(column)) / (biased.view(column) + 0.001).sqrt() * norm.gamma.view(
+        column
+    ) + norm.beta.view(column)
     assert torch.allclose(norm(x), expected, atol=1e-5)
     assert torch.allclose(norm.moving_mean, 0.1 * mean, atol=1e-6)
     assert torch.allclose(norm.moving_variance, 0.9 + 0.1 * biased * 100 / 99, atol=1e-6)
     norm.eval()
     kept = norm.moving_mean.clone()
-    expected = (x - kept.view(column)) / (norm.moving_variance.view(column) + 0.001).sqrt() * norm.gamma.view(column) + norm.beta.view(column)
+    expected = (x - kept.view(column)) / (norm.moving_variance.view(column) + 0.001).sqrt() * norm.gamma.view(
+        column
+    ) + norm.beta.view(column)
     assert torch.allclose(norm(x), expected, atol=1e-5) and torch.equal(kept, norm.moving_mean)
 
 
@@ -87,8 +103,14 @@ def test_batch_norm_of_one_pixel_gives_its_beta():
     x = torch.tensor([[[[5.0]], [[7.0]]]], requires_grad=True)
     y = norm(x)
     y.sum().backward()
-    assert y.flatten().tolist() == [0.0, 0.0] and x.grad.flatten().tolist() == [0.0, 0.0] and norm.beta.grad.tolist() == [1.0, 1.0]
-    assert torch.allclose(norm.moving_mean, torch.tensor([0.5, 0.7])) and torch.allclose(norm.moving_variance, torch.tensor([0.9, 0.9]))
+    assert (
+        y.flatten().tolist() == [0.0, 0.0]
+        and x.grad.flatten().tolist() == [0.0, 0.0]
+        and norm.beta.grad.tolist() == [1.0, 1.0]
+    )
+    assert torch.allclose(norm.moving_mean, torch.tensor([0.5, 0.7])) and torch.allclose(
+        norm.moving_variance, torch.tensor([0.9, 0.9])
+    )
 
 
 def test_local_response_norm_of_cifarnet():
@@ -107,14 +129,21 @@ def test_initializers_by_their_moments():
         (he(by_fan_out=True), (10**9, 50), math.sqrt(1.3 * 2 / 50) * 0.8796, 2 * math.sqrt(1.3 * 2 / 50)),
     ):
         values = fill(torch.empty(200, 1000), fans)
-        assert abs(values.mean().item()) < 0.01 * std and abs(values.std().item() / std - 1) < 0.01 and 0.98 * limit < values.abs().max() <= limit
+        assert (
+            abs(values.mean().item()) < 0.01 * std
+            and abs(values.std().item() / std - 1) < 0.01
+            and 0.98 * limit < values.abs().max() <= limit
+        )
 
 
 def test_variables_have_the_layout_of_tensorflow():
     conv = Conv(3, 5, (2, 4), (1, 1), 1, True, Style())
     conv.reset_parameters()
     weights = conv.weights.detach().numpy()
-    assert conv.to_slim("weights", weights).shape == (2, 4, 3, 5) and conv.to_slim("weights", weights)[1, 3, 2, 4] == weights[4, 2, 1, 3]
+    assert (
+        conv.to_slim("weights", weights).shape == (2, 4, 3, 5)
+        and conv.to_slim("weights", weights)[1, 3, 2, 4] == weights[4, 2, 1, 3]
+    )
     assert np.array_equal(conv.from_slim("weights", conv.to_slim("weights", weights)), weights)
     separable = SeparableConv(3, None, (2, 2), 4, (1, 1), True, Style())
     depthwise = np.arange(3 * 4 * 4.0).reshape(12, 1, 2, 2)
@@ -132,19 +161,25 @@ def test_full_connections_flatten_height_width_channels():
 def test_regularization_is_half_the_sum_of_squares_of_what_slim_regularises():
     net = slim.create_model("cifarnet", 10)
     values = net.slim_variables()
-    expected = 0.004 / 2 * sum((values[f"CifarNet/{name}/weights"].astype(np.float64) ** 2).sum() for name in ("fc3", "fc4"))
+    expected = (
+        0.004 / 2 * sum((values[f"CifarNet/{name}/weights"].astype(np.float64) ** 2).sum() for name in ("fc3", "fc4"))
+    )
     assert np.isclose(net.regularization_loss().item(), expected, rtol=1e-5)
     assert np.isclose(net.regularization_loss(0.4).item(), 100 * expected, rtol=1e-5)
     names = slim.create_model("inception_resnet_v2", 10, image_size=112).regularized_variables()
     assert sum(name.endswith("biases") for name in names) == 42
-    assert not [name for name in slim.create_model("mobilenet_v1_025", 10).regularized_variables() if "depthwise" in name]
+    assert not [
+        name for name in slim.create_model("mobilenet_v1_025", 10).regularized_variables() if "depthwise" in name
+    ]
 
 
 def test_variables_go_out_and_come_in_and_keep_the_function():
     net, other = (slim.create_model("mobilenet_v1_025", 10, is_training=False, image_size=64) for _ in range(2))
     x = torch.randn(2, 3, 64, 64)
     values = net.slim_variables()
-    assert {name: value.shape for name, value in values.items()}["MobilenetV1/Conv2d_1_depthwise/depthwise_weights"] == (3, 3, 8, 1)
+    assert {name: value.shape for name, value in values.items()}[
+        "MobilenetV1/Conv2d_1_depthwise/depthwise_weights"
+    ] == (3, 3, 8, 1)
     other.load_slim_variables({**values, "global_step": np.array(7)})
     assert torch.equal(net(x)[0], other(x)[0])
     kept = other.slim_variables()["MobilenetV1/Logits/Conv2d_1c_1x1/weights"]
@@ -158,11 +193,19 @@ def test_loading_is_all_or_nothing_and_says_what_is_wrong():
     net = slim.create_model("lenet", 10)
     before, values = net.slim_variables(), slim.create_model("lenet", 10).slim_variables()
     short = {name: value for name, value in values.items() if name != "LeNet/fc3/weights"}
-    with pytest.raises(ArgumentError, match="lenet has variables that are missing: LeNet/fc3/weights. Did you mean 'LeNet/fc4/weights'"):
+    with pytest.raises(
+        ArgumentError, match="lenet has variables that are missing: LeNet/fc3/weights. Did you mean 'LeNet/fc4/weights'"
+    ):
         net.load_slim_variables(short)
-    with pytest.raises(ArgumentError, match=r"lenet has LeNet/fc4/weights of shape \[1024, 10\]; the value to load has \[1024, 7\]; another number of classes"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"lenet has LeNet/fc4/weights of shape \[1024, 10\]; the value to load has \[1024, 7\]; another number of classes",
+    ):
         net.load_slim_variables({**values, "LeNet/fc4/weights": np.zeros((1024, 7), np.float32)})
-    with pytest.raises(ArgumentError, match="none of the 8 variables of lenet is there: it has LeNet/conv1/biases, and what was given begins with vgg_16/x"):
+    with pytest.raises(
+        ArgumentError,
+        match="none of the 8 variables of lenet is there: it has LeNet/conv1/biases, and what was given begins with vgg_16/x",
+    ):
         net.load_slim_variables({"vgg_16/x": np.zeros(1)})
     assert all(np.array_equal(value, before[name]) for name, value in net.slim_variables().items())
 
@@ -172,7 +215,9 @@ def test_names_and_options_are_checked():
         slim.create_model("resnet_v1_5")
     with pytest.raises(ArgumentError, match="lenet has no option 'dropout_keep'. Did you mean 'dropout_keep_prob'"):
         slim.create_model("lenet", dropout_keep=0.4)
-    with pytest.raises(ArgumentError, match=r"inception_v3 cannot be built for pictures of 64x64 \(.*; slim's size is 299"):
+    with pytest.raises(
+        ArgumentError, match=r"inception_v3 cannot be built for pictures of 64x64 \(.*; slim's size is 299"
+    ):
         slim.create_model("inception_v3", image_size=64)
     with pytest.raises(ArgumentError, match="num_classes is a number of classes, or None or 0 for features; got -1"):
         slim.create_model("lenet", -1)
@@ -210,7 +255,10 @@ def test_options_change_what_they_say():
 @pytest.mark.slow
 def test_atrous_blocks_see_what_strided_ones_see():
     """With output_stride 4 the dense map, taken at every eighth pixel, is the strided network's."""
-    strided, dense = (slim.create_model("resnet_v1_50", None, is_training=False, global_pool=False, output_stride=stride) for stride in (None, 4))
+    strided, dense = (
+        slim.create_model("resnet_v1_50", None, is_training=False, global_pool=False, output_stride=stride)
+        for stride in (None, 4)
+    )
     dense.load_slim_variables(strided.slim_variables())
     x = torch.randn(1, 3, 65, 65)
     with torch.no_grad():
@@ -242,7 +290,10 @@ def test_a_graph_trains_a_network_as_eager_steps_do():
 
     def loss_of(model):
         logits, points = model(x)
-        return sum(torch.nn.functional.cross_entropy(z, y) for z in (logits, points["AuxLogits"])) + model.regularization_loss()
+        return (
+            sum(torch.nn.functional.cross_entropy(z, y) for z in (logits, points["AuxLogits"]))
+            + model.regularization_loss()
+        )
 
     class Train(flow.nn.Graph):
         def __init__(self):
@@ -263,7 +314,11 @@ def test_a_graph_trains_a_network_as_eager_steps_do():
         optimizer.step()
         assert torch.allclose(found, expected, rtol=1e-3)
     moved = other.slim_variables()
-    assert all(np.allclose(value, moved[name], atol=2e-3, rtol=1e-2) for name, value in net.slim_variables().items() if "moving" in name)
+    assert all(
+        np.allclose(value, moved[name], atol=2e-3, rtol=1e-2)
+        for name, value in net.slim_variables().items()
+        if "moving" in name
+    )
 
 
 def test_valid_padding_pads_nothing():

@@ -1,4 +1,5 @@
-"""slim's networks have the parameters, end points, L2 terms and features of the originals, and learn, are saved, loaded and exported."""
+"""slim's networks have the parameters, end points, L2 terms and features of the originals, and learn, are saved, loaded
+and exported."""
 
 from __future__ import annotations
 
@@ -16,17 +17,50 @@ from flowvision.models import slim
 from flowvision.models.slim import SlimNetwork
 
 NAMES = list(ROWS)
-# The smallest pictures that the pads and kernels of a family allow; others have convolutions that only slim's own size fits.
-SMALL = {"lenet": 28, "cifarnet": 32, "inception": 112, "resnet": 33, "mobilenet": 33, "nasnet_cifar": 16, "nasnet": 97, "pnasnet": 97}
+# The smallest pictures that the pads and kernels of a family allow; others have convolutions that only slim's own size
+# fits.
+SMALL = {
+    "lenet": 28,
+    "cifarnet": 32,
+    "inception": 112,
+    "resnet": 33,
+    "mobilenet": 33,
+    "nasnet_cifar": 16,
+    "nasnet": 97,
+    "pnasnet": 97,
+}
 # Of the others a sibling is exported: their ops are the same, and files of half a gigabyte prove no more.
-EXPORTED = ("lenet", "cifarnet", "alexnet_v2", "inception", "resnet_v1_50", "resnet_v2_50", "mobilenet_v1_025", "mobilenet_v2_035", "nasnet_mobile", "pnasnet_mobile")
+EXPORTED = (
+    "lenet",
+    "cifarnet",
+    "alexnet_v2",
+    "inception",
+    "resnet_v1_50",
+    "resnet_v2_50",
+    "mobilenet_v1_025",
+    "mobilenet_v2_035",
+    "nasnet_mobile",
+    "pnasnet_mobile",
+)
 
 
 # The smallest of each family, in every run of the tests; SLIM_ALL=1 has all 32, which takes ten minutes more.
 LEARNING = (
     NAMES
     if os.environ.get("SLIM_ALL")
-    else ["lenet", "cifarnet", "alexnet_v2", "inception_v1", "inception_v2", "inception_v3", "resnet_v1_50", "resnet_v2_50", "mobilenet_v1_025", "mobilenet_v2_035", "nasnet_cifar"]
+    else [
+        "lenet",
+        "cifarnet",
+        "alexnet_v2",
+        "inception_v1",
+        "inception_v2",
+        "inception_v3",
+        "resnet_v1_50",
+        "resnet_v2_50",
+        "mobilenet_v1_025",
+        "mobilenet_v2_035",
+        "nasnet_cifar",
+    ]
 )
 
 
@@ -50,7 +84,10 @@ def test_numbers_of_a_network(name):
     assert (net.default_image_size, net.default_weight_decay) == (row.size, row.decay)
     assert parameters(net) == row.at_1000
     assert sum(value.size for key, value in arrays(net) if "/moving_" in key) == row.statistics
-    assert sum(p.numel() for key, p in net.named_parameters() if key.startswith("aux_") or ".AuxLogits." in key) == row.auxiliary
+    assert (
+        sum(p.numel() for key, p in net.named_parameters() if key.startswith("aux_") or ".AuxLogits." in key)
+        == row.auxiliary
+    )
     assert len(net.regularized_variables()) == row.terms
 
 
@@ -105,7 +142,11 @@ def test_a_network_learns_is_saved_loaded_and_exported(name, tmp_path):
         loss = loss + 0.4 * torch.nn.functional.cross_entropy(end_points["AuxLogits"], torch.tensor([1, 2]))
     loss.backward()
     optimizer.step()
-    still = [key for key, value in net.named_parameters() if value.grad is None or not torch.isfinite(value.grad).all() or torch.equal(value, before[key])]
+    still = [
+        key
+        for key, value in net.named_parameters()
+        if value.grad is None or not torch.isfinite(value.grad).all() or torch.equal(value, before[key])
+    ]
     # A dead unit has no gradient; a variable that nothing reads has none either, and there is none.
     assert all(net.get_parameter(key).grad is not None for key in still) and len(still) < len(before) / 4
     del before

@@ -1,4 +1,5 @@
-"""What stands in for torch's functions of sizes gives the same answers where sizes are numbers, and asks torch's own where they are symbols."""
+"""What stands in for torch's functions of sizes gives the same answers where sizes are numbers, and asks torch's own
+where they are symbols."""
 
 from __future__ import annotations
 
@@ -15,9 +16,24 @@ from oneflow.core.static_sizes import static_sizes
 TENSOR = FakeTensorMode().from_tensor(torch.ones(2, 3))
 VALUES = [(2, 3.0, True), TENSOR, [TENSOR, (TENSOR, None)], "name"]
 SAMPLES: dict[str, list[tuple[Any, ...]]] = {
-    **{name: [(True,), (False,)] for name in ("expect_true", "guard_or_false", "guard_or_true", "guard_size_oblivious", "statically_known_true")},
-    **{name: [(value,) for value in VALUES] for name in ("free_unbacked_symbols", "has_free_symbols", "has_free_unbacked_symbols", "_iterate_exprs", "_iterate_nodes")},
-    **{name: [(4,), (0,)] for name in ("guard_int", "guarding_hint_or_throw", "has_guarding_hint", "is_nested_int", "is_symbolic")},
+    **{
+        name: [(True,), (False,)]
+        for name in ("expect_true", "guard_or_false", "guard_or_true", "guard_size_oblivious", "statically_known_true")
+    },
+    **{
+        name: [(value,) for value in VALUES]
+        for name in (
+            "free_unbacked_symbols",
+            "has_free_symbols",
+            "has_free_unbacked_symbols",
+            "_iterate_exprs",
+            "_iterate_nodes",
+        )
+    },
+    **{
+        name: [(4,), (0,)]
+        for name in ("guard_int", "guarding_hint_or_throw", "has_guarding_hint", "is_nested_int", "is_symbolic")
+    },
     **{name: [(True, False), (True, True), (False,)] for name in ("sym_and", "sym_or")},
     "compute_unbacked_bindings": [(None, TENSOR), (None, [TENSOR])],
     "sym_eq": [(1, 1), (1, 2), ((1, [2, 3]), [1, (2, 3)]), ([1, 2], [1, 3]), ([1], [1, 2]), ([], ())],
@@ -33,7 +49,9 @@ def plain(value: Any) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:guard_size_oblivious:FutureWarning")
-@pytest.mark.parametrize("name", sorted({*static_sizes(refuse)} - {"ShapeEnv", "GuardOnDataDependentSymNode", "is_accessor_node"}))
+@pytest.mark.parametrize(
+    "name", sorted({*static_sizes(refuse)} - {"ShapeEnv", "GuardOnDataDependentSymNode", "is_accessor_node"})
+)
 def test_the_answer_for_numbers_is_torchs(name: str) -> None:
     for sample in SAMPLES[name]:
         expected = plain(getattr(symbolic_shapes, name)(*sample))

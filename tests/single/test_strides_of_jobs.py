@@ -1,4 +1,5 @@
-"""Jobs in which a kernel gives its result other strides than the trace foretold: they run, and give the numbers of plain torch."""
+"""Jobs in which a kernel gives its result other strides than the trace foretold: they run, and give the numbers of
+plain torch."""
 
 from __future__ import annotations
 
@@ -41,7 +42,10 @@ def plain_norm(x: Tensor, is_train: bool) -> Tensor:
 
 Chain = tuple[Callable[[Any], Any], Callable[[Tensor, bool], Tensor]]
 CHAINS: dict[str, Chain] = {
-    "batch norm": (lambda x: flow.reshape(normed(x), (5, 4, 48)), lambda x, train: plain_norm(x, train).reshape(5, 4, 48)),
+    "batch norm": (
+        lambda x: flow.reshape(normed(x), (5, 4, 48)),
+        lambda x, train: plain_norm(x, train).reshape(5, 4, 48),
+    ),
     "batch norm, group norm": (
         lambda x: flow.nn.GroupNorm(normed(x), 2, affine=False),
         lambda x, train: F.group_norm(plain_norm(x, train), 2),
@@ -51,8 +55,12 @@ CHAINS: dict[str, Chain] = {
         lambda x, train: F.hardtanh(F.group_norm(x, 2)).transpose(2, 3),
     ),
     "gather, cast, concat": (
-        lambda x: flow.concat([flow.reshape(cast(gathered(x)), (5, 192)), flow.reshape(gathered(normed(x)), (5, 192))], axis=1),
-        lambda x, train: torch.cat([x[:, [2, 0, 0, 3]].reshape(5, 192), plain_norm(x, train)[:, [2, 0, 0, 3]].reshape(5, 192)], 1),
+        lambda x: flow.concat(
+            [flow.reshape(cast(gathered(x)), (5, 192)), flow.reshape(gathered(normed(x)), (5, 192))], axis=1
+        ),
+        lambda x, train: torch.cat(
+            [x[:, [2, 0, 0, 3]].reshape(5, 192), plain_norm(x, train)[:, [2, 0, 0, 3]].reshape(5, 192)], 1
+        ),
     ),
 }
 
@@ -78,7 +86,9 @@ def test_a_job_computes_and_learns_as_torch_does(chain: Chain, kind: str) -> Non
     def job(x=flow.FixedTensorDef(SHAPE), w=flow.FixedTensorDef(uneven.shape)):
         y = ours(x * flow.get_variable("first", SHAPE, initializer=Given()))
         if kind == "train":
-            flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0.0).minimize(flow.math.reduce_sum(y * w))
+            flow.optimizer.SGD(flow.optimizer.PiecewiseConstantScheduler([], [1.0]), momentum=0.0).minimize(
+                flow.math.reduce_sum(y * w)
+            )
         return y
 
     np.testing.assert_allclose(job(X, uneven).get().numpy(), expected.detach().numpy(), 1e-4, 1e-5)

@@ -177,7 +177,11 @@ def test_a_scalar_blob_has_one_element(events):
 
 
 def test_hyperparameters_with_ranges_and_metrics(events, tmp_path):
-    rate, units, accuracy = flow.summary.Hparam("rate", flow.summary.RealRange(0.01, 0.1)), flow.summary.HParam("units"), flow.summary.Metric("accuracy")
+    rate, units, accuracy = (
+        flow.summary.Hparam("rate", flow.summary.RealRange(0.01, 0.1)),
+        flow.summary.HParam("units"),
+        flow.summary.Metric("accuracy"),
+    )
     flow.summary.hparams({rate: 0.05, units: flow.summary.ValueSet([32, 64]).values[0], accuracy: 0.9, "seed": 3})
     assert points(events(), "accuracy") == [(0, pytest.approx(0.9))]
     flow.summary.create_summary_writer(str(tmp_path / "unused"))
@@ -192,7 +196,10 @@ def test_hyperparameters_with_ranges_and_metrics(events, tmp_path):
 def test_the_graphs_of_jobs_are_written(tmp_path):
     @flow.global_function()
     def net(x: tp.Numpy.Placeholder((4, 2))) -> tp.Numpy:
-        return flow.math.relu(flow.matmul(x, flow.get_variable("w", (2, 2), initializer=flow.ones_initializer()), name="product"), name="act")
+        return flow.math.relu(
+            flow.matmul(x, flow.get_variable("w", (2, 2), initializer=flow.ones_initializer()), name="product"),
+            name="act",
+        )
 
     flow.summary.Graph(tmp_path).write_structure_graph()
     nodes = {node.name: node for node in EventAccumulator(str(tmp_path)).Reload().Graph().node}
@@ -204,7 +211,11 @@ def test_the_graphs_of_jobs_are_written(tmp_path):
 
 def test_embeddings_are_written_for_the_projector(tmp_path):
     flow.summary.Projector(tmp_path).embedding_projector(np.eye(3), label=[5, 6, 7], tag="digits", step=2)
-    assert (tmp_path / "00002" / "digits" / "tensors.tsv").read_text().splitlines()[0].split("\t") == ["1.0", "0.0", "0.0"]
+    assert (tmp_path / "00002" / "digits" / "tensors.tsv").read_text().splitlines()[0].split("\t") == [
+        "1.0",
+        "0.0",
+        "0.0",
+    ]
     assert (tmp_path / "00002" / "digits" / "metadata.tsv").read_text().split() == ["5", "6", "7"]
     with pytest.raises(ArgumentError, match=r"shape \(rows, features\) and a label a row, got \(3,\) and no labels"):
         flow.summary.Projector(tmp_path).embedding_projector(np.ones(3))

@@ -1,4 +1,5 @@
-"""Large tensors have a heap of their own: it reaches as far as what is there at once, keeps numbers apart, and is the same torch for whoever asks."""
+"""Large tensors have a heap of their own: it reaches as far as what is there at once, keeps numbers apart, and is the
+same torch for whoever asks."""
 
 from __future__ import annotations
 
@@ -102,7 +103,13 @@ OTHERWISE = "print(json.dumps([memory.has_own_heap(), heap.sizes()]))"
 
 def outcome(program: str, **variables: str) -> list:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MALLOC_")}
-    ran = subprocess.run([*WARM.command(), "-c", HEAP + program], env={**environment, **variables}, capture_output=True, text=True, timeout=150)
+    ran = subprocess.run(
+        [*WARM.command(), "-c", HEAP + program],
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        timeout=150,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout.splitlines()[-1])
 

@@ -10,7 +10,15 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, CheckpointError, GraphError, JobError, OutsideJobError, RunError, is_our_file
+from oneflow.core.errors import (
+    ArgumentError,
+    CheckpointError,
+    GraphError,
+    JobError,
+    OutsideJobError,
+    RunError,
+    is_our_file,
+)
 from oneflow.core.tracebacks import entry
 
 
@@ -99,7 +107,9 @@ def test_the_error_that_one_came_from_stays_without_our_frames():
         return flow.gather(table, x)
 
     error = caught(RunError, lambda: job(np.array([0, 7], np.int32), np.zeros((3, 2), np.float32)))
-    assert lines_of(error) == ["error = caught(RunError, lambda: job(np.array([0, 7], np.int32), np.zeros((3, 2), np.float32)))"]
+    assert lines_of(error) == [
+        "error = caught(RunError, lambda: job(np.array([0, 7], np.int32), np.zeros((3, 2), np.float32)))"
+    ]
     assert isinstance(error.__cause__, (IndexError, RuntimeError)) and error.__cause__.__traceback__ is None
     assert "direct cause" in "".join(traceback.format_exception(error))
 
@@ -113,7 +123,9 @@ def test_an_error_under_way_stays_the_context_of_the_next():
 
     error = caught(CheckpointError, call)
     assert isinstance(error.__context__, KeyError)
-    assert [frame.line for frame in traceback.extract_tb(error.__context__.__traceback__)] == ['raise KeyError("first")']
+    assert [frame.line for frame in traceback.extract_tb(error.__context__.__traceback__)] == [
+        'raise KeyError("first")'
+    ]
 
 
 def test_a_graph_shows_the_call_and_the_line_of_build():

@@ -1,4 +1,5 @@
-"""Clusters of the update do what the update does, with what is done to gradients before: by the C extension, by the ops of their sweeps, in every dtype and order of memory."""
+"""Clusters of the update do what the update does, with what is done to gradients before: by the C extension, by the ops
+of their sweeps, in every dtype and order of memory."""
 
 from __future__ import annotations
 
@@ -30,9 +31,36 @@ ROWS: dict[str, UpdateRow] = {
     "tf_ftrl by root": tf.FTRL_BY_ROOT,
 }
 NUMBERS: dict[str, Any] = {
-    **{"beta": 0.9, "momentum": 0.9, "dampening": 0.2, "nesterov": True, "maximize": True, "weight_decay": 0.1, "beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3},
-    **{"decoupled": True, "do_bias_correction": True, "lr_decay": 0.1, "initial_accumulator_value": 0.2, "rho": 0.7, "alpha": 0.8, "decay_rate": 0.8, "decay": 0.8},
-    **{"coefficient": 0.1, "first_mean_square": 1.0, "power": -0.5, "l1_strength": 0.1, "l2_strength": 0.1, "first_accumulator": 0.1, "count": 2.0},
+    **{
+        "beta": 0.9,
+        "momentum": 0.9,
+        "dampening": 0.2,
+        "nesterov": True,
+        "maximize": True,
+        "weight_decay": 0.1,
+        "beta1": 0.8,
+        "beta2": 0.9,
+        "epsilon": 1e-3,
+    },
+    **{
+        "decoupled": True,
+        "do_bias_correction": True,
+        "lr_decay": 0.1,
+        "initial_accumulator_value": 0.2,
+        "rho": 0.7,
+        "alpha": 0.8,
+        "decay_rate": 0.8,
+        "decay": 0.8,
+    },
+    **{
+        "coefficient": 0.1,
+        "first_mean_square": 1.0,
+        "power": -0.5,
+        "l1_strength": 0.1,
+        "l2_strength": 0.1,
+        "first_accumulator": 0.1,
+        "count": 2.0,
+    },
     "norms": update.local_norms,
 }
 SHAPES = ((3, 5, 7, 9), (4099,), (1,), (0,), (2, 1, 3, 1))
@@ -45,7 +73,8 @@ def numbers_of(row: UpdateRow) -> dict[str, Any]:
 
 
 def drawn(row: UpdateRow, dtype: torch.dtype = torch.float32, channels_last: bool = False) -> list[list[Tensor]]:
-    """Variables with gradients, which lie plainly, and states, in columns. Means of squares are above the squares of means."""
+    """Variables with gradients, which lie plainly, and states, in columns. Means of squares are above the squares of
+    means."""
     torch.manual_seed(5)
     params, grads = ([torch.randn(shape).to(dtype) for shape in SHAPES] for _ in range(2))
     if channels_last:
@@ -54,18 +83,29 @@ def drawn(row: UpdateRow, dtype: torch.dtype = torch.float32, channels_last: boo
     for state in row.states:
         low = 0.1 if state.suffix in ("mean_gradient", "m") else 0.5
         shapes = [p.shape if state.shape is None else state.shape for p in params]
-        states.append([torch.empty_like(p, dtype=dtype).copy_(torch.rand(shape) * 0.1 + low) if state.shape is None else torch.rand(shape) for p, shape in zip(params, shapes)])
+        states.append(
+            [
+                torch.empty_like(p, dtype=dtype).copy_(torch.rand(shape) * 0.1 + low)
+                if state.shape is None
+                else torch.rand(shape)
+                for p, shape in zip(params, shapes)
+            ]
+        )
     return [params, grads, *states]
 
 
 def cluster_of(row: UpdateRow, dtype: torch.dtype = torch.float32) -> UpdateCluster:
     name = str(dtype).removeprefix("torch.")
-    return UpdateCluster(row.compute, row.recipe, name, tuple(cluster_updates._cluster(sweep, name) for sweep in row.recipe.sweeps))
+    return UpdateCluster(
+        row.compute, row.recipe, name, tuple(cluster_updates._cluster(sweep, name) for sweep in row.recipe.sweeps)
+    )
 
 
 def by_ops(cluster: Any) -> Any:
     """A cluster that runs by the ops of its sweeps."""
-    return running_updates.running(cluster, lambda piece, size, is_small: generate(graph_of(piece.reference), "cluster").call)
+    return running_updates.running(
+        cluster, lambda piece, size, is_small: generate(graph_of(piece.reference), "cluster").call
+    )
 
 
 def close(found: list[list[Tensor]], wanted: list[list[Tensor]], dtype: torch.dtype) -> None:
@@ -75,12 +115,22 @@ def close(found: list[list[Tensor]], wanted: list[list[Tensor]], dtype: torch.dt
 
 
 def check(row: UpdateRow, cluster: Any, columns: list[list[Tensor]], dtype: torch.dtype) -> None:
-    """An update by its cluster, of gradients that are unscaled, regularized and clipped, against the same in turn by torch's ops."""
+    """An update by its cluster, of gradients that are unscaled, regularized and clipped, against the same in turn by
+    torch's ops."""
     wanted = [[tensor.clone() for tensor in column] for column in columns]
     kept = [grad.clone() for grad in columns[1]]
     chain = update.regularized(wanted[0], update.scaled(wanted[1], 0.5), [0.02] * len(kept), [0.1] * len(kept))
     row.compute(wanted[0], update.scaled(chain, 0.25), *wanted[2:], 0.1, **numbers_of(row))
-    call_update(*columns, 0.1, cluster=cluster, unscale=0.5, factor=torch.tensor(0.25, dtype=torch.float64), coupled_l1=0.02, coupled_l2=0.1, **numbers_of(row))
+    call_update(
+        *columns,
+        0.1,
+        cluster=cluster,
+        unscale=0.5,
+        factor=torch.tensor(0.25, dtype=torch.float64),
+        coupled_l1=0.02,
+        coupled_l2=0.1,
+        **numbers_of(row),
+    )
     close([columns[0], *columns[2:]], [wanted[0], *wanted[2:]], dtype)
     assert all(map(torch.equal, columns[1], kept))
 
@@ -151,14 +201,25 @@ def test_writes_of_the_extension_are_counted_as_those_of_torch_are():
 def test_norms_are_those_of_gradients_as_they_are_clipped(norm_type, l2):
     params, grads = ([one for one in column if one.numel()] for column in drawn(optim_update.SGD, channels_last=True))
     grads[1][7] = 1e4
-    found = call_norms(params, grads, cluster=NormCluster(norm_type, "float32"), unscale=-0.5, l1=[0.0] * len(grads), l2=[l2] * len(grads))
+    found = call_norms(
+        params,
+        grads,
+        cluster=NormCluster(norm_type, "float32"),
+        unscale=-0.5,
+        l1=[0.0] * len(grads),
+        l2=[l2] * len(grads),
+    )
     for norm, param, grad in zip(found, params, grads, strict=True):
-        torch.testing.assert_close(norm, torch.linalg.vector_norm((-0.5 * grad + l2 * param).double(), norm_type), rtol=1e-5, atol=0.0)
+        torch.testing.assert_close(
+            norm, torch.linalg.vector_norm((-0.5 * grad + l2 * param).double(), norm_type), rtol=1e-5, atol=0.0
+        )
 
 
 def test_an_infinite_gradient_leaves_other_gradients_alone():
     grads = [torch.ones(3), torch.tensor([1.0, math.inf])]
-    (norm, infinite) = call_norms(grads, grads, cluster=NormCluster(2.0, "float32"), unscale=None, l1=[0.0] * 2, l2=[0.0] * 2)
+    (norm, infinite) = call_norms(
+        grads, grads, cluster=NormCluster(2.0, "float32"), unscale=None, l1=[0.0] * 2, l2=[0.0] * 2
+    )
     assert norm.item() == pytest.approx(3**0.5) and math.isinf(infinite.item())
 
 
@@ -174,7 +235,11 @@ def test_gradients_are_finite_if_every_one_is(dtype):
 def test_eager_steps_take_the_extension_where_they_may(setting, monkeypatch):
     monkeypatch.setenv("ONEFLOW_FUSION", setting)
     ran: list[str] = []
-    monkeypatch.setattr(native_update, "run", lambda sweep, columns, rows, run=native_update.run: (ran.append(sweep.name), run(sweep, columns, rows))[1])
+    monkeypatch.setattr(
+        native_update,
+        "run",
+        lambda sweep, columns, rows, run=native_update.run: (ran.append(sweep.name), run(sweep, columns, rows))[1],
+    )
     torch.manual_seed(0)
     start = torch.randn(7, 5, 3, 3)
     for layout in (torch.contiguous_format, torch.channels_last):
@@ -183,7 +248,12 @@ def test_eager_steps_take_the_extension_where_they_may(setting, monkeypatch):
         weight.grad = start.cos()  # plain, whatever the weight is
         optimizer.step()
         gradient = start.cos().double()
-        torch.testing.assert_close(weight.detach().double(), start - 0.1 * gradient / (0.1 * gradient * gradient + 1e-3).sqrt(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            weight.detach().double(),
+            start - 0.1 * gradient / (0.1 * gradient * gradient + 1e-3).sqrt(),
+            rtol=1e-5,
+            atol=1e-5,
+        )
         assert weight._version > 0
     assert ran == (["rmsprop"] * 2 if setting == "native" and native_update.NAMES else [])
 
@@ -196,7 +266,9 @@ class Train(nn.Graph):
         super().__init__()
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(96, 128), nn.ReLU(), nn.Linear(128, 96)).to(dtype)
-        self.add_optimizer(optimizer([{"params": list(self.net.parameters()), "clip_grad_max_norm": 0.05, "clip_grad_norm_type": 2.0}]))
+        self.add_optimizer(
+            optimizer([{"params": list(self.net.parameters()), "clip_grad_max_norm": 0.05, "clip_grad_norm_type": 2.0}])
+        )
         if scaler is not None:
             self.set_grad_scaler(scaler)
         self.config.set_fusion(tier)
@@ -226,7 +298,11 @@ def source(graph: Train) -> str:
     return step.executor.source
 
 
-@pytest.mark.parametrize("scaler", [None, flow.amp.StaticGradScaler(8.0), flow.amp.GradScaler(init_scale=64.0)], ids=["", "static", "dynamic"])
+@pytest.mark.parametrize(
+    "scaler",
+    [None, flow.amp.StaticGradScaler(8.0), flow.amp.GradScaler(init_scale=64.0)],
+    ids=["", "static", "dynamic"],
+)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_with_clipping_and_loss_scales_are_those_without_clusters(name, scaler):
     found, wanted = Train("native", OPTIMIZERS[name], scaler=scaler), Train("off", OPTIMIZERS[name], scaler=scaler)
@@ -246,7 +322,9 @@ def test_a_resumed_run_equals_one_that_was_never_stopped():
 
 def test_a_large_gradient_is_made_and_used_some_rows_at_a_time(monkeypatch):
     monkeypatch.setattr(early, "ROWS_BYTES", 2**12)
-    plain = {name: lambda groups, make=make: make([{"params": groups[0]["params"]}]) for name, make in OPTIMIZERS.items()}
+    plain = {
+        name: lambda groups, make=make: make([{"params": groups[0]["params"]}]) for name, make in OPTIMIZERS.items()
+    }
     found, wanted = Train("native", plain["RMSprop"]), Train("off", plain["RMSprop"])
     for one, other in zip(trained(found), trained(wanted)):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)

@@ -50,11 +50,14 @@ def test_what_is_written_here_is_also_torchs():
     assert data.Dataset is torch.utils.data.Dataset and data.get_worker_info is torch.utils.data.get_worker_info
 
 
-# ---------------------------------------------------------------------------------------------------------------- loaders
+# ----------------------------------------------------------------------------------------------------------------
+# loaders
 
 
 def test_batches_of_numbers_are_as_wide_as_python_has_them():
-    floats, whole, arrays = next(iter(data.DataLoader([(0.5, 3, np.float32(1)), (1.5, 4, np.float32(2))], batch_size=2)))
+    floats, whole, arrays = next(
+        iter(data.DataLoader([(0.5, 3, np.float32(1)), (1.5, 4, np.float32(2))], batch_size=2))
+    )
     assert floats.dtype == torch.float64 and floats.tolist() == [0.5, 1.5]
     assert whole.dtype == torch.int64 and whole.tolist() == [3, 4]
     assert arrays.dtype == torch.float32
@@ -104,10 +107,13 @@ for epoch in range(2):
 def test_workers_give_the_batches_in_order():
     run = subprocess.run([*WARM.command(), "-c", PROGRAM], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
-    assert [json.loads(line) for line in run.stdout.splitlines()] == [[[[0, 1], [0, 0], [2, 2]], [[2, 3], [1, 1], [2, 2]]]] * 2
+    assert [json.loads(line) for line in run.stdout.splitlines()] == [
+        [[[0, 1], [0, 0], [2, 2]], [[2, 3], [1, 1], [2, 2]]]
+    ] * 2
 
 
-# ----------------------------------------------------------------------------------------------------- distributed samplers
+# ----------------------------------------------------------------------------------------------------- distributed
+# samplers
 
 
 def test_the_launchers_rank_chooses_the_part(as_rank):
@@ -143,7 +149,8 @@ def test_what_is_given_counts_first(as_rank):
         data.DistributedSampler(NUMBERS, num_replicas=2, rank=2)
 
 
-# ------------------------------------------------------------------------------------------------ activation checkpointing
+# ------------------------------------------------------------------------------------------------ activation
+# checkpointing
 
 
 def run(model, x, how):
@@ -156,7 +163,10 @@ def run(model, x, how):
 
 def test_recomputed_activations_give_the_same_gradients():
     torch.manual_seed(0)
-    model, x = torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(4)]), torch.rand(3, 4)
+    model, x = (
+        torch.nn.Sequential(*[torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh()) for _ in range(4)]),
+        torch.rand(3, 4),
+    )
     plain = run(model, x, model)
     for how in (
         lambda x: checkpoint.checkpoint(model, x),

@@ -1,4 +1,5 @@
-"""Numbers that a state dict does not show, and that weights of others depend on: those of torchvision's networks, and of timm's where torchvision has none."""
+"""Numbers that a state dict does not show, and that weights of others depend on: those of torchvision's networks, and
+of timm's where torchvision has none."""
 
 from __future__ import annotations
 
@@ -19,11 +20,22 @@ from oneflow.core.errors import AbsentNameError, ArgumentError
 USUAL = (1e-5, 0.1)
 NORMS = {
     **dict.fromkeys(("googlenet", "inception_v3"), (0.001, 0.1)),
-    **dict.fromkeys(("mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7"), (0.001, 0.01)),
+    **dict.fromkeys(
+        ("mobilenet_v3_large", "mobilenet_v3_small", "efficientnet_b5", "efficientnet_b6", "efficientnet_b7"),
+        (0.001, 0.01),
+    ),
     **dict.fromkeys(("mnasnet0_5", "mnasnet0_75", "mnasnet1_0", "mnasnet1_3"), (1e-5, 1 - 0.9997)),
 }
 # eps of layer norms and group norms.
-LAYER_NORMS = {"convnext": {1e-6}, "vit": {1e-6}, "deit": {1e-6}, "mlp_mixer": {1e-6}, "gmlp": {1e-5, 1e-6}, "swin": {1e-5}, "poolformer": {1e-5}}
+LAYER_NORMS = {
+    "convnext": {1e-6},
+    "vit": {1e-6},
+    "deit": {1e-6},
+    "mlp_mixer": {1e-6},
+    "gmlp": {1e-5, 1e-6},
+    "swin": {1e-5},
+    "poolformer": {1e-5},
+}
 DROPOUT = {
     "alexnet": {0.5},
     "vgg16": {0.5},
@@ -43,8 +55,26 @@ DROPOUT = {
     **{f"efficientnet_b{number}": {rate} for number, rate in enumerate((0.2, 0.2, 0.3, 0.3, 0.4, 0.4, 0.5, 0.5))},
 }
 # The largest rate of stochastic depth, that of the last block.
-DEPTH = {"efficientnet_b0": 0.2 * 15 / 16, "convnext_tiny": 0.1, "convnext_small": 0.4, "convnext_base": 0.5, "convnext_large": 0.5, "swin_t": 0.2, "swin_s": 0.3, "swin_b": 0.5}
-CEIL = {"squeezenet1_0": 3, "squeezenet1_1": 3, "senet154": 1, "se_resnet50": 1, "googlenet": 9, "resnet50": 0, "densenet121": 0, "vgg16": 0}
+DEPTH = {
+    "efficientnet_b0": 0.2 * 15 / 16,
+    "convnext_tiny": 0.1,
+    "convnext_small": 0.4,
+    "convnext_base": 0.5,
+    "convnext_large": 0.5,
+    "swin_t": 0.2,
+    "swin_s": 0.3,
+    "swin_b": 0.5,
+}
+CEIL = {
+    "squeezenet1_0": 3,
+    "squeezenet1_1": 3,
+    "senet154": 1,
+    "se_resnet50": 1,
+    "googlenet": 9,
+    "resnet50": 0,
+    "densenet121": 0,
+    "vgg16": 0,
+}
 
 
 def made(name: str) -> nn.Module:
@@ -52,10 +82,14 @@ def made(name: str) -> nn.Module:
         return ModelCreator.create_model(name)
 
 
-@pytest.mark.parametrize("name", [name for name in ModelCreator.model_list() if not name.startswith(("vit_h", "vit_g"))])
+@pytest.mark.parametrize(
+    "name", [name for name in ModelCreator.model_list() if not name.startswith(("vit_h", "vit_g"))]
+)
 def test_norms(name: str) -> None:
     modules = list(made(name).modules())
-    assert {(module.eps, module.momentum) for module in modules if isinstance(module, nn.BatchNorm2d)} <= {NORMS.get(name, USUAL)}
+    assert {(module.eps, module.momentum) for module in modules if isinstance(module, nn.BatchNorm2d)} <= {
+        NORMS.get(name, USUAL)
+    }
     others = {module.eps for module in modules if isinstance(module, (nn.LayerNorm, nn.GroupNorm))}
     assert others == next((eps for family, eps in LAYER_NORMS.items() if name.startswith(family)), set())
 
@@ -113,8 +147,13 @@ def test_weights_of_auxiliary_classifiers_may_be_left_out(tmp_path) -> None:
 def test_blocks_and_networks_are_put_together_by_hand() -> None:
     x = torch.randn(2, 64, 8, 8)
     assert BasicBlock(64, 64)(x).shape == x.shape and Bottleneck(64, 16)(x).shape == x.shape
-    assert ResNet(Bottleneck, [1, 1, 1, 1], num_classes=3, replace_stride_with_dilation=[False, True, True], norm_layer=None).layer4[0].conv2.dilation == (2, 2)
-    with pytest.raises(ArgumentError, match=r"BasicBlock has groups=1, base_width=64 and dilation=1, got 1, 64 and 2; Bottleneck takes others"):
+    assert ResNet(
+        Bottleneck, [1, 1, 1, 1], num_classes=3, replace_stride_with_dilation=[False, True, True], norm_layer=None
+    ).layer4[0].conv2.dilation == (2, 2)
+    with pytest.raises(
+        ArgumentError,
+        match=r"BasicBlock has groups=1, base_width=64 and dilation=1, got 1, 64 and 2; Bottleneck takes others",
+    ):
         ResNet(BasicBlock, [2, 2, 2, 2], replace_stride_with_dilation=[False, False, True])
     with torch.device("meta"):
         assert len(VGG(make_layers([64, "M", 512, "M"], batch_norm=True), num_classes=3).features) == 8
@@ -146,7 +185,9 @@ def test_configs_of_blocks() -> None:
     assert (block.input_channels, block.expanded_channels, block.out_channels, block.use_hs) == (8, 32, 16, True)
     x = torch.randn(2, 3, 32, 32)
     assert MobileNetV3([block], 32, num_classes=3)(x).shape == (2, 3)
-    assert MobileNetV3([InvertedResidualConfig(16, 3, 64, 24, True, "RE", 2, 2, 1.0)], 32, num_classes=3).features[1:2](torch.zeros(1, 16, 8, 8)).shape == (1, 24, 8, 8)
+    assert MobileNetV3([InvertedResidualConfig(16, 3, 64, 24, True, "RE", 2, 2, 1.0)], 32, num_classes=3).features[1:2](
+        torch.zeros(1, 16, 8, 8)
+    ).shape == (1, 24, 8, 8)
     assert EfficientNet([MBConvConfig(6, 3, 2, 32, 16, 2, 0.5, 1.5)], 0.1, num_classes=3)(x).shape == (2, 3)
 
 

@@ -1,4 +1,5 @@
-"""Weights for the zoo: files of others load strictly, what does not fit is told, and names that are not there are refused."""
+"""Weights for the zoo: files of others load strictly, what does not fit is told, and names that are not there are
+refused."""
 
 from __future__ import annotations
 
@@ -57,12 +58,17 @@ def test_a_hash_in_the_name_is_compared(trained, cache):
     (cache / "made.pth").rename(cache / f"squeezenet1_1-{right}.pth")
     assert same(ModelCreator.create_model("squeezenet1_1", pretrained=True, **SMALL), trained)
     (cache / f"squeezenet1_1-{right}.pth").rename(cache / "squeezenet1_1-00000000.pth")
-    with pytest.raises(DataError, match=f"squeezenet1_1-00000000.pth should have a SHA-256 that begins with 00000000, it has {right}"):
+    with pytest.raises(
+        DataError, match=f"squeezenet1_1-00000000.pth should have a SHA-256 that begins with 00000000, it has {right}"
+    ):
         ModelCreator.create_model("squeezenet1_1", pretrained=True, **SMALL)
 
 
 def test_what_is_missing_or_does_not_fit(trained, cache, tmp_path):
-    with pytest.raises(DataError, match="there are no weights for resnet18 in .*cache, and none are fetched. Put a file resnet18.safetensors or resnet18.pth there"):
+    with pytest.raises(
+        DataError,
+        match="there are no weights for resnet18 in .*cache, and none are fetched. Put a file resnet18.safetensors or resnet18.pth there",
+    ):
         resnet18(pretrained=True)
     with pytest.raises(DataError, match="there is no weight file .*nowhere.pth for resnet18"):
         resnet18(pretrained=str(tmp_path / "nowhere.pth"))
@@ -70,9 +76,15 @@ def test_what_is_missing_or_does_not_fit(trained, cache, tmp_path):
         resnet18(pretrained=str(cache))
     file = tmp_path / "weights.pth"
     torch.save(trained, file)
-    with pytest.raises(ArgumentError, match=r"weights.pth does not fit resnet18: \d+ tensors are missing, such as conv1.weight; 52 are too many, such as features.0.weight"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"weights.pth does not fit resnet18: \d+ tensors are missing, such as conv1.weight; 52 are too many, such as features.0.weight",
+    ):
         resnet18(pretrained=str(file))
-    with pytest.raises(ArgumentError, match=r"has classifier.1.weight of shape \[3, 512, 1, 1\], squeezenet1_1 has \[1000, 512, 1, 1\]; other num_classes"):
+    with pytest.raises(
+        ArgumentError,
+        match=r"has classifier.1.weight of shape \[3, 512, 1, 1\], squeezenet1_1 has \[1000, 512, 1, 1\]; other num_classes",
+    ):
         ModelCreator.create_model("squeezenet1_1", pretrained=str(file))
     file.write_bytes(b"no weights")
     with pytest.raises(DataError, match="weights.pth (cannot be read as weights|has more than tensors in it)"):
@@ -84,7 +96,10 @@ def test_what_is_missing_or_does_not_fit(trained, cache, tmp_path):
     folder.mkdir()
     torch.save(trained, folder / "pytorch_model.bin")
     (folder / "config.json").write_text(json.dumps({"architectures": ["ResNetForImageClassification"]}))
-    with pytest.raises(DataError, match="has ResNetForImageClassification of the transformers library, whose names inside differ; take timm's folder of resnet18"):
+    with pytest.raises(
+        DataError,
+        match="has ResNetForImageClassification of the transformers library, whose names inside differ; take timm's folder of resnet18",
+    ):
         resnet18(pretrained=str(folder))
     (folder / "config.json").write_text("{")
     with pytest.raises(DataError, match="config.json is not JSON"):
@@ -162,9 +177,16 @@ FOREIGN = {
     ),
     "resmlp_12_224": (
         {"img_size": 32, "depth": 1},
-        {"patch_embed.proj.weight": "stem.proj.weight", "blocks.0.attn.weight": "blocks.0.linear_tokens.weight", "blocks.0.gamma_2": "blocks.0.ls2"},
+        {
+            "patch_embed.proj.weight": "stem.proj.weight",
+            "blocks.0.attn.weight": "blocks.0.linear_tokens.weight",
+            "blocks.0.gamma_2": "blocks.0.ls2",
+        },
     ),
-    "densenet121": ({"block_config": (1, 1, 1, 1)}, {"features.denseblock1.denselayer1.norm.1.weight": "features.denseblock1.denselayer1.norm1.weight"}),
+    "densenet121": (
+        {"block_config": (1, 1, 1, 1)},
+        {"features.denseblock1.denselayer1.norm.1.weight": "features.denseblock1.denselayer1.norm1.weight"},
+    ),
 }
 
 
@@ -191,7 +213,11 @@ TIMM = {
 def test_names_of_timm_load_strictly(name):
     model, other = (ModelCreator.create_model(name, depths=(1, 1, 1, 1), **SMALL) for _ in range(2))
     theirs = {ours: their for their, ours in TIMM[name].items()}
-    state = {theirs.get(key, key): value for key, value in model.state_dict().items() if not key.endswith("relative_position_index")}
+    state = {
+        theirs.get(key, key): value
+        for key, value in model.state_dict().items()
+        if not key.endswith("relative_position_index")
+    }
     assert set(TIMM[name]) <= set(state)
     other.load_state_dict(state, strict=True)
     assert same(other, model.state_dict())
@@ -200,9 +226,19 @@ def test_names_of_timm_load_strictly(name):
 def test_full_connections_that_are_convolutions():
     from flowvision.models.vgg import _from_timm
 
-    state = {"features.0.weight": torch.zeros(4, 3, 3, 3), "pre_logits.fc1.weight": torch.zeros(5, 2, 7, 7), "pre_logits.fc2.bias": torch.zeros(5), "head.fc.weight": torch.zeros(3, 5)}
+    state = {
+        "features.0.weight": torch.zeros(4, 3, 3, 3),
+        "pre_logits.fc1.weight": torch.zeros(5, 2, 7, 7),
+        "pre_logits.fc2.bias": torch.zeros(5),
+        "head.fc.weight": torch.zeros(3, 5),
+    }
     found = {key: tuple(value.shape) for key, value in _from_timm(state).items()}
-    assert found == {"features.0.weight": (4, 3, 3, 3), "classifier.0.weight": (5, 98), "classifier.3.bias": (5,), "classifier.6.weight": (3, 5)}
+    assert found == {
+        "features.0.weight": (4, 3, 3, 3),
+        "classifier.0.weight": (5, 98),
+        "classifier.3.bias": (5,),
+        "classifier.6.weight": (3, 5),
+    }
 
 
 @pytest.mark.parametrize("name", FOREIGN)
@@ -243,11 +279,20 @@ def test_names_in_the_registry():
     assert len(table) == 4 and table[2].split(" | ")[1].strip() == "vgg11"
     with pytest.raises(UnknownModelError, match="the zoo has no network 'resnet5'. Did you mean 'resnet50'"):
         ModelCreator.create_model("resnet5")
-    with pytest.raises(RuntimeError, match="fasterrcnn_resnet50_fpn is not part of this package: detection and instance segmentation are torchvision's"):
+    with pytest.raises(
+        RuntimeError,
+        match="fasterrcnn_resnet50_fpn is not part of this package: detection and instance segmentation are torchvision's",
+    ):
         ModelCreator.create_model("fasterrcnn_resnet50_fpn")
-    with pytest.raises(AbsentNameError, match="flowvision.models.deeplabv3_resnet50_coco is not there: segmentation networks are torchvision's"):
+    with pytest.raises(
+        AbsentNameError,
+        match="flowvision.models.deeplabv3_resnet50_coco is not there: segmentation networks are torchvision's",
+    ):
         flowvision.models.deeplabv3_resnet50_coco  # noqa: B018
-    with pytest.raises(AbsentNameError, match="flowvision.models.detection is not there: detection and instance segmentation are torchvision's"):
+    with pytest.raises(
+        AbsentNameError,
+        match="flowvision.models.detection is not there: detection and instance segmentation are torchvision's",
+    ):
         flowvision.models.detection  # noqa: B018
     with pytest.raises(UnknownModelError, match="a network 'resnet18' is registered already"):
         register_model(resnet18)
@@ -255,7 +300,9 @@ def test_names_in_the_registry():
 
 def test_pictures_of_another_size_are_told():
     vit = ModelCreator.create_model("vit_tiny_patch16_224", img_size=32, depth=1, **SMALL)
-    with pytest.raises(ArgumentError, match="the network takes pictures of 32 x 32, got 48 x 48; img_size= makes it for others"):
+    with pytest.raises(
+        ArgumentError, match="the network takes pictures of 32 x 32, got 48 x 48; img_size= makes it for others"
+    ):
         vit(torch.zeros(1, 3, 48, 48))
 
 
@@ -276,7 +323,14 @@ def test_windows_are_shifted_and_pixels_that_were_apart_do_not_see_each_other():
     layer = WindowAttention(4, 2, 1, 2)
     x = torch.randn(1, 4, 4, 4)
     q, k, v = layer.qkv(x).view(4, 4, 3, 2, 2).unbind(2)  # rows, columns, heads, width of a head
-    side = [0, 1, 1, 2]  # the shifted windows of a row: its first pixel, two in the middle, its last; the first and the last share one and are apart
+    side = [
+        0,
+        1,
+        1,
+        2,
+        # the shifted windows of a row: its first pixel, two in the middle, its last; the first and the last share one
+        # and are apart
+    ]
     expected = torch.zeros(4, 4, 4)
     for r in range(4):
         for c in range(4):
@@ -284,7 +338,9 @@ def test_windows_are_shifted_and_pixels_that_were_apart_do_not_see_each_other():
             heads = []
             for head in range(2):
                 bias = [layer.relative_position_bias_table[(r - i + 1) * 3 + (c - j + 1), head] for i, j in seen]
-                logits = torch.stack([(q[r, c, head] * k[i, j, head]).sum() / 2**0.5 + b for (i, j), b in zip(seen, bias)])
+                logits = torch.stack(
+                    [(q[r, c, head] * k[i, j, head]).sum() / 2**0.5 + b for (i, j), b in zip(seen, bias)]
+                )
                 heads.append((logits.softmax(0)[:, None] * torch.stack([v[i, j, head] for i, j in seen])).sum(0))
             expected[r, c] = layer.proj(torch.cat(heads))
     assert torch.allclose(layer(x)[0], expected, atol=1e-5)

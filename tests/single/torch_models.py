@@ -43,9 +43,13 @@ class ResNet18(nn.Module):
 
     def __init__(self, width: int = 8, classes: int = 10) -> None:
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(True), nn.MaxPool2d(3, 2, 1))
+        self.stem = nn.Sequential(
+            nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width), nn.ReLU(True), nn.MaxPool2d(3, 2, 1)
+        )
         sizes = [(width, width, 1), (width, 2 * width, 2), (2 * width, 4 * width, 2), (4 * width, 8 * width, 2)]
-        self.layers = nn.Sequential(*(nn.Sequential(BasicBlock(*size), BasicBlock(size[1], size[1], 1)) for size in sizes))
+        self.layers = nn.Sequential(
+            *(nn.Sequential(BasicBlock(*size), BasicBlock(size[1], size[1], 1)) for size in sizes)
+        )
         self.pool, self.fc = nn.AdaptiveAvgPool2d(1), nn.Linear(8 * width, classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:

@@ -26,7 +26,9 @@ def _held(image: np.ndarray, y: float, x: float) -> float:
     return _at(image, min(max(y, 0), height - 1), min(max(x, 0), width - 1))
 
 
-def roi_means(maps: np.ndarray, rois: np.ndarray, scale: float, pooled: tuple[int, int], ratio: int, aligned: bool) -> np.ndarray:
+def roi_means(
+    maps: np.ndarray, rois: np.ndarray, scale: float, pooled: tuple[int, int], ratio: int, aligned: bool
+) -> np.ndarray:
     out = np.zeros((len(rois), maps.shape[1], *pooled), np.float32)
     shift = 0.5 if aligned else 0.0
     for r, (number, x1, y1, x2, y2) in enumerate(rois.tolist()):
@@ -41,7 +43,11 @@ def roi_means(maps: np.ndarray, rois: np.ndarray, scale: float, pooled: tuple[in
             for i in range(pooled[0]):
                 for j in range(pooled[1]):
                     found = [
-                        _held(maps[int(number), c], top + i * cell_h + (a + 0.5) * cell_h / down, left + j * cell_w + (b + 0.5) * cell_w / across)
+                        _held(
+                            maps[int(number), c],
+                            top + i * cell_h + (a + 0.5) * cell_h / down,
+                            left + j * cell_w + (b + 0.5) * cell_w / across,
+                        )
                         for a in range(down)
                         for b in range(across)
                     ]
@@ -49,7 +55,9 @@ def roi_means(maps: np.ndarray, rois: np.ndarray, scale: float, pooled: tuple[in
     return out
 
 
-def deformed(maps, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups) -> np.ndarray:
+def deformed(
+    maps, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups, offset_groups
+) -> np.ndarray:
     batch, channels = maps.shape[:2]
     filters, inner, kernel_h, kernel_w = weight.shape
     out = np.zeros((batch, filters, *offset.shape[2:]), np.float32)
@@ -66,6 +74,8 @@ def deformed(maps, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w,
                                 tap = (group * kernel_h + a) * kernel_w + b
                                 y = i * stride_h - pad_h + a * dilation_h + float(offset[n, 2 * tap, i, j])
                                 x = j * stride_w - pad_w + b * dilation_w + float(offset[n, 2 * tap + 1, i, j])
-                                total += _at(maps[n, channel], y, x) * float(mask[n, tap, i, j]) * float(weight[f, c, a, b])
+                                total += (
+                                    _at(maps[n, channel], y, x) * float(mask[n, tap, i, j]) * float(weight[f, c, a, b])
+                                )
                     out[n, f, i, j] = total
     return out

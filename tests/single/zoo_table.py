@@ -1,4 +1,5 @@
-"""What the zoo's networks are in numbers: trainable parameters with 1000 classes as published, and how small each family's cheapest member can be run."""
+"""What the zoo's networks are in numbers: trainable parameters with 1000 classes as published, and how small each
+family's cheapest member can be run."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ PUBLISHED = {
     "poolformer_m36": 56_172_520,
     "poolformer_m48": 73_473_448,
     "ghostnet": 5_182_508,
-    # Further picture sizes and numbers of classes: position embeddings, biases of windows and heads are all that differs.
+    # Further picture sizes and numbers of classes: position embeddings, biases of windows and heads are all that
+    # differs.
     "vit_tiny_patch16_384": 5_717_416 + (576 - 196) * 192,
     "vit_small_patch32_384": 22_878_952 + (144 - 49) * 384,
     "vit_small_patch16_384": 22_050_664 + (576 - 196) * 384,
@@ -124,7 +126,8 @@ PUBLISHED = {
     "vit_giant_patch14_224": 1_012_611_432,
     "vit_gigantic_patch14_224": 1_844_440_680,
     "vit_base_patch16_224_miil": 86_567_656 - 12 * 3 * 768,
-    "swin_large_patch4_window12_384_in22k_to_1k": 196_532_476 + (23 * 23 - 13 * 13) * (2 * 6 + 2 * 12 + 18 * 24 + 2 * 48),
+    "swin_large_patch4_window12_384_in22k_to_1k": 196_532_476
+    + (23 * 23 - 13 * 13) * (2 * 6 + 2 * 12 + 18 * 24 + 2 * 48),
     "resmlp_big_24_224": 129_138_280,
 }
 # Name, the network it is with other weights or classes, the classes, and the width of the features.
@@ -177,7 +180,8 @@ SAME = {
     "mlp_mixer_b16_224_miil_in21k": ("mlp_mixer_b16_224", 11221, 768),
 }
 
-# A member of each family, made cheap to run: its options, and the size of its pictures. Those with full connections of a hundred million are not among them.
+# A member of each family, made cheap to run: its options, and the size of its pictures. Those with full connections of
+# a hundred million are not among them.
 CHEAP = {
     "resnet18": ({}, 64),
     "resnext50_32x4d": ({"layers": (1, 1, 1, 1)}, 64),

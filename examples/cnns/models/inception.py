@@ -24,7 +24,9 @@ def inceptionv3(images: Any, options: Options) -> Any:
         for number in (9, 10):
             x = _grid8(_Block(layers, f"mixed{number}"), x)
         x = flow.nn.dropout(layers.mean_pixel(x, "pool"), rate=0.5, name="dropout")
-        return layers.dense(x, "fc", options.num_classes, kernel_initializer=flow.truncated_normal_initializer(0.0, 0.1))
+        return layers.dense(
+            x, "fc", options.num_classes, kernel_initializer=flow.truncated_normal_initializer(0.0, 0.1)
+        )
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,15 @@ class _Block:
     layers: Layers
     name: str
 
-    def conv(self, x: Any, what: str, filters: int, kernel: int | tuple[int, int] = 1, strides: int = 1, padding: str = "SAME") -> Any:
+    def conv(
+        self,
+        x: Any,
+        what: str,
+        filters: int,
+        kernel: int | tuple[int, int] = 1,
+        strides: int = 1,
+        padding: str = "SAME",
+    ) -> Any:
         return _conv(x, self.layers, f"{self.name}_{what}", filters, kernel, strides, padding)
 
     def mean(self, x: Any) -> Any:
@@ -47,7 +57,15 @@ class _Block:
         return self.layers.concat(branches, f"{self.name}_concat")
 
 
-def _conv(x: Any, layers: Layers, name: str, filters: int, kernel: int | tuple[int, int], strides: int = 1, padding: str = "SAME") -> Any:
+def _conv(
+    x: Any,
+    layers: Layers,
+    name: str,
+    filters: int,
+    kernel: int | tuple[int, int],
+    strides: int = 1,
+    padding: str = "SAME",
+) -> Any:
     return layers.bn_relu(layers.conv(x, name, filters, kernel, strides, padding), name)
 
 

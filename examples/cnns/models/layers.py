@@ -1,4 +1,5 @@
-"""What the networks are built of: convolutions, batch normalisations and pools in one layout, with one set of numbers a network."""
+"""What the networks are built of: convolutions, batch normalisations and pools in one layout, with one set of numbers a
+network."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ import oneflow as flow
 
 @dataclass(frozen=True)
 class Options:
-    """What every network is told. A fused layer is one op to the reader; its variables carry the names of the fused layer."""
+    """What every network is told. A fused layer is one op to the reader; its variables carry the names of the fused
+    layer."""
 
     num_classes: int = 1000
     data_format: str = "NCHW"
@@ -37,10 +39,21 @@ class Layers:
         return flow.regularizers.l2(self.l2) if self.l2 else None
 
     def conv(
-        self, x: Any, name: str, filters: int, kernel: int | tuple[int, ...], strides: int = 1, padding: Any = "SAME", **more: Any
+        self,
+        x: Any,
+        name: str,
+        filters: int,
+        kernel: int | tuple[int, ...],
+        strides: int = 1,
+        padding: Any = "SAME",
+        **more: Any,
     ) -> Any:
         """A convolution without bias, drawn by He's rule, unless ``more`` says otherwise."""
-        given: dict[str, Any] = {"use_bias": False, "kernel_initializer": self._he(), "kernel_regularizer": self.regularizer} | more
+        given: dict[str, Any] = {
+            "use_bias": False,
+            "kernel_initializer": self._he(),
+            "kernel_regularizer": self.regularizer,
+        } | more
         return flow.layers.conv2d(x, filters, kernel, strides, padding, self.options.data_format, name=name, **given)
 
     def bn(self, x: Any, name: str, **more: Any) -> Any:
@@ -53,8 +66,12 @@ class Layers:
 
     def bn_add_relu(self, x: Any, addend: Any, name: str, **more: Any) -> Any:
         if self.options.fuse_bn_add_relu:
-            return flow.layers.batch_normalization_add_relu(x, addend, name=f"{name}_bn_add_relu", **self._bn_numbers(), **more)
-        return flow.nn.relu(flow.math.add_n([self.bn(x, name, **more), addend], name=f"{name}_add"), name=f"{name}_relu")
+            return flow.layers.batch_normalization_add_relu(
+                x, addend, name=f"{name}_bn_add_relu", **self._bn_numbers(), **more
+            )
+        return flow.nn.relu(
+            flow.math.add_n([self.bn(x, name, **more), addend], name=f"{name}_add"), name=f"{name}_relu"
+        )
 
     def max_pool(self, x: Any, size: int, strides: int, padding: str, name: str) -> Any:
         return flow.nn.max_pool2d(x, size, strides, padding, self.options.data_format, name=name)

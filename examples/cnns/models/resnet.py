@@ -15,7 +15,8 @@ L2 = 1 / 32768
 
 
 def resnet50(images: Any, options: Options) -> Any:
-    """25,557,032 parameters. A stage is halved by its 3 x 3 convolution, which makes it v1.5; v1 used the 1 x 1 before it."""
+    """25,557,032 parameters. A stage is halved by its 3 x 3 convolution, which makes it v1.5; v1 used the 1 x 1 before
+    it."""
     with flow.scope.namespace("Resnet"):
         return _network(images, _Shape(Layers(options, L2), inner=(64, 128, 256, 512), groups=1), options)
 
@@ -56,4 +57,6 @@ def _block(x: Any, shape: _Shape, stage: int, block: int) -> Any:
     x = layers.conv(x, f"{name}_branch2c", FILTERS[stage], 1, 1, "VALID")
     # Gamma 0: a block begins as its shortcut. The variance of 0 is as published; gamma hides it until it has moved.
     zeros = flow.zeros_initializer()
-    return layers.bn_add_relu(x, shortcut, f"{name}_branch2c", gamma_initializer=zeros, moving_variance_initializer=zeros)
+    return layers.bn_add_relu(
+        x, shortcut, f"{name}_branch2c", gamma_initializer=zeros, moving_variance_initializer=zeros
+    )

@@ -22,12 +22,23 @@ def vgg16(images: Any, options: Options) -> Any:
         x = layers.max_pool(x, 2, 2, "VALID", f"pool{stage}")
     x = _hidden(layers.flat(x), layers, "fc1")
     x = _hidden(x, layers, "fc2")
-    return layers.dense(x, "fc_final", options.num_classes, kernel_initializer=flow.random_uniform_initializer(-0.01, 0.01))
+    return layers.dense(
+        x, "fc_final", options.num_classes, kernel_initializer=flow.random_uniform_initializer(-0.01, 0.01)
+    )
 
 
 def _conv(x: Any, layers: Layers, name: str, filters: int) -> Any:
     zeros = flow.zeros_initializer()
-    x = layers.conv(x, name, filters, 3, use_bias=True, bias_initializer=zeros, weight_name=f"{name}_weight", bias_name=f"{name}_bias")
+    x = layers.conv(
+        x,
+        name,
+        filters,
+        3,
+        use_bias=True,
+        bias_initializer=zeros,
+        weight_name=f"{name}_weight",
+        bias_name=f"{name}_bias",
+    )
     return layers.bn_relu(x, name)
 
 

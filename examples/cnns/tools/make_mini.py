@@ -1,4 +1,5 @@
-"""Draws a small data set, with no network: train and validation records of five classes, and a picture to try inference on.
+"""Draws a small data set, with no network: train and validation records of five classes, and a picture to try inference
+on.
 
 python3 tools/make_mini.py          to data/imagenet/ofrecord/train and validation, and data/fish.jpg
 """
@@ -58,7 +59,9 @@ def house(pen: Pen, color: Color) -> None:
 def star(pen: Pen, color: Color) -> None:
     radii = [0.48 if corner % 2 == 0 else 0.2 for corner in range(10)]
     angles = [math.pi * corner / 5 for corner in range(10)]
-    pen.shape([(0.5 + r * math.sin(a), 0.5 - r * math.cos(a)) for r, a in zip(radii, angles)], (250, 220, color[2] % 90))
+    pen.shape(
+        [(0.5 + r * math.sin(a), 0.5 - r * math.cos(a)) for r, a in zip(radii, angles)], (250, 220, color[2] % 90)
+    )
 
 
 def tree(pen: Pen, color: Color) -> None:
@@ -100,7 +103,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if min(args.num_examples, args.num_val_examples) < max(len(CLASSES), args.parts) or args.size < 16:
-        parser.error(f"a split has a picture of each of the {len(CLASSES)} classes and one for each part; --size is 16 or more")
+        parser.error(
+            f"a split has a picture of each of the {len(CLASSES)} classes and one for each part; --size is 16 or more"
+        )
     rng = random.Random(args.seed)
     with tempfile.TemporaryDirectory() as pictures:
         draw_split(Path(pictures, "train"), args.num_examples, args.size, rng)

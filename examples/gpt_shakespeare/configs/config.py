@@ -31,6 +31,15 @@ optim = get_config("common/optim.py").optim
 optim.update(lr=2e-3, weight_decay=0.1, betas=(0.9, 0.95))
 
 train = get_config("common/train.py").train
-train.update(output_dir="output/gpt_shakespeare", train_micro_batch_size=16, test_micro_batch_size=16, train_iter=1000, warmup_ratio=0.05, log_period=20)
-train.evaluation.update(evaluator=LazyCall(PPLEvaluator)(), eval_period=250, eval_iter=10, eval_metric="lm_loss_PPL", eval_mode="min")
+train.update(
+    output_dir="output/gpt_shakespeare",
+    train_micro_batch_size=16,
+    test_micro_batch_size=16,
+    train_iter=1000,
+    warmup_ratio=0.05,
+    log_period=20,
+)
+train.evaluation.update(
+    evaluator=LazyCall(PPLEvaluator)(), eval_period=250, eval_iter=10, eval_metric="lm_loss_PPL", eval_mode="min"
+)
 train.scheduler = LazyCall(WarmupCosineLR)(warmup_factor=0.01, alpha=0.1, warmup_method="linear")

@@ -1,6 +1,8 @@
-"""Data sets by name. A new one: write <dataset_name>.py in this folder with parse_fn(example), and name it in datasets_map.
+"""Data sets by name. A new one: write <dataset_name>.py in this folder with parse_fn(example), and name it in
+datasets_map.
 
-Its file may say ``import tensorflow as tf``, as cifar10.py does; where TensorFlow is not installed fastnn.tf stands in for it.
+Its file may say ``import tensorflow as tf``, as cifar10.py does; where TensorFlow is not installed fastnn.tf stands in
+for it.
 """
 
 from pathlib import Path

@@ -1,4 +1,5 @@
-"""Downloads and converts a data set: python download_and_convert_data.py --dataset_name=cifar10 --dataset_dir=/tmp/data/cifar10.
+"""Downloads and converts a data set: python download_and_convert_data.py --dataset_name=cifar10
+--dataset_dir=/tmp/data/cifar10.
 
 --source_dir names a folder that has the downloaded files already.
 """

@@ -18,22 +18,29 @@ from fastnn.utils.dataset_utils import DatasetIterator, MockIterator, RecordIter
 from oneflow.core.errors import nearest
 
 datasets_map: dict[str, Any] = {"cifar10": cifar10, "flowers": flowers, "mnist": mnist}
-"""Name -> a module with ``parse_fn(example) -> (image, label)``, such a function, or the path of a file that has one."""
+"""Name -> a module with ``parse_fn(example) -> (image, label)``, such a function, or the path of a file that has
+one."""
 
 MOCK = "mock"
 
 
 def get_parse_fn(name: str) -> Callable[[Any], tuple[Any, Any]]:
-    """The ``parse_fn`` of a data set: of ``datasets_map``, or of the file ``datasets/<name>.py`` beside the program or where it runs."""
+    """The ``parse_fn`` of a data set: of ``datasets_map``, or of the file ``datasets/<name>.py`` beside the program or
+    where it runs."""
     found = datasets_map.get(name) or _file_of(name)
     if found is None:
         raise FlagError(
             f"--dataset_name={name}: there is no such data set.{nearest(name, [*datasets_map, MOCK])} "
-            f"There are {', '.join(sorted([*datasets_map, MOCK]))}. Add it to datasets_map, or write datasets/{name}.py with parse_fn(example)"
+            f"There are {', '.join(sorted([*datasets_map, MOCK]))}. Add it to datasets_map, or write "
+            f"datasets/{name}.py with parse_fn(example)"
         )
     if isinstance(found, (str, os.PathLike)):
         found = _executed(Path(found))
-    function = found.get("parse_fn") if isinstance(found, dict) else getattr(found, "parse_fn", None if isinstance(found, ModuleType) else found)
+    function = (
+        found.get("parse_fn")
+        if isinstance(found, dict)
+        else getattr(found, "parse_fn", None if isinstance(found, ModuleType) else found)
+    )
     if not callable(function):
         raise FlagError(f"--dataset_name={name}: its file has no function parse_fn(example) that gives (image, label)")
     return function
@@ -45,7 +52,8 @@ def _file_of(name: str) -> Path | None:
 
 
 def _executed(path: Path) -> dict[str, Any]:
-    """The names that a data set file defines. A word of TensorFlow's that is not there raises from the file's own line."""
+    """The names that a data set file defines. A word of TensorFlow's that is not there raises from the file's own
+    line."""
     if not path.is_file():
         raise FlagError(f"the data set file {path} does not exist")
     with stand_in.in_file():
@@ -65,8 +73,8 @@ def get_dataset_iterator(
 ) -> DatasetIterator:
     """Batches of a data set, (images NHWC float32, labels int64), by ``get_next()`` or in a loop.
 
-    ``data_sources`` are the files, by default those that the flags name; ``share`` is this worker's part of them, by default all.
-    In training records are mixed and repeated ``num_epochs`` times; otherwise they come once and in order.
+    ``data_sources`` are the files, by default those that the flags name; ``share`` is this worker's part of them, by
+    default all. In training records are mixed and repeated ``num_epochs`` times; otherwise they come once and in order.
     """
     stand_in.withdraw()
     if reader is not None:
@@ -78,13 +86,17 @@ def get_dataset_iterator(
     parse_fn = get_parse_fn(dataset_name)
     if data_sources is None:
         data_sources = data_files(dataset_name, is_training, flags)
-    return RecordIterator(data_sources, parse_fn, preprocessing_fn, train_image_size, share or Share(), is_training, flags)
+    return RecordIterator(
+        data_sources, parse_fn, preprocessing_fn, train_image_size, share or Share(), is_training, flags
+    )
 
 
 BUILT_IN_FILES = {
     "cifar10": (["cifar10_train.tfrecord"], ["cifar10_test.tfrecord"]),
     "mnist": (["mnist_train.tfrecord"], ["mnist_test.tfrecord"]),
-    "flowers": tuple([f"flowers_{split}_{i:05d}-of-00005.tfrecord" for i in range(5)] for split in ("train", "validation")),
+    "flowers": tuple(
+        [f"flowers_{split}_{i:05d}-of-00005.tfrecord" for i in range(5)] for split in ("train", "validation")
+    ),
 }
 """The files of the data sets that are there: for training and for evaluation."""
 
@@ -110,5 +122,3 @@ def __getattr__(name: str) -> Any:
     if name == "dataset_map":  # the manual's spelling
         return datasets_map
     raise AttributeError(name)
-
-

@@ -1,6 +1,8 @@
-"""``python -m fastnn.datasets.download_and_convert_data --dataset_name=cifar10 --dataset_dir=DIR``: the TFRecord files of a data set, and labels.txt.
+"""``python -m fastnn.datasets.download_and_convert_data --dataset_name=cifar10 --dataset_dir=DIR``: the TFRecord files
+of a data set, and labels.txt.
 
-Sources are downloaded where there is a network; ``--source_dir`` names a folder that has them. Each file is written beside its place and renamed.
+Sources are downloaded where there is a network; ``--source_dir`` names a folder that has them. Each file is written
+beside its place and renamed.
 """
 
 from __future__ import annotations
@@ -30,11 +32,21 @@ from oneflow.data.cli.pictures import class_folders, picture_files
 from oneflow.data.image.decode import size_of
 from oneflow.data.mnist_files import find_mnist, read_mnist
 
-
 Features = dict[str, FeatureValue]
 Item = Callable[[], Features]
 
-MNIST_NAMES = ("zero", "one", "two", "three", "four", "five", "size", "seven", "eight", "nine")  # "size" is slim's, and labels.txt is to be equal
+MNIST_NAMES = (
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "size",
+    "seven",
+    "eight",
+    "nine",
+)  # "size" is slim's, and labels.txt is to be equal
 _FLOWERS_URL = "http://download.tensorflow.org/example_images/flower_photos.tgz"
 _FLOWERS_FOLDER = "flower_photos"
 _FLOWERS_VALIDATION = 350
@@ -69,7 +81,9 @@ def convert(dataset_name: str | None, dataset_dir: str | None, source_dir: str |
     if not dataset_dir:
         raise FlagError("You must supply the dataset directory with --dataset_dir")
     if dataset_name not in _READERS:
-        raise FlagError(f"--dataset_name={dataset_name} is not one of {', '.join(_READERS)}.{nearest(dataset_name, _READERS)}")
+        raise FlagError(
+            f"--dataset_name={dataset_name} is not one of {', '.join(_READERS)}.{nearest(dataset_name, _READERS)}"
+        )
     target = Path(dataset_dir)
     train, test = BUILT_IN_FILES[dataset_name]
     if all((target / name).exists() for name in [*train, *test]):
@@ -80,11 +94,16 @@ def convert(dataset_name: str | None, dataset_dir: str | None, source_dir: str |
         try:
             splits, names = _READERS[dataset_name](Path(folder), source_dir is None)
         except MissingDataError as error:
-            raise DataError(f"{error.reason.split(';')[0]}; put {_ARCHIVES[dataset_name]} into a folder and name it by --source_dir") from None
+            raise DataError(
+                f"{error.reason.split(';')[0]}; put {_ARCHIVES[dataset_name]} into a folder and name it by --source_dir"
+            ) from None
         for files, items in zip((train, test), splits):
             _write(target, files, items)
     write_labels(target, names)
-    print(f"Finished converting the {dataset_name} dataset: {len(splits[0])} training and {len(splits[1])} test pictures in {target}")
+    print(
+        f"Finished converting the {dataset_name} dataset: {len(splits[0])} training and {len(splits[1])} test pictures "
+        f"in {target}"
+    )
 
 
 def _source(target: Path, source_dir: str | None) -> AbstractContextManager[str]:
@@ -127,8 +146,15 @@ def _flowers(folder: Path, may_download: bool) -> Read:
     root = _flower_photos(folder, may_download)
     names = class_folders(str(root))
     if not names:
-        raise DataError(f"{root} has no folders, one for each kind of flower; --source_dir has {_FLOWERS_FOLDER}.tgz, or what is in it")
-    pictures = [(path, label) for label, name in enumerate(names) for path in picture_files(str(root / name), endings=(".jpg", ".jpeg"))]
+        raise DataError(
+            f"{root} has no folders, one for each kind of flower; --source_dir has {_FLOWERS_FOLDER}.tgz, or what is "
+            f"in it"
+        )
+    pictures = [
+        (path, label)
+        for label, name in enumerate(names)
+        for path in picture_files(str(root / name), endings=(".jpg", ".jpeg"))
+    ]
     random.Random(0).shuffle(pictures)  # of a sorted list, so that every machine has the same split
     held = _FLOWERS_VALIDATION if len(pictures) > 2 * _FLOWERS_VALIDATION else len(pictures) // 10
     items = [_file_item(path, label) for path, label in pictures]

@@ -13,7 +13,9 @@ def picture_parser(label_shape: Sequence[int] = (), default_format: str = "png")
     features = {
         "image/encoded": tf.FixedLenFeature((), tf.string, default_value=""),
         "image/format": tf.FixedLenFeature((), tf.string, default_value=default_format),
-        "image/class/label": tf.FixedLenFeature(label_shape, tf.int64, default_value=tf.zeros(label_shape, dtype=tf.int64)),
+        "image/class/label": tf.FixedLenFeature(
+            label_shape, tf.int64, default_value=tf.zeros(label_shape, dtype=tf.int64)
+        ),
     }
 
     def parse_fn(example: Any) -> tuple[Any, Any]:

@@ -21,16 +21,18 @@ def _slim(name: str) -> Callable[..., nn.Module]:
 
 
 models_map: dict[str, Callable[..., nn.Module]] = {name: _slim(name) for name in slim.list_models()}
-"""Name -> ``f(num_classes=..., is_training=...)`` that gives a module: a function or a class. slim's modules take (batch, channels, height,
-width); one of your own takes pictures as preprocessing gives them, (batch, height, width, channels), and gives logits, or logits and a dictionary
-of end points. It, or its module, has ``default_image_size``."""
+"""Name -> ``f(num_classes=..., is_training=...)`` that gives a module: a function or a class. slim's modules take
+(batch, channels, height, width); one of your own takes pictures as preprocessing gives them, (batch, height, width,
+channels), and gives logits, or logits and a dictionary of end points. It, or its module, has ``default_image_size``."""
 
 arg_scopes_map: dict[str, Callable[..., Mapping[str, Any]]] = {}
-"""Name -> ``f(weight_decay=...)`` that gives further arguments of the model's function; for a model that takes none it is left out."""
+"""Name -> ``f(weight_decay=...)`` that gives further arguments of the model's function; for a model that takes none it
+is left out."""
 
 
 class NetworkFn:
-    """A network as a function of NHWC pictures: ``logits, end_points = network_fn(images)``. ``module`` has its parameters."""
+    """A network as a function of NHWC pictures: ``logits, end_points = network_fn(images)``. ``module`` has its
+    parameters."""
 
     def __init__(self, name: str, module: nn.Module, weight_decay: float, is_nhwc: bool, image_size: int) -> None:
         self.name, self.module = name, module
@@ -44,7 +46,8 @@ class NetworkFn:
         return outputs if isinstance(outputs, tuple) else (outputs, {})
 
     def regularization_loss(self) -> Tensor | None:
-        """The L2 of the variables that the network regularises: slim's own choice, or of a module that does not say, all of two dims and more."""
+        """The L2 of the variables that the network regularises: slim's own choice, or of a module that does not say,
+        all of two dims and more."""
         if not self.weight_decay:
             return None
         own: Callable[[float], Tensor] | None = getattr(self.module, "regularization_loss", None)
@@ -55,7 +58,11 @@ class NetworkFn:
 
     def variables(self) -> dict[str, Tensor]:
         """The trainable variables by name: slim's names for slim's networks."""
-        return {slim_name(name): p for name, p in self.module.named_parameters()} if self.is_slim else dict(self.module.named_parameters())
+        return (
+            {slim_name(name): p for name, p in self.module.named_parameters()}
+            if self.is_slim
+            else dict(self.module.named_parameters())
+        )
 
     @property
     def is_slim(self) -> bool:
@@ -75,20 +82,35 @@ def slim_name(name: str) -> str:
 
 
 def get_model_fn(
-    name: str, num_classes: int | None, weight_decay: float = 0.0, is_training: bool = False, image_size: int | None = None, **options: Any
+    name: str,
+    num_classes: int | None,
+    weight_decay: float = 0.0,
+    is_training: bool = False,
+    image_size: int | None = None,
+    **options: Any,
 ) -> NetworkFn:
-    """The network ``name`` with variables drawn anew. Without classes (None or 0) it gives the features before the classifier.
-    ``image_size`` is the side of the pictures where it is not the network's own; ``options`` go to the model's function."""
+    """The network ``name`` with variables drawn anew. Without classes (None or 0) it gives the features before the
+    classifier. ``image_size`` is the side of the pictures where it is not the network's own; ``options`` go to the
+    model's function."""
     if name not in models_map:
-        raise FlagError(f"--model_name={name}: there is no such network.{nearest(name, models_map)} Add it to models_map; there are {', '.join(models_map)}")
+        raise FlagError(
+            f"--model_name={name}: there is no such network.{nearest(name, models_map)} Add it to models_map; there "
+            f"are {', '.join(models_map)}"
+        )
     function = models_map[name]
     scope = dict(arg_scopes_map[name](weight_decay=weight_decay)) if name in arg_scopes_map else {}
     if name in slim.list_models() and image_size is not None:
         scope["image_size"] = image_size
     module = function(num_classes=num_classes, is_training=is_training, **scope, **options)
     if not isinstance(module, nn.Module):
-        raise FlagError(f"models_map[{name!r}] gives a torch.nn.Module when it is called with num_classes= and is_training=, got {type(module).__name__}")
+        raise FlagError(
+            f"models_map[{name!r}] gives a torch.nn.Module when it is called with num_classes= and is_training=, got "
+            f"{type(module).__name__}"
+        )
     size = image_size or getattr(module, "default_image_size", None) or getattr(function, "default_image_size", None)
     if not isinstance(size, int):
-        raise FlagError(f"the network {name!r} does not say the size of its pictures; give its function or its module default_image_size")
+        raise FlagError(
+            f"the network {name!r} does not say the size of its pictures; give its function or its module "
+            f"default_image_size"
+        )
     return NetworkFn(name, module, weight_decay, not isinstance(module, slim.SlimNetwork), size)

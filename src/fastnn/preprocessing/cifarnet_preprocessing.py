@@ -15,7 +15,8 @@ _PADDING = 4
 def preprocess_for_train(
     image: Picture, output_height: int, output_width: int, padding: int = _PADDING, draws: Draws = random.random
 ) -> Picture:
-    """A random crop of the picture with ``padding`` zeros around it, perhaps flipped, in random brightness and contrast; standardized."""
+    """A random crop of the picture with ``padding`` zeros around it, perhaps flipped, in random brightness and
+    contrast; standardized."""
     image = pixels.require_picture(image).astype(np.float32)
     if padding:
         image = np.pad(image, [(padding, padding), (padding, padding), (0, 0)])
@@ -28,7 +29,9 @@ def preprocess_for_train(
 
 def preprocess_for_eval(image: Picture, output_height: int, output_width: int) -> Picture:
     """The middle, standardized."""
-    return pixels.standardized(pixels.crop_or_pad(pixels.require_picture(image), output_height, output_width).astype(np.float32))
+    return pixels.standardized(
+        pixels.crop_or_pad(pixels.require_picture(image), output_height, output_width).astype(np.float32)
+    )
 
 
 def preprocess_image(

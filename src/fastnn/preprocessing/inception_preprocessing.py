@@ -20,8 +20,11 @@ _FAST_ORDERS = (("brightness", "saturation"), ("saturation", "brightness"))
 _RESIZES = (pixels.resize_bilinear, pixels.resize_nearest, pixels.resize_bicubic, pixels.resize_area)
 
 
-def distort_color(image: Picture, color_ordering: int = 0, fast_mode: bool = True, draws: Draws = random.random) -> Picture:
-    """Random brightness and saturation, and without ``fast_mode`` hue and contrast, in one of several orders; cut to [0, 1]."""
+def distort_color(
+    image: Picture, color_ordering: int = 0, fast_mode: bool = True, draws: Draws = random.random
+) -> Picture:
+    """Random brightness and saturation, and without ``fast_mode`` hue and contrast, in one of several orders; cut to
+    [0, 1]."""
     orders = _FAST_ORDERS if fast_mode else _ORDERS
     if not 0 <= color_ordering < len(_ORDERS):
         raise ValueError(f"color_ordering is from 0 to {len(_ORDERS) - 1}, got {color_ordering}")
@@ -47,8 +50,8 @@ def preprocess_for_train(
     use_grayscale: bool = False,
     draws: Draws = random.random,
 ) -> Picture:
-    """A crop that covers a tenth of the picture (of one of ``bbox``, if given) or more, of random shape, resized, perhaps flipped, distorted
-    in colour. ``fast_mode`` always resizes bilinearly and leaves hue and contrast alone."""
+    """A crop that covers a tenth of the picture (of one of ``bbox``, if given) or more, of random shape, resized,
+    perhaps flipped, distorted in colour. ``fast_mode`` always resizes bilinearly and leaves hue and contrast alone."""
     pixels.require_picture(image, (3,))
     if random_crop:
         image = pixels.crop(image, pixels.distorted_window(draws, image.shape[0], image.shape[1], bbox))

@@ -1,7 +1,8 @@
 """The picture operations of TensorFlow 1, on arrays of shape (height, width, channels), as float32.
 
-They are not PIL's, torchvision's or ``torch.nn.functional``'s: resizing has its corner at (0, 0) without half-pixel centres and without
-antialiasing, contrast keeps each channel's own mean, saturation goes by way of HSV. Random ones take their numbers from ``draws``.
+They are not PIL's, torchvision's or ``torch.nn.functional``'s: resizing has its corner at (0, 0) without half-pixel
+centres and without antialiasing, contrast keeps each channel's own mean, saturation goes by way of HSV. Random ones
+take their numbers from ``draws``.
 """
 
 from __future__ import annotations
@@ -140,12 +141,16 @@ def crop_or_pad(image: Picture, height: int, width: int) -> Picture:
 def random_window(draws: Draws, height: int, width: int, rows: int, columns: int) -> Window:
     """A window of rows x columns anywhere in height x width."""
     if rows > height or columns > width:
-        raise ArgumentError(f"a crop of {rows} x {columns} cannot be taken from a picture of {height} x {width}; make the picture larger")
+        raise ArgumentError(
+            f"a crop of {rows} x {columns} cannot be taken from a picture of {height} x {width}; make the picture "
+            f"larger"
+        )
     return whole(draws, 0, height - rows), whole(draws, 0, width - columns), rows, columns
 
 
 def aspect_preserving_size(height: int, width: int, smallest: int) -> tuple[int, int]:
-    """Height and width that make the shorter side ``smallest``; halves are rounded to even numbers, in float32 as TensorFlow does."""
+    """Height and width that make the shorter side ``smallest``; halves are rounded to even numbers, in float32 as
+    TensorFlow does."""
     scale = np.float32(smallest) / np.float32(min(height, width))
     return int(np.rint(np.float32(height) * scale)), int(np.rint(np.float32(width) * scale))
 
@@ -160,8 +165,8 @@ def distorted_window(
     area_range: tuple[float, float] = (0.05, 1.0),
     max_attempts: int = 100,
 ) -> Window:
-    """A random window that covers enough of one of ``boxes`` ((n, 4) of ymin, xmin, ymax, xmax, each from 0 to 1; by default the whole picture).
-    After ``max_attempts`` it is the whole picture."""
+    """A random window that covers enough of one of ``boxes`` ((n, 4) of ymin, xmin, ymax, xmax, each from 0 to 1; by
+    default the whole picture). After ``max_attempts`` it is the whole picture."""
     objects = _in_elements(boxes, height, width)
     for _ in range(max_attempts):
         window = _attempt(draws, height, width, aspect_ratio_range, area_range)
@@ -172,13 +177,19 @@ def distorted_window(
 
 def _in_elements(boxes: np.ndarray | None, height: int, width: int) -> list[tuple[int, int, int, int]]:
     """ymin, xmin, ymax, xmax of each box, in rows and columns."""
-    found = np.asarray([[0.0, 0.0, 1.0, 1.0]] if boxes is None or not np.size(boxes) else boxes, np.float32).reshape(-1, 4)
+    found = np.asarray([[0.0, 0.0, 1.0, 1.0]] if boxes is None or not np.size(boxes) else boxes, np.float32).reshape(
+        -1, 4
+    )
     if found.min() < 0 or found.max() > 1 or (found[:, :2] >= found[:, 2:]).any():
-        raise ArgumentError(f"a box is ymin, xmin, ymax, xmax from 0 to 1, the first two below the others; got {found.tolist()}")
+        raise ArgumentError(
+            f"a box is ymin, xmin, ymax, xmax from 0 to 1, the first two below the others; got {found.tolist()}"
+        )
     return [(int(y0 * height), int(x0 * width), int(y1 * height), int(x1 * width)) for y0, x0, y1, x1 in found.tolist()]
 
 
-def _attempt(draws: Draws, height: int, width: int, aspects: tuple[float, float], areas: tuple[float, float]) -> Window | None:
+def _attempt(
+    draws: Draws, height: int, width: int, aspects: tuple[float, float], areas: tuple[float, float]
+) -> Window | None:
     """One window of a random shape at a random place; None where the shape does not fit."""
     aspect = uniform(draws, *aspects)
     least, most = (np.float32(area) * np.float32(width) * np.float32(height) for area in areas)
@@ -222,7 +233,8 @@ def adjust_contrast(image: Picture, factor: float) -> Picture:
 
 
 def adjust_saturation(image: Picture, factor: float) -> Picture:
-    """S of HSV times ``factor``, at most 1. Hue and value stay, so each channel moves along its line to the largest one."""
+    """S of HSV times ``factor``, at most 1. Hue and value stay, so each channel moves along its line to the largest
+    one."""
     value = image.max(2, keepdims=True)
     span = value - image.min(2, keepdims=True)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -287,5 +299,7 @@ def require_picture(image: Picture, channels: Sequence[int] = (1, 3)) -> Picture
     """The picture, where it is one: (height, width, channels)."""
     if image.ndim != 3 or image.shape[2] not in channels or not image.size:
         wanted = " or ".join(map(str, channels))
-        raise ArgumentError(f"a picture has the shape (height, width, channels) with {wanted} channels, got {tuple(image.shape)}")
+        raise ArgumentError(
+            f"a picture has the shape (height, width, channels) with {wanted} channels, got {tuple(image.shape)}"
+        )
     return image

@@ -15,7 +15,15 @@ from oneflow.core.errors import nearest
 
 _INCEPTION = (
     *("inception", "inception_v1", "inception_v2", "inception_v3", "inception_v4", "inception_resnet_v2"),
-    *("mobilenet_v1", "mobilenet_v1_075", "mobilenet_v1_050", "mobilenet_v1_025", "mobilenet_v2", "mobilenet_v2_140", "mobilenet_v2_035"),
+    *(
+        "mobilenet_v1",
+        "mobilenet_v1_075",
+        "mobilenet_v1_050",
+        "mobilenet_v1_025",
+        "mobilenet_v2",
+        "mobilenet_v2_140",
+        "mobilenet_v2_035",
+    ),
     *("nasnet_mobile", "nasnet_large", "pnasnet_mobile", "pnasnet_large", "alexnet_v2", "overfeat"),
 )
 _VGG = (
@@ -30,18 +38,25 @@ preprocessing_fn_map: dict[str, Any] = {
     **dict.fromkeys(_INCEPTION, inception_preprocessing),
     **dict.fromkeys(_VGG, vgg_preprocessing),
 }
-"""Name -> a module with ``preprocess_image(image, height, width, is_training, **kw)``, or such a function. One that takes ``draws``, a function
-that gives uniform numbers, is repeatable by seed and goes on exactly after a stop."""
+"""Name -> a module with ``preprocess_image(image, height, width, is_training, **kw)``, or such a function. One that
+takes ``draws``, a function that gives uniform numbers, is repeatable by seed and goes on exactly after a stop."""
 
 
 def get_preprocessing(name: str, is_training: bool = False, use_grayscale: bool = False) -> Callable[..., Any]:
-    """``f(image, height, width, **kw)`` for pictures (height, width, channels), arrays or tensors; it gives float32 of the same kind."""
+    """``f(image, height, width, **kw)`` for pictures (height, width, channels), arrays or tensors; it gives float32 of
+    the same kind."""
     if name not in preprocessing_fn_map:
-        raise FlagError(f"preprocessing {name!r} was not recognized.{nearest(name, preprocessing_fn_map)} Add it to preprocessing_fn_map")
+        raise FlagError(
+            f"preprocessing {name!r} was not recognized.{nearest(name, preprocessing_fn_map)} Add it to "
+            f"preprocessing_fn_map"
+        )
     found = preprocessing_fn_map[name]
     function = getattr(found, "preprocess_image", found)
     if not callable(function):
-        raise FlagError(f"preprocessing_fn_map[{name!r}] is a module with preprocess_image(image, height, width, is_training), or such a function; got {found!r}")
+        raise FlagError(
+            f"preprocessing_fn_map[{name!r}] is a module with preprocess_image(image, height, width, is_training), or "
+            f"such a function; got {found!r}"
+        )
     if use_grayscale and not takes(function, "use_grayscale"):
         raise FlagError(f"the preprocessing {name!r} does not take use_grayscale=")
 

@@ -22,7 +22,8 @@ def preprocess_for_train(
     resize_side_max: int = _RESIZE_SIDE_MAX,
     draws: Draws = random.random,
 ) -> Picture:
-    """The shorter side becomes one of ``resize_side_min``, ..., ``resize_side_max``; then a random crop, perhaps flipped."""
+    """The shorter side becomes one of ``resize_side_min``, ..., ``resize_side_max``; then a random crop, perhaps
+    flipped."""
     if resize_side_min > resize_side_max:
         raise ArgumentError(f"resize_side_min is at most resize_side_max, got {resize_side_min} and {resize_side_max}")
     height, width = _sized(image, pixels.whole(draws, resize_side_min, resize_side_max))
@@ -30,11 +31,16 @@ def preprocess_for_train(
     return pixels.random_flip(pixels.resize_bilinear(image, height, width, window), draws) - _MEANS
 
 
-def preprocess_for_eval(image: Picture, output_height: int, output_width: int, resize_side: int = _RESIZE_SIDE_MIN) -> Picture:
+def preprocess_for_eval(
+    image: Picture, output_height: int, output_width: int, resize_side: int = _RESIZE_SIDE_MIN
+) -> Picture:
     """The shorter side becomes ``resize_side``; then the middle."""
     height, width = _sized(image, resize_side)
     if output_height > height or output_width > width:
-        raise ArgumentError(f"a crop of {output_height} x {output_width} cannot be taken from a picture of {height} x {width}; raise resize_side_min")
+        raise ArgumentError(
+            f"a crop of {output_height} x {output_width} cannot be taken from a picture of {height} x {width}; raise "
+            f"resize_side_min"
+        )
     window = (height - output_height) // 2, (width - output_width) // 2, output_height, output_width
     return pixels.resize_bilinear(image, height, width, window) - _MEANS
 

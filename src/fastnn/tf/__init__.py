@@ -1,7 +1,8 @@
 """The words of TensorFlow that a FastNN data set file uses, without TensorFlow.
 
-Numbers are torch tensors, strings are bytes, and everything happens at once. In data set files ``import tensorflow as tf`` finds this module
-where TensorFlow is not installed (``fastnn.tf.stand_in``). Any other name of TensorFlow's is an error that names it.
+Numbers are torch tensors, strings are bytes, and everything happens at once. In data set files ``import tensorflow as
+tf`` finds this module where TensorFlow is not installed (``fastnn.tf.stand_in``). Any other name of TensorFlow's is an
+error that names it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,28 @@ from torch import Tensor
 
 from fastnn.tf import image, io, losses
 from fastnn.tf.absent import absent
-from fastnn.tf.dtypes import bfloat16, bool, float16, float32, float64, int8, int16, int32, int64, string, torch_dtype, uint8
-from fastnn.tf.example import FixedLenFeature, SparseTensor, VarLenFeature, decode_raw, parse_single_example, sparse_tensor_to_dense
+from fastnn.tf.dtypes import (
+    bfloat16,
+    bool,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    torch_dtype,
+    uint8,
+)
+from fastnn.tf.example import (
+    FixedLenFeature,
+    SparseTensor,
+    VarLenFeature,
+    decode_raw,
+    parse_single_example,
+    sparse_tensor_to_dense,
+)
 
 __all__ = [
     "FixedLenFeature",
@@ -102,7 +123,11 @@ def shape(input: Any, name: str | None = None) -> Tensor:
 
 def zeros(shape: Any, dtype: Any = float32, name: str | None = None) -> Any:
     """Zeros; of strings, the empty string."""
-    return b"" if dtype is string and len(shape) == 0 else torch.zeros([int(size) for size in shape], dtype=torch_dtype(dtype))
+    return (
+        b""
+        if dtype is string and len(shape) == 0
+        else torch.zeros([int(size) for size in shape], dtype=torch_dtype(dtype))
+    )
 
 
 def ones(shape: Any, dtype: Any = float32, name: str | None = None) -> Tensor:

@@ -11,5 +11,6 @@ def absent(name: str, there: Sequence[str]) -> AbsentNameError:
     """The error of a name that ``fastnn.tf`` has not."""
     hint = nearest(name.rsplit(".", 1)[-1], there)
     return AbsentNameError(
-        f"{name} is not among the words of TensorFlow that fastnn.tf has.{hint} They are {', '.join(there)}; install TensorFlow to use the others"
+        f"{name} is not among the words of TensorFlow that fastnn.tf has.{hint} They are {', '.join(there)}; install "
+        f"TensorFlow to use the others"
     )

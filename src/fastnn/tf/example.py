@@ -42,7 +42,9 @@ class SparseTensor:
     dense_shape: Tensor
 
 
-def parse_single_example(serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None) -> dict[str, Any]:
+def parse_single_example(
+    serialized: Any, features: Mapping[str, Any], name: str | None = None, example_names: Any = None
+) -> dict[str, Any]:
     """The asked-for features of one Example: tensors, or bytes for a string of shape ()."""
     found = pick_from_example(serialized, tuple(features))
     return {key: _value(key, wanted, found.get(key)) for key, wanted in features.items()}
@@ -76,18 +78,26 @@ def _default(wanted: FixedLenFeature) -> Any:
 def _fixed(key: str, wanted: FixedLenFeature, values: Any) -> Any:
     count = int(np.prod(wanted.shape, dtype=np.int64)) if len(wanted.shape) else 1
     if len(values) != count:
-        raise DataError(f"feature {key!r} has {len(values)} values in this record, the shape {list(wanted.shape)} has {count}")
+        raise DataError(
+            f"feature {key!r} has {len(values)} values in this record, the shape {list(wanted.shape)} has {count}"
+        )
     if wanted.dtype is string:
         return bytes(values[0]) if not len(wanted.shape) else [bytes(value) for value in values]
     return torch.from_numpy(np.array(values)).reshape(tuple(wanted.shape))
 
 
 def _sparse(wanted: VarLenFeature, values: Any) -> SparseTensor:
-    found: Any = [bytes(value) for value in values] if wanted.dtype is string else torch.from_numpy(np.array(values)).to(wanted.dtype)
+    found: Any = (
+        [bytes(value) for value in values]
+        if wanted.dtype is string
+        else torch.from_numpy(np.array(values)).to(wanted.dtype)
+    )
     return SparseTensor(torch.arange(len(found))[:, None], found, torch.tensor([len(found)]))
 
 
-def sparse_tensor_to_dense(sp_input: SparseTensor, default_value: Any = 0, validate_indices: bool = True, name: str | None = None) -> Any:
+def sparse_tensor_to_dense(
+    sp_input: SparseTensor, default_value: Any = 0, validate_indices: bool = True, name: str | None = None
+) -> Any:
     """The values of a ``VarLenFeature`` in their order."""
     return sp_input.values
 

@@ -16,8 +16,11 @@ from oneflow.data.image.decode import decode
 __all__ = ["convert_image_dtype", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
 
 
-def decode_image(contents: Any, channels: int | None = 0, dtype: Any = uint8, name: str | None = None, expand_animations: bool = True) -> Tensor:
-    """A JPEG, PNG, BMP or GIF (its first frame), told by its first bytes. ``channels``: 1, 3, or 0 for those that the picture has."""
+def decode_image(
+    contents: Any, channels: int | None = 0, dtype: Any = uint8, name: str | None = None, expand_animations: bool = True
+) -> Tensor:
+    """A JPEG, PNG, BMP or GIF (its first frame), told by its first bytes. ``channels``: 1, 3, or 0 for those that the
+    picture has."""
     if channels not in (None, 0, 1, 3):
         raise ArgumentError(f"channels is 0, 1 or 3, got {channels!r}; transparency is left out")
     image = torch.from_numpy(decode(contents, "GRAY" if (channels or _channels_of(contents)) == 1 else "RGB"))

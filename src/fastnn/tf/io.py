@@ -8,7 +8,15 @@ from fastnn.tf.absent import absent
 from fastnn.tf.example import FixedLenFeature, VarLenFeature, decode_raw, parse_single_example
 from fastnn.tf.image import decode_image, decode_jpeg, decode_png
 
-__all__ = ["FixedLenFeature", "VarLenFeature", "decode_image", "decode_jpeg", "decode_png", "decode_raw", "parse_single_example"]
+__all__ = [
+    "FixedLenFeature",
+    "VarLenFeature",
+    "decode_image",
+    "decode_jpeg",
+    "decode_png",
+    "decode_raw",
+    "parse_single_example",
+]
 
 
 def __getattr__(name: str) -> NoReturn:

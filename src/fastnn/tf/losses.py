@@ -14,7 +14,9 @@ __all__ = ["sparse_softmax_cross_entropy"]
 
 def sparse_softmax_cross_entropy(labels: Any, logits: Tensor, weights: float = 1.0, scope: str | None = None) -> Tensor:
     """The mean over the batch, times ``weights``; labels may have a last dim of 1."""
-    return weights * torch.nn.functional.cross_entropy(logits, torch.as_tensor(labels).reshape(logits.shape[:-1]).long())
+    return weights * torch.nn.functional.cross_entropy(
+        logits, torch.as_tensor(labels).reshape(logits.shape[:-1]).long()
+    )
 
 
 def __getattr__(name: str) -> NoReturn:

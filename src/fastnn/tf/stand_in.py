@@ -1,7 +1,9 @@
-"""``import tensorflow`` in data set files: TensorFlow's names of version 1 where it is installed, else ``fastnn.tf``, which is said once.
+"""``import tensorflow`` in data set files: TensorFlow's names of version 1 where it is installed, else ``fastnn.tf``,
+which is said once.
 
-A data set file is one in a folder called ``datasets``, or one that ``fastnn.datasets`` loads by its path. Nobody else finds the stand-in:
-libraries look for TensorFlow to see whether it is there, and must not be told that it is. So it is lent, and withdrawn when files are loaded.
+A data set file is one in a folder called ``datasets``, or one that ``fastnn.datasets`` loads by its path. Nobody else
+finds the stand-in: libraries look for TensorFlow to see whether it is there, and must not be told that it is. So it is
+lent, and withdrawn when files are loaded.
 """
 
 from __future__ import annotations
@@ -34,9 +36,15 @@ class _StandIn(MetaPathFinder, Loader):
     def __init__(self) -> None:
         self._said = False
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         file = _importer() if fullname == _NAME else None
-        return ModuleSpec(fullname, self, origin="fastnn.tf") if file is not None and Path(file).parent.name == "datasets" else None
+        return (
+            ModuleSpec(fullname, self, origin="fastnn.tf")
+            if file is not None and Path(file).parent.name == "datasets"
+            else None
+        )
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return self.lent()

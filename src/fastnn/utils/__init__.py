@@ -1,1 +1,2 @@
-"""The modules that FastNN's programs import: ``dataset_utils``, ``cluster_utils``, ``hooks_utils``, ``misc_utils`` and ``optimizer_utils``."""
+"""The modules that FastNN's programs import: ``dataset_utils``, ``cluster_utils``, ``hooks_utils``, ``misc_utils`` and
+``optimizer_utils``."""

@@ -14,13 +14,15 @@ _LAUNCHED = ("RANK", "SLURM_PROCID")
 
 
 def join_workers(flags: Flags = FLAGS) -> Share:
-    """This worker among all. ``--worker_hosts`` and ``--task_index`` count where no launcher has set its variables; for the process group they are
-    put into those of torch's ``env://``."""
+    """This worker among all. ``--worker_hosts`` and ``--task_index`` count where no launcher has set its variables; for
+    the process group they are put into those of torch's ``env://``."""
     if not any(name in os.environ for name in _LAUNCHED) and flags.worker_hosts:
         os.environ |= launcher_variables(flags.worker_hosts.split(","), task_index(flags))
     workers = flow.env.get_world_size()
     if workers > 1 and not flags.enable_paisoar:
-        raise FlagError(f"there are {workers} workers, and --enable_paisoar=False trains one; leave it out, or start one process")
+        raise FlagError(
+            f"there are {workers} workers, and --enable_paisoar=False trains one; leave it out, or start one process"
+        )
     return Share(flow.env.get_rank(), workers)
 
 
@@ -44,7 +46,9 @@ def launcher_variables(hosts: Sequence[str], index: int) -> dict[str, str]:
         names.append(name)
     counts = {names.count(name) for name in names}
     if len(counts) > 1 or names != [name for name in dict.fromkeys(names) for _ in range(names.count(name))]:
-        raise FlagError(f"--worker_hosts has equally many workers of each host, one host behind the other; got {','.join(hosts)}")
+        raise FlagError(
+            f"--worker_hosts has equally many workers of each host, one host behind the other; got {','.join(hosts)}"
+        )
     address, _, port = hosts[0].rpartition(":")
     each = counts.pop()
     return {

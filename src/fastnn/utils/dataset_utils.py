@@ -83,9 +83,9 @@ class MockIterator(DatasetIterator):
 class RecordIterator(DatasetIterator):
     """Batches from TFRecord files.
 
-    Records are mixed and repeated before they are put into batches, so a batch may straddle two epochs and the last one may be short.
-    Workers share out files where there are enough of them, and take equally many steps; otherwise each step's records, of which a last step
-    that does not fill all workers is left out.
+    Records are mixed and repeated before they are put into batches, so a batch may straddle two epochs and the last one
+    may be short. Workers share out files where there are enough of them, and take equally many steps; otherwise each
+    step's records, of which a last step that does not fill all workers is left out.
     """
 
     def __init__(
@@ -104,7 +104,15 @@ class RecordIterator(DatasetIterator):
         self._share = Share() if by_file else share
         epochs = flags.num_epochs if is_training else 1
         parts = Parts(share.files(files) if by_file else files)
-        counts = [_record_count(Share(worker, share.workers).files(files)) for worker in range(share.workers) if worker != share.worker] if by_file else []
+        counts = (
+            [
+                _record_count(Share(worker, share.workers).files(files))
+                for worker in range(share.workers)
+                if worker != share.worker
+            ]
+            if by_file
+            else []
+        )
         self._samples = epochs * min([len(parts), *counts])
         self._taken = 0
         self._loader = Loader(
@@ -144,7 +152,11 @@ class RecordIterator(DatasetIterator):
         return {"taken": self._taken, "loader": self._loader.state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        if not isinstance(state, dict) or type(state.get("taken")) is not int or not isinstance(state.get("loader"), dict):
+        if (
+            not isinstance(state, dict)
+            or type(state.get("taken")) is not int
+            or not isinstance(state.get("loader"), dict)
+        ):
             raise DataError(f"{state!r:.200} is not a position of a data set, as state() gives it")
         self._loader.load_state(state["loader"])
         self._taken = state["taken"]
@@ -162,7 +174,11 @@ class _Sample:
     """From a record to a picture and a label."""
 
     def __init__(
-        self, parse_fn: Callable[[Any], tuple[Any, Any]], preprocessing_fn: Callable[..., Any] | None, image_size: int, labels_offset: int
+        self,
+        parse_fn: Callable[[Any], tuple[Any, Any]],
+        preprocessing_fn: Callable[..., Any] | None,
+        image_size: int,
+        labels_offset: int,
     ) -> None:
         self._parse, self._preprocess, self._size, self._offset = parse_fn, preprocessing_fn, image_size, labels_offset
 
@@ -206,5 +222,8 @@ def require_labels(labels: Tensor, num_classes: int) -> Tensor:
     """The labels, where each is one of ``num_classes``; a wrong one is an error that says which flags to look at."""
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= num_classes:
-        raise FlagError(f"the data has labels from {low} to {high}, and the network {num_classes} classes; set --num_classes, or --labels_offset to move labels")
+        raise FlagError(
+            f"the data has labels from {low} to {high}, and the network {num_classes} classes; set --num_classes, or "
+            f"--labels_offset to move labels"
+        )
     return labels

@@ -29,7 +29,8 @@ class StopAtStepHook(HookBase):
 
 
 class LoggingTensorHook(HookBase):
-    """A line every ``period`` steps: speed over those steps, loss, accuracy, rate and step. The first step only starts the clock."""
+    """A line every ``period`` steps: speed over those steps, loss, accuracy, rate and step. The first step only starts
+    the clock."""
 
     def __init__(self, period: int, samples_per_step: int) -> None:
         self._period = period
@@ -53,7 +54,8 @@ class LoggingTensorHook(HookBase):
 
 
 class ProfilerHook(HookBase):
-    """A Chrome trace of every ``period``-th step, ``timeline-<step>.json``; the first step, which compiles, is never traced."""
+    """A Chrome trace of every ``period``-th step, ``timeline-<step>.json``; the first step, which compiles, is never
+    traced."""
 
     def __init__(self, period: int, folder: Path) -> None:
         self._period = period
@@ -130,13 +132,17 @@ _MAKERS: dict[str, Maker] = {
 }
 
 
-def get_hooks(flags: Flags = FLAGS, share: Share | None = None, checkpointer: StepCheckpointer | None = None) -> list[HookBase]:
+def get_hooks(
+    flags: Flags = FLAGS, share: Share | None = None, checkpointer: StepCheckpointer | None = None
+) -> list[HookBase]:
     """The hooks that ``--hooks`` names, in any case of letters; those that other flags switch off are left out."""
     known = {name.lower(): maker for name, maker in _MAKERS.items()}
     found = []
     for name in filter(None, (word.strip() for word in flags.hooks.split(","))):
         if name.lower() not in known:
-            raise FlagError(f"--hooks: there is no hook {name!r}.{nearest(name, _MAKERS)} There are {', '.join(_MAKERS)}")
+            raise FlagError(
+                f"--hooks: there is no hook {name!r}.{nearest(name, _MAKERS)} There are {', '.join(_MAKERS)}"
+            )
         hook = known[name.lower()](flags, share or Share(), checkpointer)
         if hook is not None:
             found.append(hook)

@@ -110,10 +110,13 @@ def _resampling(kwargs: Mapping[str, Any]) -> Any:
 
 
 def _moved(img: Image.Image, matrix: tuple[float, ...], kwargs: Mapping[str, Any]) -> Image.Image:
-    return img.transform(img.size, Image.Transform.AFFINE, matrix, resample=_resampling(kwargs), fillcolor=kwargs.get("fillcolor"))
+    return img.transform(
+        img.size, Image.Transform.AFFINE, matrix, resample=_resampling(kwargs), fillcolor=kwargs.get("fillcolor")
+    )
 
 
-# ---------------------------------------------------------------------------------------------------- magnitudes to numbers
+# ---------------------------------------------------------------------------------------------------- magnitudes to
+# numbers
 
 Level = Callable[[float, Mapping[str, Any]], tuple[float, ...]]
 

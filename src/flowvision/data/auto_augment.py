@@ -1,4 +1,5 @@
-"""AutoAugment, RandAugment and AugMix on PIL pictures. They draw from Python's ``random``, AugMix also from numpy's: seed both to have them repeat."""
+"""AutoAugment, RandAugment and AugMix on PIL pictures. They draw from Python's ``random``, AugMix also from numpy's:
+seed both to have them repeat."""
 
 from __future__ import annotations
 
@@ -69,16 +70,20 @@ __all__ = [
 
 _FILL = (128, 128, 128)
 _RAND = (
-    "AutoContrast Equalize Invert Rotate Posterize Solarize SolarizeAdd Color Contrast Brightness Sharpness ShearX ShearY TranslateXRel TranslateYRel"
+    "AutoContrast Equalize Invert Rotate Posterize Solarize SolarizeAdd Color Contrast Brightness Sharpness ShearX "
+    "ShearY TranslateXRel TranslateYRel"
 ).split()
-_RISING = {name: f"{name}Increasing" for name in ("Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness")}
+_RISING = {
+    name: f"{name}Increasing" for name in ("Posterize", "Solarize", "Color", "Contrast", "Brightness", "Sharpness")
+}
 _RAND_RISING = [_RISING.get(name, name) for name in _RAND]
 _WEIGHTS = {
     "Rotate": 0.3, "ShearX": 0.2, "ShearY": 0.2, "TranslateXRel": 0.1, "TranslateYRel": 0.1, "Color": 0.025, "Sharpness": 0.025, "AutoContrast": 0.025,
     "Solarize": 0.005, "SolarizeAdd": 0.005, "Contrast": 0.005, "Brightness": 0.005, "Equalize": 0.005, "Posterize": 0.0, "Invert": 0.0,
 }  # fmt: skip
 _AUGMIX = (
-    "AutoContrast ColorIncreasing ContrastIncreasing BrightnessIncreasing SharpnessIncreasing Equalize Rotate PosterizeIncreasing SolarizeIncreasing "
+    "AutoContrast ColorIncreasing ContrastIncreasing BrightnessIncreasing SharpnessIncreasing Equalize Rotate "
+    "PosterizeIncreasing SolarizeIncreasing "
     "ShearX ShearY TranslateXRel TranslateYRel"
 ).split()
 # The published policies: two changes each, with probability and magnitude.
@@ -100,12 +105,17 @@ _ORIGINAL = """
 
 
 class AugmentOp:
-    """One change with a probability and a magnitude from 0 to 10. ``hparams``: "magnitude_std" draws the magnitude about it (inf: anywhere below it);
-    "img_mean" is the colour of what comes in from outside; "interpolation" how it is turned; "translate_const", "translate_pct" how far it is moved."""
+    """One change with a probability and a magnitude from 0 to 10. ``hparams``: "magnitude_std" draws the magnitude
+    about it (inf: anywhere below it); "img_mean" is the colour of what comes in from outside; "interpolation" how it is
+    turned; "translate_const", "translate_pct" how far it is moved."""
 
-    def __init__(self, name: str, prob: float = 0.5, magnitude: float = 10, hparams: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, name: str, prob: float = 0.5, magnitude: float = 10, hparams: dict[str, Any] | None = None
+    ) -> None:
         if name not in CHANGES:
-            raise ArgumentError(f"{name!r} is no change of a picture; there are {', '.join(CHANGES)}.{nearest(name, CHANGES)}")
+            raise ArgumentError(
+                f"{name!r} is no change of a picture; there are {', '.join(CHANGES)}.{nearest(name, CHANGES)}"
+            )
         self.name, self.prob, self.magnitude = name, prob, magnitude
         self.hparams = dict(hparams or {})
         self.magnitude_std = self.hparams.get("magnitude_std", 0)
@@ -123,7 +133,11 @@ class AugmentOp:
     def _of(self, img: Image.Image) -> dict[str, Any]:
         """The settings as they are for this picture: a grey one is filled with the first value."""
         fill = self._settings["fillcolor"]
-        return self._settings if img.mode == "RGB" or not isinstance(fill, tuple) else {**self._settings, "fillcolor": fill[0]}
+        return (
+            self._settings
+            if img.mode == "RGB" or not isinstance(fill, tuple)
+            else {**self._settings, "fillcolor": fill[0]}
+        )
 
     def _drawn_magnitude(self) -> float:
         magnitude = self.magnitude
@@ -170,7 +184,9 @@ def auto_augment_policy(name: str = "v0", hparams: dict[str, Any] | None = None)
 
 def _require_policy(name: str) -> None:
     if name not in _POLICIES:
-        raise ArgumentError(f"an AutoAugment policy is one of {list(_POLICIES)}, got {name!r}.{nearest(name, _POLICIES)}")
+        raise ArgumentError(
+            f"an AutoAugment policy is one of {list(_POLICIES)}, got {name!r}.{nearest(name, _POLICIES)}"
+        )
 
 
 class AutoAugment:
@@ -192,7 +208,9 @@ def auto_augment_transform(config_str: str, hparams: dict[str, Any]) -> AutoAugm
     return AutoAugment(auto_augment_policy(name, _with_std(hparams, settings)))
 
 
-def rand_augment_ops(magnitude: float = 10, hparams: dict[str, Any] | None = None, transforms: Sequence[str] | None = None) -> list[AugmentOp]:
+def rand_augment_ops(
+    magnitude: float = 10, hparams: dict[str, Any] | None = None, transforms: Sequence[str] | None = None
+) -> list[AugmentOp]:
     """The changes of RandAugment with one magnitude, each done with probability 0.5."""
     return [AugmentOp(name, prob=0.5, magnitude=magnitude, hparams=hparams) for name in transforms or _RAND]
 
@@ -200,7 +218,9 @@ def rand_augment_ops(magnitude: float = 10, hparams: dict[str, Any] | None = Non
 class RandAugment:
     """``num_layers`` of the changes, drawn for every picture: with ``choice_weights`` by these, no change twice."""
 
-    def __init__(self, ops: Sequence[AugmentOp], num_layers: int = 2, choice_weights: Sequence[float] | None = None) -> None:
+    def __init__(
+        self, ops: Sequence[AugmentOp], num_layers: int = 2, choice_weights: Sequence[float] | None = None
+    ) -> None:
         self.ops, self.num_layers, self.choice_weights = list(ops), num_layers, choice_weights
 
     def __call__(self, img: Image.Image) -> Image.Image:
@@ -215,8 +235,8 @@ class RandAugment:
 
 
 def rand_augment_transform(config_str: str, hparams: dict[str, Any]) -> RandAugment:
-    """``RandAugment`` by a text such as "rand-m9-n3-mstd0.5-inc1": m magnitude, n changes, mstd deviation, inc1 changes that are stronger for higher magnitudes,
-    w0 draws by weights."""
+    """``RandAugment`` by a text such as "rand-m9-n3-mstd0.5-inc1": m magnitude, n changes, mstd deviation, inc1 changes
+    that are stronger for higher magnitudes, w0 draws by weights."""
     name, settings = _parsed(config_str, {"mstd": float, "inc": int, "m": float, "n": int, "w": int})
     if name != "rand":
         raise ArgumentError(f"the text of RandAugment begins with 'rand', got {config_str!r}")
@@ -231,16 +251,20 @@ def rand_augment_transform(config_str: str, hparams: dict[str, Any]) -> RandAugm
     return RandAugment(ops, settings.get("n", 2), weights)
 
 
-def augmix_ops(magnitude: float = 10, hparams: dict[str, Any] | None = None, transforms: Sequence[str] | None = None) -> list[AugmentOp]:
+def augmix_ops(
+    magnitude: float = 10, hparams: dict[str, Any] | None = None, transforms: Sequence[str] | None = None
+) -> list[AugmentOp]:
     """The changes of AugMix with one magnitude, each always done."""
     return [AugmentOp(name, prob=1.0, magnitude=magnitude, hparams=hparams) for name in transforms or _AUGMIX]
 
 
 class AugMixAugment:
-    """The picture mixed with ``width`` chains of ``depth`` changes (below 1: one to three), by weights drawn with ``alpha``. ``blended`` mixes one chain after
-    the other into the picture, in place of adding them up in floats."""
+    """The picture mixed with ``width`` chains of ``depth`` changes (below 1: one to three), by weights drawn with
+    ``alpha``. ``blended`` mixes one chain after the other into the picture, in place of adding them up in floats."""
 
-    def __init__(self, ops: Sequence[AugmentOp], alpha: float = 1.0, width: int = 3, depth: int = -1, blended: bool = False) -> None:
+    def __init__(
+        self, ops: Sequence[AugmentOp], alpha: float = 1.0, width: int = 3, depth: int = -1, blended: bool = False
+    ) -> None:
         self.ops, self.alpha, self.width, self.depth, self.blended = list(ops), alpha, width, depth, blended
 
     def __call__(self, img: Image.Image) -> Image.Image:
@@ -270,13 +294,16 @@ class AugMixAugment:
 
 
 def augment_and_mix_transform(config_str: str, hparams: dict[str, Any]) -> AugMixAugment:
-    """``AugMixAugment`` by a text such as "augmix-m5-w4-d2": m magnitude, w width, d depth, a alpha, b1 blended, mstd deviation."""
+    """``AugMixAugment`` by a text such as "augmix-m5-w4-d2": m magnitude, w width, d depth, a alpha, b1 blended, mstd
+    deviation."""
     name, settings = _parsed(config_str, {"mstd": float, "m": float, "w": int, "d": int, "a": float, "b": int})
     if name != "augmix":
         raise ArgumentError(f"the text of AugMix begins with 'augmix', got {config_str!r}")
     with_std = {"magnitude_std": float("inf"), **_with_std(hparams, settings)}
     ops = augmix_ops(settings.get("m", 3), with_std)
-    return AugMixAugment(ops, settings.get("a", 1.0), settings.get("w", 3), settings.get("d", -1), bool(settings.get("b", 0)))
+    return AugMixAugment(
+        ops, settings.get("a", 1.0), settings.get("w", 3), settings.get("d", -1), bool(settings.get("b", 0))
+    )
 
 
 def _policy(text: str, hparams: dict[str, Any]) -> list[list[AugmentOp]]:
@@ -293,7 +320,9 @@ def _parsed(config: str, kinds: dict[str, type]) -> tuple[str, dict[str, Any]]:
     for word in words:
         found = re.fullmatch(r"([a-z]+)(inf|[\d.]+)", word)
         if found is None or found[1] not in kinds:
-            raise ArgumentError(f"{config!r}: {word!r} is no setting; there are {', '.join(kinds)}, each with a number behind it")
+            raise ArgumentError(
+                f"{config!r}: {word!r} is no setting; there are {', '.join(kinds)}, each with a number behind it"
+            )
         settings[found[1]] = kinds[found[1]](found[2])
     return name, settings
 

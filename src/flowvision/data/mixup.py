@@ -17,11 +17,15 @@ Box = tuple[int, int, int, int]
 def one_hot(x: Tensor, num_classes: int, on_value: float = 1.0, off_value: float = 0.0, device: Any = None) -> Tensor:
     """(n, num_classes) with ``on_value`` at the class of each row. It is made where ``x`` is, or on ``device``."""
     x = x.long().reshape(-1, 1)
-    target = x.device if device is None or (str(device).startswith("cuda") and not torch.cuda.is_available()) else device
+    target = (
+        x.device if device is None or (str(device).startswith("cuda") and not torch.cuda.is_available()) else device
+    )
     return torch.full((len(x), num_classes), off_value, device=target).scatter_(1, x.to(target), on_value)
 
 
-def mixup_target(target: Tensor, num_classes: int, lam: Any = 1.0, smoothing: float = 0.0, device: Any = None) -> Tensor:
+def mixup_target(
+    target: Tensor, num_classes: int, lam: Any = 1.0, smoothing: float = 0.0, device: Any = None
+) -> Tensor:
     """The labels, smoothed, as ``lam`` of their own and 1 - ``lam`` of those in reverse."""
     off = smoothing / num_classes
     on = 1.0 - smoothing + off
@@ -30,7 +34,8 @@ def mixup_target(target: Tensor, num_classes: int, lam: Any = 1.0, smoothing: fl
 
 
 def rand_bbox(img_shape: Sequence[int], lam: float, margin: float = 0.0, count: int | None = None) -> Any:
-    """Top, bottom, left and right of a box of 1 - ``lam`` of the area, cut off at the sides; its middle lies ``margin`` of its size inside."""
+    """Top, bottom, left and right of a box of 1 - ``lam`` of the area, cut off at the sides; its middle lies ``margin``
+    of its size inside."""
     ratio = np.sqrt(1 - lam)
     height, width = img_shape[-2:]
     cut_h, cut_w = int(height * ratio), int(width * ratio)
@@ -55,10 +60,18 @@ def rand_bbox_minmax(img_shape: Sequence[int], minmax: Sequence[float], count: i
 
 
 def cutmix_bbox_and_lam(
-    img_shape: Sequence[int], lam: float, ratio_minmax: Sequence[float] | None = None, correct_lam: bool = True, count: int | None = None
+    img_shape: Sequence[int],
+    lam: float,
+    ratio_minmax: Sequence[float] | None = None,
+    correct_lam: bool = True,
+    count: int | None = None,
 ) -> tuple[Any, float]:
     """A box, and the share of the area that is outside of it."""
-    box = rand_bbox(img_shape, lam, count=count) if ratio_minmax is None else rand_bbox_minmax(img_shape, ratio_minmax, count=count)
+    box = (
+        rand_bbox(img_shape, lam, count=count)
+        if ratio_minmax is None
+        else rand_bbox_minmax(img_shape, ratio_minmax, count=count)
+    )
     if correct_lam or ratio_minmax is not None:
         top, bottom, left, right = box
         lam = 1.0 - (bottom - top) * (right - left) / float(img_shape[-2] * img_shape[-1])
@@ -66,11 +79,13 @@ def cutmix_bbox_and_lam(
 
 
 class Mixup:
-    """Mixes a batch (n, channels, height, width), n even, with itself in reverse, in place; gives it with soft labels (n, num_classes).
+    """Mixes a batch (n, channels, height, width), n even, with itself in reverse, in place; gives it with soft labels
+    (n, num_classes).
 
-    With ``mixup_alpha`` pictures are blended, with ``cutmix_alpha`` a box of one is put into the other; with both, the latter with probability ``switch_prob``.
-    How much is drawn from a beta distribution of that alpha: once for a batch ("batch"), for each pair ("pair") or each picture ("elem").
-    ``prob`` is the probability of mixing at all; ``cutmix_minmax`` bounds the sides of the box; ``correct_lam`` counts labels by the box's true area.
+    With ``mixup_alpha`` pictures are blended, with ``cutmix_alpha`` a box of one is put into the other; with both, the
+    latter with probability ``switch_prob``. How much is drawn from a beta distribution of that alpha: once for a batch
+    ("batch"), for each pair ("pair") or each picture ("elem"). ``prob`` is the probability of mixing at all;
+    ``cutmix_minmax`` bounds the sides of the box; ``correct_lam`` counts labels by the box's true area.
     """
 
     def __init__(
@@ -89,7 +104,11 @@ class Mixup:
             raise ArgumentError(f"mode is 'batch', 'pair' or 'elem', got {mode!r}")
         if cutmix_minmax is not None and len(cutmix_minmax) != 2:
             raise ArgumentError(f"cutmix_minmax is two shares, got {cutmix_minmax!r}")
-        self.mixup_alpha, self.cutmix_alpha, self.cutmix_minmax = mixup_alpha, 1.0 if cutmix_minmax is not None else cutmix_alpha, cutmix_minmax
+        self.mixup_alpha, self.cutmix_alpha, self.cutmix_minmax = (
+            mixup_alpha,
+            1.0 if cutmix_minmax is not None else cutmix_alpha,
+            cutmix_minmax,
+        )
         if self.mixup_alpha <= 0 and self.cutmix_alpha <= 0:
             raise ArgumentError("one of mixup_alpha and cutmix_alpha is above 0, or cutmix_minmax is given")
         self.mix_prob, self.switch_prob, self.mode, self.correct_lam = prob, switch_prob, mode, correct_lam

@@ -13,11 +13,13 @@ from oneflow.core.errors import ArgumentError
 
 
 class RandomErasing:
-    """Boxes of pictures (channels, height, width), or of each of a batch, replaced in place with probability ``probability``.
+    """Boxes of pictures (channels, height, width), or of each of a batch, replaced in place with probability
+    ``probability``.
 
-    A box has ``min_area`` to ``max_area`` of the picture and an aspect of ``min_aspect`` to ``max_aspect``, by default its inverse; there are ``min_count``
-    to ``max_count`` of them, which share the area. ``mode`` is "const" (zeros), "rand" (one colour) or "pixel" (noise). The first of ``num_splits`` parts of a
-    batch is left alone. Tensors stay where they are; ``device`` is not looked at.
+    A box has ``min_area`` to ``max_area`` of the picture and an aspect of ``min_aspect`` to ``max_aspect``, by default
+    its inverse; there are ``min_count`` to ``max_count`` of them, which share the area. ``mode`` is "const" (zeros),
+    "rand" (one colour) or "pixel" (noise). The first of ``num_splits`` parts of a batch is left alone. Tensors stay
+    where they are; ``device`` is not looked at.
     """
 
     def __init__(

@@ -36,7 +36,9 @@ def transforms_noaug_train(
 ) -> transforms.Compose:
     """Resized and cropped in the middle, nothing at random."""
     mode = str_to_interp_mode("bilinear" if interpolation == "random" else interpolation)
-    return transforms.Compose([transforms.Resize(img_size, mode), transforms.CenterCrop(img_size), *_tensors(use_prefetcher, mean, std)])
+    return transforms.Compose(
+        [transforms.Resize(img_size, mode), transforms.CenterCrop(img_size), *_tensors(use_prefetcher, mean, std)]
+    )
 
 
 def transforms_imagenet_train(
@@ -57,9 +59,11 @@ def transforms_imagenet_train(
     re_num_splits: int = 0,
     separate: bool = False,
 ) -> Any:
-    """A random part, flipped, with other colours or augmented by a text of RandAugment, AugMix or AutoAugment, as a tensor, with boxes erased.
+    """A random part, flipped, with other colours or augmented by a text of RandAugment, AugMix or AutoAugment, as a
+    tensor, with boxes erased.
 
-    ``separate`` gives three transforms in place of one: what is done to any picture, what augments it, and what makes the tensor.
+    ``separate`` gives three transforms in place of one: what is done to any picture, what augments it, and what makes
+    the tensor.
     """
     area, aspect = tuple(scale or (0.08, 1.0)), tuple(ratio or (3.0 / 4.0, 4.0 / 3.0))
     if interpolation == "random":
@@ -88,10 +92,20 @@ def transforms_imagenet_eval(
     """Resized so that the middle is ``crop_pct`` (0.875) of it, and that cropped."""
     share = crop_pct or DEFAULT_CROP_PCT
     if isinstance(img_size, (tuple, list)):
-        resized: Any = math.floor(img_size[0] / share) if img_size[0] == img_size[-1] else tuple(math.floor(side / share) for side in img_size)
+        resized: Any = (
+            math.floor(img_size[0] / share)
+            if img_size[0] == img_size[-1]
+            else tuple(math.floor(side / share) for side in img_size)
+        )
     else:
         resized = math.floor(img_size / share)
-    return transforms.Compose([transforms.Resize(resized, str_to_interp_mode(interpolation)), transforms.CenterCrop(img_size), *_tensors(use_prefetcher, mean, std)])
+    return transforms.Compose(
+        [
+            transforms.Resize(resized, str_to_interp_mode(interpolation)),
+            transforms.CenterCrop(img_size),
+            *_tensors(use_prefetcher, mean, std),
+        ]
+    )
 
 
 def create_transform(
@@ -116,7 +130,8 @@ def create_transform(
     tf_preprocessing: bool = False,
     separate: bool = False,
 ) -> Any:
-    """The transform for training or evaluation on pictures of ``input_size``: (channels, height, width), (height, width) or one number."""
+    """The transform for training or evaluation on pictures of ``input_size``: (channels, height, width), (height,
+    width) or one number."""
     if tf_preprocessing:
         raise UnsupportedError("tf_preprocessing needs TensorFlow; leave it out, and PIL does the work")
     size = tuple(input_size[-2:]) if isinstance(input_size, (tuple, list)) else input_size
@@ -127,13 +142,32 @@ def create_transform(
     if no_aug:
         return transforms_noaug_train(size, interpolation, use_prefetcher, mean, std)
     return transforms_imagenet_train(
-        size, scale, ratio, hflip, vflip, color_jitter, auto_augment, interpolation, use_prefetcher, mean, std, re_prob, re_mode, re_count, re_num_splits, separate
+        size,
+        scale,
+        ratio,
+        hflip,
+        vflip,
+        color_jitter,
+        auto_augment,
+        interpolation,
+        use_prefetcher,
+        mean,
+        std,
+        re_prob,
+        re_mode,
+        re_count,
+        re_num_splits,
+        separate,
     )
 
 
 def _tensors(use_prefetcher: bool, mean: Sequence[float], std: Sequence[float]) -> list[Any]:
     """With a prefetcher pictures stay uint8 arrays: it makes the tensors, a batch at a time."""
-    return [transforms.ToNumpy()] if use_prefetcher else [transforms.ToTensor(), transforms.Normalize(tuple(mean), tuple(std))]
+    return (
+        [transforms.ToNumpy()]
+        if use_prefetcher
+        else [transforms.ToTensor(), transforms.Normalize(tuple(mean), tuple(std))]
+    )
 
 
 def _jittered(color_jitter: Any) -> list[Any]:
@@ -145,7 +179,10 @@ def _jittered(color_jitter: Any) -> list[Any]:
 
 def _augmented(text: str, img_size: Any, interpolation: str, mean: Sequence[float]) -> Any:
     shorter = min(img_size) if isinstance(img_size, (tuple, list)) else img_size
-    hparams: dict[str, Any] = {"translate_const": int(shorter * 0.45), "img_mean": tuple(min(255, round(255 * value)) for value in mean)}
+    hparams: dict[str, Any] = {
+        "translate_const": int(shorter * 0.45),
+        "img_mean": tuple(min(255, round(255 * value)) for value in mean),
+    }
     if interpolation != "random":
         hparams["interpolation"] = str_to_pil_interp(interpolation)
     if text.startswith("rand"):

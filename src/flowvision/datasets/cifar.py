@@ -27,10 +27,11 @@ _ALLOWED = {
 
 
 class CIFAR10(VisionDataset):
-    """50000 pictures for training and 10000 for test, in ten classes: (PIL picture, or what ``transform`` makes of it; label).
+    """50000 pictures for training and 10000 for test, in ten classes: (PIL picture, or what ``transform`` makes of it;
+    label).
 
-    The files are those of ``cifar-10-python.tar.gz``, under ``<root>/cifar-10-batches-py``; an archive in ``root`` is unpacked. ``data`` is uint8
-    (n, 32, 32, 3), ``targets`` a list.
+    The files are those of ``cifar-10-python.tar.gz``, under ``<root>/cifar-10-batches-py``; an archive in ``root`` is
+    unpacked. ``data`` is uint8 (n, 32, 32, 3), ``targets`` a list.
     """
 
     base_folder = "cifar-10-batches-py"
@@ -84,7 +85,8 @@ class CIFAR10(VisionDataset):
 
 
 class CIFAR100(CIFAR10):
-    """50000 pictures for training and 10000 for test, in a hundred classes, of ``cifar-100-python.tar.gz``; see ``CIFAR10``."""
+    """50000 pictures for training and 10000 for test, in a hundred classes, of ``cifar-100-python.tar.gz``; see
+    ``CIFAR10``."""
 
     base_folder = "cifar-100-python"
     archive = "cifar-100-python.tar.gz"
@@ -98,7 +100,9 @@ class CIFAR100(CIFAR10):
 class _Reader(pickle.Unpickler):
     def find_class(self, module: str, name: str, /) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it names {module}.{name}, which no batch of CIFAR does; nothing was executed")
+            raise pickle.UnpicklingError(
+                f"it names {module}.{name}, which no batch of CIFAR does; nothing was executed"
+            )
         return super().find_class(module, name)
 
 
@@ -111,13 +115,23 @@ def _unpickled(path: Path) -> dict[str, Any]:
         raise DataError(f"{path} is damaged, or no file of CIFAR: {error}") from None
     if not isinstance(found, dict):
         raise DataError(f"{path} is no file of CIFAR: it holds {type(found).__name__}")
-    return {key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in found.items()}  # bytes: written by Python 3
+    return {
+        key.decode("latin1") if isinstance(key, bytes) else key: value for key, value in found.items()
+    }  # bytes: written by Python 3
 
 
 def _batch(path: Path, labels_key: str) -> tuple[np.ndarray, list[int]]:
     found = _unpickled(path)
     data, labels = found.get("data"), found.get(labels_key)
     size = int(np.prod(_PIXELS))
-    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != size or not isinstance(labels, list) or len(labels) != len(data):
-        raise DataError(f"{path} is no batch of CIFAR: 'data' is uint8 (n, {size}) and {labels_key!r} a list of n labels")
+    if (
+        not isinstance(data, np.ndarray)
+        or data.ndim != 2
+        or data.shape[1] != size
+        or not isinstance(labels, list)
+        or len(labels) != len(data)
+    ):
+        raise DataError(
+            f"{path} is no batch of CIFAR: 'data' is uint8 (n, {size}) and {labels_key!r} a list of n labels"
+        )
     return data, labels

@@ -11,8 +11,8 @@ from flowvision.datasets.vision import VisionDataset, transformed
 
 
 class FakeData(VisionDataset):
-    """``size`` pictures of noise, ``image_size`` being (channels, height, width), with labels below ``num_classes``. A picture is the same whenever it is
-    asked for; ``random_offset`` gives others."""
+    """``size`` pictures of noise, ``image_size`` being (channels, height, width), with labels below ``num_classes``. A
+    picture is the same whenever it is asked for; ``random_offset`` gives others."""
 
     def __init__(
         self,
@@ -24,7 +24,12 @@ class FakeData(VisionDataset):
         random_offset: int = 0,
     ) -> None:
         super().__init__("", transform=transform, target_transform=target_transform)
-        self.size, self.image_size, self.num_classes, self.random_offset = size, tuple(image_size), num_classes, random_offset
+        self.size, self.image_size, self.num_classes, self.random_offset = (
+            size,
+            tuple(image_size),
+            num_classes,
+            random_offset,
+        )
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         if not 0 <= index < self.size:

@@ -30,9 +30,14 @@ def find_classes(directory: str | os.PathLike[str]) -> tuple[list[str], dict[str
     try:
         classes = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir())
     except OSError as error:
-        raise MissingDataError(f"{os.fspath(directory)} cannot be read: {error.strerror}; it is a folder with one folder for each class") from None
+        raise MissingDataError(
+            f"{os.fspath(directory)} cannot be read: {error.strerror}; it is a folder with one folder for each class"
+        ) from None
     if not classes:
-        raise MissingDataError(f"Couldn't find any class folder in {os.fspath(directory)}; put the samples of each class into a folder of its name there")
+        raise MissingDataError(
+            f"Couldn't find any class folder in {os.fspath(directory)}; put the samples of each class into a folder of "
+            f"its name there"
+        )
     return classes, {name: number for number, name in enumerate(classes)}
 
 
@@ -45,7 +50,9 @@ def make_dataset(
     """Path and class of every sample, in the order of their names. A class without samples is an error."""
     if (extensions is None) == (is_valid_file is None):
         raise ArgumentError("give extensions or is_valid_file, one of the two, to say which files are samples")
-    valid = is_valid_file if is_valid_file is not None else lambda path: has_file_allowed_extension(path, extensions or ())
+    valid = (
+        is_valid_file if is_valid_file is not None else lambda path: has_file_allowed_extension(path, extensions or ())
+    )
     classes = find_classes(directory)[1] if class_to_idx is None else class_to_idx
     samples: list[tuple[str, int]] = []
     without = []
@@ -60,14 +67,20 @@ def make_dataset(
         if not of_class:
             without.append(name)
     if without:
-        hint = f" Supported extensions are: {extensions if isinstance(extensions, str) else ', '.join(extensions)}" if extensions is not None else ""
-        raise MissingDataError(f"Found no valid file for the classes {', '.join(without)} in {os.fspath(directory)}.{hint}")
+        hint = (
+            f" Supported extensions are: {extensions if isinstance(extensions, str) else ', '.join(extensions)}"
+            if extensions is not None
+            else ""
+        )
+        raise MissingDataError(
+            f"Found no valid file for the classes {', '.join(without)} in {os.fspath(directory)}.{hint}"
+        )
     return samples
 
 
 class DatasetFolder(VisionDataset):
-    """Samples ``<root>/<class>/**/<file>``, read by ``loader``: (sample, class number). Those whose names end in ``extensions``, or for which
-    ``is_valid_file(path)`` holds, count. ``samples`` and ``targets`` list them."""
+    """Samples ``<root>/<class>/**/<file>``, read by ``loader``: (sample, class number). Those whose names end in
+    ``extensions``, or for which ``is_valid_file(path)`` holds, count. ``samples`` and ``targets`` list them."""
 
     def __init__(
         self,
@@ -106,7 +119,8 @@ def pil_loader(path: str) -> Image.Image:
 
 
 def accimage_loader(path: str) -> Image.Image:
-    """The same picture as :func:`pil_loader`; the accimage library, which the original asks here, has no part in this package."""
+    """The same picture as :func:`pil_loader`; the accimage library, which the original asks here, has no part in this
+    package."""
     return pil_loader(path)
 
 
@@ -116,7 +130,8 @@ def default_loader(path: str) -> Any:
 
 
 class ImageFolder(DatasetFolder):
-    """Pictures ``<root>/<class>/**/<file>``: (PIL picture of RGB, or what ``transform`` makes of it; class number). ``imgs`` lists them."""
+    """Pictures ``<root>/<class>/**/<file>``: (PIL picture of RGB, or what ``transform`` makes of it; class number).
+    ``imgs`` lists them."""
 
     def __init__(
         self,

@@ -20,8 +20,9 @@ VAL_ARCHIVE = "ILSVRC2012_img_val.tar"
 
 
 class ImageNet(ImageFolder):
-    """The pictures of a ``split``, "train" or "val". Archives in ``root`` are unpacked: that of the training pictures as it is, that of the validation
-    pictures where ``meta.bin`` says their classes. With ``meta.bin``, ``classes`` are names and ``class_to_idx`` has each of them; ``wnids`` are the folders.
+    """The pictures of a ``split``, "train" or "val". Archives in ``root`` are unpacked: that of the training pictures
+    as it is, that of the validation pictures where ``meta.bin`` says their classes. With ``meta.bin``, ``classes`` are
+    names and ``class_to_idx`` has each of them; ``wnids`` are the folders.
 
     It cannot be downloaded: it has to be asked for at image-net.org.
     """
@@ -49,11 +50,16 @@ class ImageNet(ImageFolder):
         return f"Split: {self.split}"
 
 
-def load_meta_file(root: str | os.PathLike[str], file: str | None = None) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """The names of each wnid, and the wnid of each validation picture, of the file ``meta.bin``; nothing that it holds is executed."""
+def load_meta_file(
+    root: str | os.PathLike[str], file: str | None = None
+) -> tuple[dict[str, tuple[str, ...]], list[str]]:
+    """The names of each wnid, and the wnid of each validation picture, of the file ``meta.bin``; nothing that it holds
+    is executed."""
     path = Path(root) / (file or META_FILE)
     if not path.exists():
-        raise MissingDataError(f"{path} is not there; it has the names of the classes and the classes of the validation pictures")
+        raise MissingDataError(
+            f"{path} is not there; it has the names of the classes and the classes of the validation pictures"
+        )
     try:
         names, wnids = torch.load(path, weights_only=True)
     except Exception as error:  # damaged files fail in many ways
@@ -62,15 +68,18 @@ def load_meta_file(root: str | os.PathLike[str], file: str | None = None) -> tup
 
 
 def parse_devkit_archive(root: str | os.PathLike[str], file: str | None = None) -> None:
-    """Refused: the kit's tables are MATLAB structures, which nothing here reads. ``meta.bin`` is what the original makes of them."""
+    """Refused: the kit's tables are MATLAB structures, which nothing here reads. ``meta.bin`` is what the original
+    makes of them."""
     kit = Path(root) / (file or "ILSVRC2012_devkit_t12.tar.gz")
     raise AbsentNameError(
-        f"{kit} is not read here: its tables are MATLAB structures. Put meta.bin into {root}: torch.save(({{wnid: names}}, wnids of the validation pictures), path)"
+        f"{kit} is not read here: its tables are MATLAB structures. Put meta.bin into {root}: torch.save(({{wnid: "
+        f"names}}, wnids of the validation pictures), path)"
     )
 
 
 def parse_train_archive(root: str | os.PathLike[str], file: str | None = None, folder: str = "train") -> None:
-    """Unpacks the archive of the training pictures, which has an archive for each class; complete or not there at all."""
+    """Unpacks the archive of the training pictures, which has an archive for each class; complete or not there at
+    all."""
     archive, target = Path(root) / (file or TRAIN_ARCHIVE), Path(root) / folder
     beside = target.with_name(f"{target.name}.tmp")
     shutil.rmtree(beside, ignore_errors=True)
@@ -80,8 +89,11 @@ def parse_train_archive(root: str | os.PathLike[str], file: str | None = None, f
     os.replace(beside, target)
 
 
-def parse_val_archive(root: str | os.PathLike[str], file: str | None = None, wnids: list[str] | None = None, folder: str = "val") -> None:
-    """Unpacks the archive of the validation pictures into a folder for each class; ``wnids`` has the class of each, by default as ``meta.bin`` says."""
+def parse_val_archive(
+    root: str | os.PathLike[str], file: str | None = None, wnids: list[str] | None = None, folder: str = "val"
+) -> None:
+    """Unpacks the archive of the validation pictures into a folder for each class; ``wnids`` has the class of each, by
+    default as ``meta.bin`` says."""
     classes = load_meta_file(root)[1] if wnids is None else wnids
     archive, target = Path(root) / (file or VAL_ARCHIVE), Path(root) / folder
     beside = target.with_name(f"{target.name}.tmp")
@@ -101,5 +113,7 @@ def _unpack(root: Path, split: str, download: bool) -> None:
     archive = root / (TRAIN_ARCHIVE if split == "train" else VAL_ARCHIVE)
     if not archive.exists() or not tarfile.is_tarfile(archive):
         asked = "ImageNet cannot be downloaded, it has to be asked for at image-net.org; " if download else ""
-        raise MissingDataError(f"{asked}put the pictures into {root / split}/<wnid>/*.JPEG, or {archive.name} into {root}")
+        raise MissingDataError(
+            f"{asked}put the pictures into {root / split}/<wnid>/*.JPEG, or {archive.name} into {root}"
+        )
     (parse_train_archive if split == "train" else parse_val_archive)(root)

@@ -1,7 +1,8 @@
 """Numeric arrays of MATLAB files of version 5, as far as data sets use them.
 
-A file is a header of 128 bytes and elements, each with a tag (type, size); small ones have both and the data in eight bytes. An element of type 15 is
-another one, compressed; of type 14, an array: flags, dims, name and numbers, each an element.
+A file is a header of 128 bytes and elements, each with a tag (type, size); small ones have both and the data in eight
+bytes. An element of type 15 is another one, compressed; of type 14, an array: flags, dims, name and numbers, each an
+element.
 """
 
 from __future__ import annotations

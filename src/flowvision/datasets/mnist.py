@@ -24,9 +24,10 @@ _FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx
 class MNIST(VisionDataset):
     """60000 digits for training and 10000 for test: (PIL picture, or what ``transform`` makes of it; label).
 
-    The files are ``<root>/MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte``, gzipped or not. What is missing comes, in this order, from the folder that
-    the environment variable ONEFLOW_MNIST_DIR names; with ``download``, from ``source_url`` or the known mirrors; and, where there is no
-    network, from the 5000 + 1000 pictures that are shipped, which is said on stderr. ``data`` is uint8 (n, 28, 28), ``targets`` int64.
+    The files are ``<root>/MNIST/raw/{train,t10k}-{images-idx3,labels-idx1}-ubyte``, gzipped or not. What is missing
+    comes, in this order, from the folder that the environment variable ONEFLOW_MNIST_DIR names; with ``download``, from
+    ``source_url`` or the known mirrors; and, where there is no network, from the 5000 + 1000 pictures that are shipped,
+    which is said on stderr. ``data`` is uint8 (n, 28, 28), ``targets`` int64.
     """
 
     folder_name = "MNIST"
@@ -34,7 +35,18 @@ class MNIST(VisionDataset):
     mirrors: tuple[str, ...] = MIRRORS
     resources: dict[str, str] = dict(SHA256)
     """The files to download, with their checksums."""
-    classes = ["0 - zero", "1 - one", "2 - two", "3 - three", "4 - four", "5 - five", "6 - six", "7 - seven", "8 - eight", "9 - nine"]
+    classes = [
+        "0 - zero",
+        "1 - one",
+        "2 - two",
+        "3 - three",
+        "4 - four",
+        "5 - five",
+        "6 - six",
+        "7 - seven",
+        "8 - eight",
+        "9 - nine",
+    ]
 
     def __init__(
         self,
@@ -104,12 +116,16 @@ class MNIST(VisionDataset):
     def _without_network(self, error: MissingDataError, download: bool) -> Path:
         if not download or self.folder_name != "MNIST":
             raise error
-        print(f"flowvision: using the shipped subset of MNIST, 5000 training and 1000 test pictures: {error}", file=sys.stderr)
+        print(
+            f"flowvision: using the shipped subset of MNIST, 5000 training and 1000 test pictures: {error}",
+            file=sys.stderr,
+        )
         return SUBSET
 
 
 class FashionMNIST(MNIST):
-    """60000 pictures of clothes for training and 10000 for test, in MNIST's format, under ``<root>/FashionMNIST/raw``."""
+    """60000 pictures of clothes for training and 10000 for test, in MNIST's format, under
+    ``<root>/FashionMNIST/raw``."""
 
     folder_name = "FashionMNIST"
     mirrors = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
@@ -138,7 +154,8 @@ class KMNIST(MNIST):
 
 class EMNIST(MNIST):
     """Letters and digits; ``split`` is "byclass", "bymerge", "balanced", "letters", "digits" or "mnist". The files are
-    ``<root>/EMNIST/raw/emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte``, gzipped or not, as in the archive ``gzip.zip``. Pictures are turned upright."""
+    ``<root>/EMNIST/raw/emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte``, gzipped or not, as in the archive
+    ``gzip.zip``. Pictures are turned upright."""
 
     folder_name = "EMNIST"
     splits = ("byclass", "bymerge", "balanced", "letters", "digits", "mnist")
@@ -188,7 +205,8 @@ def get_int(b: bytes) -> int:
 
 
 def read_sn3_pascalvincent_tensor(path: str | os.PathLike[str], strict: bool = True) -> torch.Tensor:
-    """The uint8 tensor of an idx file, gzipped or not, of as many dims as it says. A file that is not as long as that is always refused."""
+    """The uint8 tensor of an idx file, gzipped or not, of as many dims as it says. A file that is not as long as that
+    is always refused."""
     opened = gzip.open(path, "rb") if os.fspath(path).endswith(".gz") else open(path, "rb")
     with opened as file:
         head = file.read(4)
@@ -210,7 +228,10 @@ def read_image_file(path: str | os.PathLike[str]) -> torch.Tensor:
 def _read_pair(images_file: Path, labels_file: Path) -> tuple[torch.Tensor, torch.Tensor]:
     images, labels = read_image_file(images_file), read_label_file(labels_file)
     if len(images) != len(labels):
-        raise DataError(f"{images_file} has {len(images)} pictures, {labels_file.name} {len(labels)} labels; they are not of one set")
+        raise DataError(
+            f"{images_file} has {len(images)} pictures, {labels_file.name} {len(labels)} labels; they are not of one "
+            f"set"
+        )
     return images, labels
 
 

@@ -15,9 +15,11 @@ from oneflow.data import Loader, Parts
 
 
 class RecordFolder(VisionDataset):
-    """Pictures and labels of the part files in ``root`` whose names begin with ``prefix``: (PIL picture of RGB, or what ``transform`` makes of it; label).
+    """Pictures and labels of the part files in ``root`` whose names begin with ``prefix``: (PIL picture of RGB, or what
+    ``transform`` makes of it; label).
 
-    ``image_key`` and ``label_key`` are the features with the encoded picture and the class. ``loader`` reads the same files in batches, ahead of the step.
+    ``image_key`` and ``label_key`` are the features with the encoded picture and the class. ``loader`` reads the same
+    files in batches, ahead of the step.
     """
 
     format: str | None = None
@@ -53,7 +55,8 @@ class RecordFolder(VisionDataset):
         return {**self.__dict__, "_parts": None}  # a worker opens its own files
 
     def loader(self, batch_size: int, decoders: Any, **settings: Any) -> Loader:
-        """An ``oneflow.data.Loader`` of these files; ``decoders`` and settings are its own, such as ``ImageDecoder(self.image_key, ...)``."""
+        """An ``oneflow.data.Loader`` of these files; ``decoders`` and settings are its own, such as
+        ``ImageDecoder(self.image_key, ...)``."""
         return Loader(self._opened(), batch_size, decoders, **settings)
 
     def _opened(self) -> Parts:
@@ -63,7 +66,10 @@ class RecordFolder(VisionDataset):
 
     def _feature(self, features: Any, key: str, index: int) -> Any:
         if key not in features or features[key].kind is None or not len(features[key].values):
-            raise DataError(f"{self.root}: record {index} has no feature {key!r}, it has {sorted(features)}.{nearest(key, features)}")
+            raise DataError(
+                f"{self.root}: record {index} has no feature {key!r}, it has "
+                f"{sorted(features)}.{nearest(key, features)}"
+            )
         return features[key].values
 
 
@@ -74,6 +80,7 @@ class OFRecordFolder(RecordFolder):
 
 
 class TFRecordFolder(RecordFolder):
-    """TFRecord files of Examples; see ``RecordFolder``. TensorFlow's tools name features "image/encoded" and "image/class/label"."""
+    """TFRecord files of Examples; see ``RecordFolder``. TensorFlow's tools name features "image/encoded" and
+    "image/class/label"."""
 
     format = "tfrecord"

@@ -14,13 +14,19 @@ from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, trans
 from oneflow.core.errors import ArgumentError, DataError
 
 _PICTURE = (3, 96, 96)
-_FILES = {"train": ("train_X.bin", "train_y.bin"), "test": ("test_X.bin", "test_y.bin"), "unlabeled": ("unlabeled_X.bin", None)}
+_FILES = {
+    "train": ("train_X.bin", "train_y.bin"),
+    "test": ("test_X.bin", "test_y.bin"),
+    "unlabeled": ("unlabeled_X.bin", None),
+}
 
 
 class STL10(VisionDataset):
-    """``split`` is "train", "test", "unlabeled" (labels -1) or "train+unlabeled"; ``folds``, 0 to 9, takes one fold of the training pictures.
+    """``split`` is "train", "test", "unlabeled" (labels -1) or "train+unlabeled"; ``folds``, 0 to 9, takes one fold of
+    the training pictures.
 
-    The files are those of ``stl10_binary.tar.gz``, under ``<root>/stl10_binary``; an archive in ``root`` is unpacked. ``data`` is uint8 (n, 3, 96, 96).
+    The files are those of ``stl10_binary.tar.gz``, under ``<root>/stl10_binary``; an archive in ``root`` is unpacked.
+    ``data`` is uint8 (n, 3, 96, 96).
     """
 
     base_folder = "stl10_binary"
@@ -55,7 +61,9 @@ class STL10(VisionDataset):
     def __getitem__(self, index: int) -> tuple[Any, Any]:
         pixels = pixels_at(self.data, index).permute(1, 2, 0)
         target = label_at(self.labels, index)
-        return transformed(pixels, self.transform), target if self.target_transform is None else self.target_transform(target)
+        return transformed(pixels, self.transform), target if self.target_transform is None else self.target_transform(
+            target
+        )
 
     def __len__(self) -> int:
         return len(self.data)
@@ -73,9 +81,16 @@ class STL10(VisionDataset):
         data_file, labels_file = _FILES[part]
         raw = np.fromfile(self._folder / data_file, np.uint8)
         if raw.size == 0 or raw.size % int(np.prod(_PICTURE)):
-            raise DataError(f"{self._folder / data_file}: {raw.size} bytes are no multiple of a picture's {int(np.prod(_PICTURE))}; the file was cut short")
+            raise DataError(
+                f"{self._folder / data_file}: {raw.size} bytes are no multiple of a picture's "
+                f"{int(np.prod(_PICTURE))}; the file was cut short"
+            )
         data = raw.reshape(-1, *_PICTURE).transpose(0, 1, 3, 2)  # columns were stored one after the other
-        labels = np.full(len(data), -1, np.int64) if labels_file is None else np.fromfile(self._folder / labels_file, np.uint8).astype(np.int64) - 1
+        labels = (
+            np.full(len(data), -1, np.int64)
+            if labels_file is None
+            else np.fromfile(self._folder / labels_file, np.uint8).astype(np.int64) - 1
+        )
         if len(labels) != len(data):
             raise DataError(f"{self._folder}: {data_file} has {len(data)} pictures, {labels_file} {len(labels)} labels")
         if fold is None:

@@ -14,11 +14,16 @@ from flowvision.datasets.utils import bring, verify_str_arg
 from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
 from oneflow.core.errors import DataError
 
-_MD5 = {"train": "e26dedcc434d2e4c54c9b2d4a06d8373", "test": "eb5a983be6a315427106f1b164d9cef3", "extra": "a93ce644f1a588dc4d68dda5feec44a7"}
+_MD5 = {
+    "train": "e26dedcc434d2e4c54c9b2d4a06d8373",
+    "test": "eb5a983be6a315427106f1b164d9cef3",
+    "extra": "a93ce644f1a588dc4d68dda5feec44a7",
+}
 
 
 class SVHN(VisionDataset):
-    """Digits of house numbers: (PIL picture, or what ``transform`` makes of it; label, 0 to 9). ``split`` is "train", "test" or "extra".
+    """Digits of house numbers: (PIL picture, or what ``transform`` makes of it; label, 0 to 9). ``split`` is "train",
+    "test" or "extra".
 
     The file is ``<root>/<split>_32x32.mat``. ``data`` is uint8 (n, 3, 32, 32), ``labels`` int64.
     """
@@ -39,7 +44,12 @@ class SVHN(VisionDataset):
         if not file.exists():
             bring("SVHN", file.parent, (self.url,), {file.name: _MD5[split]}, download)
         arrays = load_arrays(file)
-        if "X" not in arrays or "y" not in arrays or arrays["X"].shape[:3] != (32, 32, 3) or arrays["X"].shape[3] != arrays["y"].size:
+        if (
+            "X" not in arrays
+            or "y" not in arrays
+            or arrays["X"].shape[:3] != (32, 32, 3)
+            or arrays["X"].shape[3] != arrays["y"].size
+        ):
             raise DataError(f"{file} is no file of SVHN: X is (32, 32, 3, n) and y has n labels")
         self._pixels = np.ascontiguousarray(arrays["X"].transpose(3, 0, 1, 2))
         self.labels = arrays["y"].reshape(-1).astype(np.int64) % 10  # a nought is stored as 10

@@ -57,10 +57,14 @@ def check_integrity(fpath: str | os.PathLike[str], md5: str | None = None) -> bo
 
 
 def download_url(
-    url: str, root: str | os.PathLike[str], filename: str | None = None, md5: str | None = None, max_redirect_hops: int = 3
+    url: str,
+    root: str | os.PathLike[str],
+    filename: str | None = None,
+    md5: str | None = None,
+    max_redirect_hops: int = 3,
 ) -> None:
-    """Brings ``url`` to ``root/filename`` unless it is there already; checked by its MD5, and complete or not there at all. Nothing is fetched where
-    ``ONEFLOW_OFFLINE`` is set."""
+    """Brings ``url`` to ``root/filename`` unless it is there already; checked by its MD5, and complete or not there at
+    all. Nothing is fetched where ``ONEFLOW_OFFLINE`` is set."""
     target = Path(root).expanduser() / (filename or url.rsplit("/", 1)[-1])
     if check_integrity(target, md5):
         return
@@ -72,23 +76,38 @@ def download_url(
         raise MissingDataError(f"{url} cannot be downloaded ({error}); put the file at {target}") from None
 
 
-def download_file_from_google_drive(file_id: str, root: str | os.PathLike[str], filename: str | None = None, md5: str | None = None) -> None:
+def download_file_from_google_drive(
+    file_id: str, root: str | os.PathLike[str], filename: str | None = None, md5: str | None = None
+) -> None:
     """Brings a file of Google Drive to ``root/filename``, by default under its id, as :func:`download_url` does."""
-    download_url(f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t", root, filename or file_id, md5)
+    download_url(
+        f"https://drive.usercontent.google.com/download?id={file_id}&export=download&confirm=t",
+        root,
+        filename or file_id,
+        md5,
+    )
 
 
 def list_dir(root: str | os.PathLike[str], prefix: bool = False) -> list[str]:
     """The folders in a folder; with ``prefix`` as paths."""
-    return [os.path.join(root, name) if prefix else name for name in sorted(os.listdir(root)) if os.path.isdir(os.path.join(root, name))]
+    return [
+        os.path.join(root, name) if prefix else name
+        for name in sorted(os.listdir(root))
+        if os.path.isdir(os.path.join(root, name))
+    ]
 
 
 def list_files(root: str | os.PathLike[str], suffix: str | tuple[str, ...], prefix: bool = False) -> list[str]:
     """The files in a folder whose names end so; with ``prefix`` as paths."""
-    found = [name for name in sorted(os.listdir(root)) if os.path.isfile(os.path.join(root, name)) and name.endswith(suffix)]
+    found = [
+        name for name in sorted(os.listdir(root)) if os.path.isfile(os.path.join(root, name)) and name.endswith(suffix)
+    ]
     return [os.path.join(root, name) if prefix else name for name in found]
 
 
-def extract_archive(from_path: str | os.PathLike[str], to_path: str | os.PathLike[str] | None = None, remove_finished: bool = False) -> None:
+def extract_archive(
+    from_path: str | os.PathLike[str], to_path: str | os.PathLike[str] | None = None, remove_finished: bool = False
+) -> None:
     """Unpacks a .tar, .tar.gz, .tgz, .zip or .gz file. Names that lead out of the folder are refused."""
     source = Path(from_path)
     folder = Path(to_path) if to_path is not None else source.parent
@@ -129,27 +148,36 @@ def iterable_to_str(iterable: Iterable[Any]) -> str:
     return "'" + "', '".join(str(item) for item in iterable) + "'"
 
 
-def verify_str_arg(value: T, arg: str | None = None, valid_values: Iterable[T] | None = None, custom_msg: str | None = None) -> T:
+def verify_str_arg(
+    value: T, arg: str | None = None, valid_values: Iterable[T] | None = None, custom_msg: str | None = None
+) -> T:
     """``value``, if it is one of the valid ones."""
     if not isinstance(value, str):
         raise ArgumentError(f"{arg or 'the value'} is a str, got {type(value).__name__}")
     known = None if valid_values is None else list(valid_values)
     if known is not None and value not in known:
-        raise ArgumentError(custom_msg or f"{arg or 'the value'} is one of {iterable_to_str(known)}, got {value!r}.{nearest(value, map(str, known))}")
+        raise ArgumentError(
+            custom_msg
+            or f"{arg or 'the value'} is one of {iterable_to_str(known)}, got {value!r}.{nearest(value, map(str, known))}"
+        )
     return value
 
 
 def bring(name: str, folder: Path, mirrors: Sequence[str], sums: Mapping[str, str], download: bool) -> None:
     """Files of a data set that ``folder`` lacks, from the network; otherwise one error that says what to put where."""
     if not download:
-        raise MissingDataError(f"Dataset not found. You can use download=True to download it, or put {', '.join(sums)} into {folder}")
+        raise MissingDataError(
+            f"Dataset not found. You can use download=True to download it, or put {', '.join(sums)} into {folder}"
+        )
     if os.environ.get(OFFLINE):
         reason: str | None = f"{OFFLINE} is set"
     else:
         working = answering(mirrors, next(iter(sums)))
         reason = fetch_all(folder, working, sums) if working else "no mirror can be reached"
     if reason is not None:
-        raise MissingDataError(f"{name} cannot be downloaded ({reason}); put {', '.join(sums)} into {folder}, from {mirrors[0]}")
+        raise MissingDataError(
+            f"{name} cannot be downloaded ({reason}); put {', '.join(sums)} into {folder}, from {mirrors[0]}"
+        )
 
 
 def _unzip(source: Path, folder: Path) -> None:

@@ -21,7 +21,8 @@ Transform = Callable[[Any], Any]
 class VisionDataset(Dataset):
     """Pictures with targets under a folder ``root``.
 
-    ``transform`` is applied to a picture, ``target_transform`` to its target; ``transforms`` to both, and excludes the other two.
+    ``transform`` is applied to a picture, ``target_transform`` to its target; ``transforms`` to both, and excludes the
+    other two.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class VisionDataset(Dataset):
         target_transform: Transform | None = None,
     ) -> None:
         if transforms is not None and (transform is not None or target_transform is not None):
-            raise ArgumentError("give transforms, which takes picture and target, or transform and target_transform, not both")
+            raise ArgumentError(
+                "give transforms, which takes picture and target, or transform and target_transform, not both"
+            )
         self.root = os.path.expanduser(os.fspath(root))
         self.transform = transform
         self.target_transform = target_transform
@@ -46,7 +49,11 @@ class VisionDataset(Dataset):
         raise NotImplementedError(f"{type(self).__name__} has to define __len__")
 
     def __repr__(self) -> str:
-        lines = [f"Dataset {type(self).__name__}", f"    Number of datapoints: {len(self)}", f"    Root location: {self.root}"]
+        lines = [
+            f"Dataset {type(self).__name__}",
+            f"    Number of datapoints: {len(self)}",
+            f"    Root location: {self.root}",
+        ]
         lines += [f"    {line}" for line in self.extra_repr().splitlines()]
         lines += [f"    {line}" for line in repr(self.transforms).splitlines()] if self.transforms is not None else []
         return "\n".join(lines)
@@ -63,10 +70,16 @@ class StandardTransform:
         self.transform, self.target_transform = transform, target_transform
 
     def __call__(self, input: Any, target: Any) -> tuple[Any, Any]:
-        return input if self.transform is None else self.transform(input), target if self.target_transform is None else self.target_transform(target)
+        return input if self.transform is None else self.transform(
+            input
+        ), target if self.target_transform is None else self.target_transform(target)
 
     def __repr__(self) -> str:
-        parts = [f"{name}: {transform}" for name, transform in (("Transform", self.transform), ("Target transform", self.target_transform)) if transform is not None]
+        parts = [
+            f"{name}: {transform}"
+            for name, transform in (("Transform", self.transform), ("Target transform", self.target_transform))
+            if transform is not None
+        ]
         return "\n".join(["StandardTransform", *parts])
 
 
@@ -85,7 +98,8 @@ def label_at(labels: np.ndarray | list[int], index: Any) -> Any:
 def transformed(pixels: torch.Tensor, transform: Transform | None) -> Any:
     """``transform`` of the picture of these pixels, uint8 (height, width) or (height, width, channels).
 
-    Where the transform begins with ToTensor its result is made from the pixels themselves: the same numbers in a fifth of the time.
+    Where the transform begins with ToTensor its result is made from the pixels themselves: the same numbers in a fifth
+    of the time.
     """
     if type(transform) is ToTensor:
         return as_floats(pixels)
@@ -99,7 +113,8 @@ def transformed(pixels: torch.Tensor, transform: Transform | None) -> Any:
 
 
 def as_floats(pixels: torch.Tensor) -> torch.Tensor:
-    """float32 from 0 to 1: (channels, height, width) of one picture's pixels, (n, channels, height, width) of several pictures'."""
+    """float32 from 0 to 1: (channels, height, width) of one picture's pixels, (n, channels, height, width) of several
+    pictures'."""
     if pixels.ndim == 2:
         return pixels.unsqueeze(0).to(torch.float32).div_(255)
     return pixels.movedim(-1, -3).to(torch.float32, memory_format=torch.contiguous_format).div_(255)

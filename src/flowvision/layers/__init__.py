@@ -2,8 +2,8 @@
 
 from flowvision.layers.activation import hard_sigmoid, hard_swish
 from flowvision.layers.attention import (
-    BAMModule,
     BamChannelAttn,
+    BAMModule,
     BamSpatialAttn,
     CbamModule,
     ChannelAttn,
@@ -19,7 +19,14 @@ from flowvision.layers.attention import (
 from flowvision.layers.blocks import Conv2dSame, ConvBnAct, ConvMlp, GatedMlp, GluMlp, Mlp, PatchEmbed, conv2d_same
 from flowvision.layers.dynamic_conv import Dynamic_conv2d, attention2d
 from flowvision.layers.helpers import make_divisible
-from flowvision.layers.regularization import DropBlock, DropPath, LayerNorm2d, StochasticDepth, drop_path, stochastic_depth
+from flowvision.layers.regularization import (
+    DropBlock,
+    DropPath,
+    LayerNorm2d,
+    StochasticDepth,
+    drop_path,
+    stochastic_depth,
+)
 from flowvision.layers.weight_init import lecun_normal_, trunc_normal_, variance_scaling_
 
 __all__ = [

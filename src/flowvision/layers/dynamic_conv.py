@@ -67,5 +67,7 @@ class Dynamic_conv2d(nn.Module):
         kernels = torch.matmul(mix, self.weight.flatten(1)).view(-1, *self.weight.shape[2:])
         bias = None if self.bias is None else torch.matmul(mix, self.bias).flatten()
         # One group of the convolution for each picture, so that each has its own kernel.
-        y = F.conv2d(x.reshape(1, -1, *x.shape[2:]), kernels, bias, self.stride, self.padding, self.dilation, self.groups * batch)
+        y = F.conv2d(
+            x.reshape(1, -1, *x.shape[2:]), kernels, bias, self.stride, self.padding, self.dilation, self.groups * batch
+        )
         return y.view(batch, -1, *y.shape[2:])

@@ -28,5 +28,7 @@ class SoftTargetCrossEntropy(nn.Module):
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
         if x.shape != target.shape:
-            raise ArgumentError(f"soft labels have a number for each class: scores are {tuple(x.shape)}, labels {tuple(target.shape)}")
+            raise ArgumentError(
+                f"soft labels have a number for each class: scores are {tuple(x.shape)}, labels {tuple(target.shape)}"
+            )
         return -(target * torch.log_softmax(x, dim=-1)).sum(dim=-1).mean()

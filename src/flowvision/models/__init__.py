@@ -1,10 +1,10 @@
-"""Networks for pictures, one family per file: ``from flowvision.models import resnet50`` or ``ModelCreator.create_model("resnet50")``."""
+"""Networks for pictures, one family per file: ``from flowvision.models import resnet50`` or
+``ModelCreator.create_model("resnet50")``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.layers.blocks.patch_embed import to_2tuple
 from flowvision.models.alexnet import alexnet
 from flowvision.models.convnext import (
@@ -67,21 +67,21 @@ from flowvision.models.poolformer import poolformer_m36, poolformer_m48, poolfor
 from flowvision.models.refused import REFUSED, REFUSED_MODULES
 from flowvision.models.registry import ModelCreator, register_model
 from flowvision.models.regnet import (
-    regnet_x_16gf,
     regnet_x_1_6gf,
-    regnet_x_32gf,
     regnet_x_3_2gf,
+    regnet_x_8gf,
+    regnet_x_16gf,
+    regnet_x_32gf,
     regnet_x_400mf,
     regnet_x_800mf,
-    regnet_x_8gf,
-    regnet_y_128gf,
-    regnet_y_16gf,
     regnet_y_1_6gf,
-    regnet_y_32gf,
     regnet_y_3_2gf,
+    regnet_y_8gf,
+    regnet_y_16gf,
+    regnet_y_32gf,
+    regnet_y_128gf,
     regnet_y_400mf,
     regnet_y_800mf,
-    regnet_y_8gf,
 )
 from flowvision.models.res_mlp import (
     resmlp_12_224,
@@ -97,27 +97,39 @@ from flowvision.models.res_mlp import (
     resmlp_big_24_distilled_224,
 )
 from flowvision.models.resnet import (
-    resnet101,
-    resnet152,
     resnet18,
     resnet34,
     resnet50,
-    resnext101_32x8d,
+    resnet101,
+    resnet152,
     resnext50_32x4d,
-    wide_resnet101_2,
+    resnext101_32x8d,
     wide_resnet50_2,
+    wide_resnet101_2,
 )
-from flowvision.models.senet import se_resnet101, se_resnet152, se_resnet50, se_resnext101_32x4d, se_resnext50_32x4d, senet154
-from flowvision.models.shufflenet_v2 import shufflenet_v2_x0_5, shufflenet_v2_x1_0, shufflenet_v2_x1_5, shufflenet_v2_x2_0
+from flowvision.models.senet import (
+    se_resnet50,
+    se_resnet101,
+    se_resnet152,
+    se_resnext50_32x4d,
+    se_resnext101_32x4d,
+    senet154,
+)
+from flowvision.models.shufflenet_v2 import (
+    shufflenet_v2_x0_5,
+    shufflenet_v2_x1_0,
+    shufflenet_v2_x1_5,
+    shufflenet_v2_x2_0,
+)
 from flowvision.models.squeezenet import squeezenet1_0, squeezenet1_1
 from flowvision.models.swin_transformer import (
     swin_b,
-    swin_base_patch4_window12_384,
-    swin_base_patch4_window12_384_in22k_to_1k,
     swin_base_patch4_window7_224,
     swin_base_patch4_window7_224_in22k_to_1k,
-    swin_large_patch4_window12_384_in22k_to_1k,
+    swin_base_patch4_window12_384,
+    swin_base_patch4_window12_384_in22k_to_1k,
     swin_large_patch4_window7_224_in22k_to_1k,
+    swin_large_patch4_window12_384_in22k_to_1k,
     swin_s,
     swin_small_patch4_window7_224,
     swin_t,
@@ -133,6 +145,8 @@ from flowvision.models.vision_transformer import (
     deit_small_patch16_224,
     deit_tiny_distilled_patch16_224,
     deit_tiny_patch16_224,
+    vit_base_patch8_224,
+    vit_base_patch8_224_in21k,
     vit_base_patch16_224,
     vit_base_patch16_224_in21k,
     vit_base_patch16_224_miil,
@@ -143,8 +157,6 @@ from flowvision.models.vision_transformer import (
     vit_base_patch32_224_in21k,
     vit_base_patch32_224_sam,
     vit_base_patch32_384,
-    vit_base_patch8_224,
-    vit_base_patch8_224_in21k,
     vit_giant_patch14_224,
     vit_gigantic_patch14_224,
     vit_huge_patch14_224,
@@ -165,6 +177,7 @@ from flowvision.models.vision_transformer import (
     vit_tiny_patch16_224_in21k,
     vit_tiny_patch16_384,
 )
+from oneflow.core.absent_modules import refuse as _refuse
 from oneflow.core.errors import AbsentNameError
 
 __all__ = [

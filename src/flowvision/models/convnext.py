@@ -36,7 +36,11 @@ class LayerNorm(nn.LayerNorm):
         self.data_format = data_format
 
     def forward(self, x: Tensor) -> Tensor:
-        return super().forward(x) if self.data_format == "channels_last" else super().forward(x.movedim(1, -1)).movedim(-1, 1)
+        return (
+            super().forward(x)
+            if self.data_format == "channels_last"
+            else super().forward(x.movedim(1, -1)).movedim(-1, 1)
+        )
 
 
 class Block(nn.Module):
@@ -62,7 +66,12 @@ class Block(nn.Module):
 
 class ConvNeXt(nn.Module):
     def __init__(
-        self, dims: Sequence[int], depths: Sequence[int], num_classes: int = 1000, drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-6
+        self,
+        dims: Sequence[int],
+        depths: Sequence[int],
+        num_classes: int = 1000,
+        drop_path_rate: float = 0.0,
+        layer_scale_init_value: float = 1e-6,
     ) -> None:
         super().__init__()
         norm = partial(LayerNorm2d, eps=1e-6)
@@ -87,10 +96,22 @@ class ConvNeXt(nn.Module):
 class ConvNeXtIsotropic(nn.Module):
     """One stage on patches of 16 pixels, as a ViT has it. The authors' names."""
 
-    def __init__(self, depth: int = 18, dim: int = 384, num_classes: int = 1000, drop_path_rate: float = 0.0, layer_scale_init_value: float = 0.0) -> None:
+    def __init__(
+        self,
+        depth: int = 18,
+        dim: int = 384,
+        num_classes: int = 1000,
+        drop_path_rate: float = 0.0,
+        layer_scale_init_value: float = 0.0,
+    ) -> None:
         super().__init__()
         self.stem = nn.Conv2d(3, dim, 16, 16)
-        self.blocks = nn.Sequential(*(Block(dim, layer_scale_init_value, drop_path_rate * number / max(depth - 1, 1)) for number in range(depth)))
+        self.blocks = nn.Sequential(
+            *(
+                Block(dim, layer_scale_init_value, drop_path_rate * number / max(depth - 1, 1))
+                for number in range(depth)
+            )
+        )
         self.norm = nn.LayerNorm(dim, eps=1e-6)
         self.head = nn.Linear(dim, num_classes)
         _init(self)
@@ -160,14 +181,20 @@ _SIZES = {
 
 def _convnext(size: str, ending: str, num_classes: int = 1000) -> Create:
     dims, depths, drop = _SIZES[size]
-    return variant(f"convnext_{size}{ending}", ConvNeXt, dims=dims, depths=depths, num_classes=num_classes, drop_path_rate=drop)
+    return variant(
+        f"convnext_{size}{ending}", ConvNeXt, dims=dims, depths=depths, num_classes=num_classes, drop_path_rate=drop
+    )
 
 
-convnext_tiny, convnext_small, convnext_base, convnext_large = (_convnext(size, "") for size in ("tiny", "small", "base", "large"))
+convnext_tiny, convnext_small, convnext_base, convnext_large = (
+    _convnext(size, "") for size in ("tiny", "small", "base", "large")
+)
 convnext_tiny_224, convnext_small_224 = _convnext("tiny", "_224"), _convnext("small", "_224")
 convnext_base_224, convnext_base_384 = _convnext("base", "_224"), _convnext("base", "_384")
 convnext_large_224, convnext_large_384 = _convnext("large", "_224"), _convnext("large", "_384")
-convnext_base_224_22k, convnext_large_224_22k, convnext_xlarge_224_22k = (_convnext(size, "_224_22k", 21841) for size in ("base", "large", "xlarge"))
+convnext_base_224_22k, convnext_large_224_22k, convnext_xlarge_224_22k = (
+    _convnext(size, "_224_22k", 21841) for size in ("base", "large", "xlarge")
+)
 convnext_base_224_22k_to_1k, convnext_large_224_22k_to_1k, convnext_xlarge_224_22k_to_1k = (
     _convnext(size, "_224_22k_to_1k") for size in ("base", "large", "xlarge")
 )
@@ -176,4 +203,6 @@ convnext_base_384_22k_to_1k, convnext_large_384_22k_to_1k, convnext_xlarge_384_2
 )
 convnext_iso_small_224 = variant("convnext_iso_small_224", ConvNeXtIsotropic, depth=18, dim=384, drop_path_rate=0.1)
 convnext_iso_base_224 = variant("convnext_iso_base_224", ConvNeXtIsotropic, depth=18, dim=768, drop_path_rate=0.2)
-convnext_iso_large_224 = variant("convnext_iso_large_224", ConvNeXtIsotropic, depth=36, dim=1024, drop_path_rate=0.5, layer_scale_init_value=1e-6)
+convnext_iso_large_224 = variant(
+    "convnext_iso_large_224", ConvNeXtIsotropic, depth=36, dim=1024, drop_path_rate=0.5, layer_scale_init_value=1e-6
+)

@@ -84,7 +84,10 @@ class DenseNet(nn.Module):
 def _transition(width: int) -> nn.Sequential:
     return nn.Sequential(
         OrderedDict(
-            norm=nn.BatchNorm2d(width), relu=nn.ReLU(inplace=True), conv=nn.Conv2d(width, width // 2, 1, bias=False), pool=nn.AvgPool2d(2, stride=2)
+            norm=nn.BatchNorm2d(width),
+            relu=nn.ReLU(inplace=True),
+            conv=nn.Conv2d(width, width // 2, 1, bias=False),
+            pool=nn.AvgPool2d(2, stride=2),
         )
     )
 

@@ -29,10 +29,19 @@ _STAGES = (
 
 
 class MBConvConfig:
-    """The blocks of one stage in numbers; ``width_mult`` is taken into the channels, ``depth_mult`` into the number of blocks."""
+    """The blocks of one stage in numbers; ``width_mult`` is taken into the channels, ``depth_mult`` into the number of
+    blocks."""
 
     def __init__(
-        self, expand_ratio: float, kernel: int, stride: int, input_channels: int, out_channels: int, num_layers: int, width_mult: float = 1.0, depth_mult: float = 1.0
+        self,
+        expand_ratio: float,
+        kernel: int,
+        stride: int,
+        input_channels: int,
+        out_channels: int,
+        num_layers: int,
+        width_mult: float = 1.0,
+        depth_mult: float = 1.0,
     ) -> None:
         self.expand_ratio, self.kernel, self.stride = expand_ratio, kernel, stride
         self.input_channels = self.adjust_channels(input_channels, width_mult)
@@ -53,7 +62,9 @@ class MBConvConfig:
 class MBConv(nn.Module):
     """The first block of a stage, or one that keeps channels and size."""
 
-    def __init__(self, cnf: MBConvConfig, stochastic_depth_prob: float, norm_layer: Make = nn.BatchNorm2d, is_first: bool = True) -> None:
+    def __init__(
+        self, cnf: MBConvConfig, stochastic_depth_prob: float, norm_layer: Make = nn.BatchNorm2d, is_first: bool = True
+    ) -> None:
         super().__init__()
         inputs, stride = (cnf.input_channels, cnf.stride) if is_first else (cnf.out_channels, 1)
         expanded = make_divisible(inputs * cnf.expand_ratio)
@@ -86,7 +97,9 @@ class EfficientNet(nn.Module):
         done, total = 0, sum(cnf.num_layers for cnf in inverted_residual_setting)
         for cnf in inverted_residual_setting:
             drops = [stochastic_depth_prob * (done + number) / total for number in range(cnf.num_layers)]
-            features.append(nn.Sequential(*(MBConv(cnf, drop, norm_layer, number == 0) for number, drop in enumerate(drops))))
+            features.append(
+                nn.Sequential(*(MBConv(cnf, drop, norm_layer, number == 0) for number, drop in enumerate(drops)))
+            )
             done += cnf.num_layers
         features.append(ConvNormActivation(last, 4 * last, 1, norm=norm_layer, activation=nn.SiLU))
         self.features = nn.Sequential(*features)

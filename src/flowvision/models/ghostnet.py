@@ -62,7 +62,9 @@ class GhostModule(nn.Module):
             return nn.ReLU(inplace=True) if is_active else nn.Identity()
 
         self.primary_conv = nn.Sequential(nn.Conv2d(inputs, width, 1, bias=False), nn.BatchNorm2d(width), last())
-        self.cheap_operation = nn.Sequential(nn.Conv2d(width, width, 3, 1, 1, groups=width, bias=False), nn.BatchNorm2d(width), last())
+        self.cheap_operation = nn.Sequential(
+            nn.Conv2d(width, width, 3, 1, 1, groups=width, bias=False), nn.BatchNorm2d(width), last()
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         first = self.primary_conv(x)
@@ -73,7 +75,9 @@ class GhostBottleneck(nn.Module):
     def __init__(self, inputs: int, middle: int, outputs: int, kernel: int, stride: int, se_ratio: float) -> None:
         super().__init__()
         self.ghost1 = GhostModule(inputs, middle, True)
-        self.conv_dw = nn.Conv2d(middle, middle, kernel, stride, kernel // 2, groups=middle, bias=False) if stride > 1 else None
+        self.conv_dw = (
+            nn.Conv2d(middle, middle, kernel, stride, kernel // 2, groups=middle, bias=False) if stride > 1 else None
+        )
         self.bn_dw = nn.BatchNorm2d(middle) if stride > 1 else None
         self.se = SqueezeExcite(middle, se_ratio) if se_ratio > 0 else None
         self.ghost2 = GhostModule(middle, outputs, False)

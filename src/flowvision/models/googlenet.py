@@ -23,13 +23,21 @@ class GoogLeNetOutputs(NamedTuple):
 
 
 class Inception(nn.Module):
-    def __init__(self, inputs: int, ch1x1: int, ch3x3red: int, ch3x3: int, ch5x5red: int, ch5x5: int, pool_proj: int) -> None:
+    def __init__(
+        self, inputs: int, ch1x1: int, ch3x3red: int, ch3x3: int, ch5x5red: int, ch5x5: int, pool_proj: int
+    ) -> None:
         super().__init__()
         self.branch1 = BasicConv2d(inputs, ch1x1, kernel_size=1)
-        self.branch2 = nn.Sequential(BasicConv2d(inputs, ch3x3red, kernel_size=1), BasicConv2d(ch3x3red, ch3x3, kernel_size=3, padding=1))
+        self.branch2 = nn.Sequential(
+            BasicConv2d(inputs, ch3x3red, kernel_size=1), BasicConv2d(ch3x3red, ch3x3, kernel_size=3, padding=1)
+        )
         # 3x3 where the paper has 5x5, as in the weights that TensorFlow's network was trained to.
-        self.branch3 = nn.Sequential(BasicConv2d(inputs, ch5x5red, kernel_size=1), BasicConv2d(ch5x5red, ch5x5, kernel_size=3, padding=1))
-        self.branch4 = nn.Sequential(nn.MaxPool2d(3, stride=1, padding=1, ceil_mode=True), BasicConv2d(inputs, pool_proj, kernel_size=1))
+        self.branch3 = nn.Sequential(
+            BasicConv2d(inputs, ch5x5red, kernel_size=1), BasicConv2d(ch5x5red, ch5x5, kernel_size=3, padding=1)
+        )
+        self.branch4 = nn.Sequential(
+            nn.MaxPool2d(3, stride=1, padding=1, ceil_mode=True), BasicConv2d(inputs, pool_proj, kernel_size=1)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([self.branch1(x), self.branch2(x), self.branch3(x), self.branch4(x)], 1)
@@ -64,11 +72,18 @@ _BLOCKS = {
 class GoogLeNet(nn.Module):
     """With ``aux_logits`` a training pass returns :class:`GoogLeNetOutputs`; without, and in evaluation, the scores.
 
-    Weight files that have auxiliary classifiers load without ``aux_logits`` too. ``transform_input`` takes pictures normalised by ImageNet's
-    statistics, as the published weights want it; with ``pretrained`` it is True unless said.
+    Weight files that have auxiliary classifiers load without ``aux_logits`` too. ``transform_input`` takes pictures
+    normalised by ImageNet's statistics, as the published weights want it; with ``pretrained`` it is True unless said.
     """
 
-    def __init__(self, num_classes: int = 1000, aux_logits: bool = True, transform_input: bool = False, init_weights: bool = True, dropout: float = 0.2) -> None:
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        aux_logits: bool = True,
+        transform_input: bool = False,
+        init_weights: bool = True,
+        dropout: float = 0.2,
+    ) -> None:
         super().__init__()
         self.transform_input = transform_input
         self.conv1 = BasicConv2d(3, 64, kernel_size=7, stride=2, padding=3)
@@ -94,7 +109,12 @@ class GoogLeNet(nn.Module):
         auxiliary = []
         for name in _BLOCKS:
             x = self.get_submodule(name)(x)
-            if self.training and self.aux1 is not None and self.aux2 is not None and name in ("inception4a", "inception4d"):
+            if (
+                self.training
+                and self.aux1 is not None
+                and self.aux2 is not None
+                and name in ("inception4a", "inception4d")
+            ):
                 auxiliary.append((self.aux1 if name == "inception4a" else self.aux2)(x))
             if name == "inception3b":
                 x = F.max_pool2d(x, 3, 2, ceil_mode=True)

@@ -10,14 +10,19 @@ from flowvision.layers.helpers import make_divisible
 __all__ = ["make_divisible", "named_apply", "named_modules"]
 
 
-def named_apply(fn: Callable[..., object], module: nn.Module, name: str = "", depth_first: bool = True, include_root: bool = False) -> nn.Module:
-    """Calls ``fn(module=, name=)`` for every module below ``module``, children before their parents unless told otherwise."""
+def named_apply(
+    fn: Callable[..., object], module: nn.Module, name: str = "", depth_first: bool = True, include_root: bool = False
+) -> nn.Module:
+    """Calls ``fn(module=, name=)`` for every module below ``module``, children before their parents unless told
+    otherwise."""
     for below, found in named_modules(module, name, depth_first, include_root):
         fn(module=found, name=below)
     return module
 
 
-def named_modules(module: nn.Module, name: str = "", depth_first: bool = True, include_root: bool = False) -> Iterator[tuple[str, nn.Module]]:
+def named_modules(
+    module: nn.Module, name: str = "", depth_first: bool = True, include_root: bool = False
+) -> Iterator[tuple[str, nn.Module]]:
     """(name, module) of every module below ``module``."""
     if not depth_first and include_root:
         yield name, module

@@ -22,7 +22,8 @@ class BasicConv2d(nn.Module):
 
 
 def transformed(x: Tensor) -> Tensor:
-    """Pictures normalised by ImageNet's statistics, as the converted weights of TensorFlow expect them: between -1 and 1."""
+    """Pictures normalised by ImageNet's statistics, as the converted weights of TensorFlow expect them: between -1 and
+    1."""
     scale = x.new_tensor([0.229 / 0.5, 0.224 / 0.5, 0.225 / 0.5]).view(1, 3, 1, 1)
     shift = x.new_tensor([(0.485 - 0.5) / 0.5, (0.456 - 0.5) / 0.5, (0.406 - 0.5) / 0.5]).view(1, 3, 1, 1)
     return x * scale + shift

@@ -21,7 +21,9 @@ class InceptionOutputs(NamedTuple):
     aux_logits: Tensor
 
 
-def _conv(inputs: int, width: int, kernel: int | tuple[int, int] = 1, stride: int = 1, padding: int | tuple[int, int] = 0) -> BasicConv2d:
+def _conv(
+    inputs: int, width: int, kernel: int | tuple[int, int] = 1, stride: int = 1, padding: int | tuple[int, int] = 0
+) -> BasicConv2d:
     return BasicConv2d(inputs, width, kernel_size=kernel, stride=stride, padding=padding)
 
 
@@ -48,7 +50,9 @@ class InceptionA(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         third = self.branch3x3dbl_3(self.branch3x3dbl_2(self.branch3x3dbl_1(x)))
-        return torch.cat([self.branch1x1(x), self.branch5x5_2(self.branch5x5_1(x)), third, self.branch_pool(_pooled(x))], 1)
+        return torch.cat(
+            [self.branch1x1(x), self.branch5x5_2(self.branch5x5_1(x)), third, self.branch_pool(_pooled(x))], 1
+        )
 
 
 class InceptionB(nn.Module):
@@ -84,7 +88,11 @@ class InceptionD(nn.Module):
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.branch3x3_1, self.branch3x3_2 = _conv(inputs, 192), _conv(192, 320, 3, 2)
-        self.branch7x7x3_1, self.branch7x7x3_2, self.branch7x7x3_3 = _conv(inputs, 192), _wide(192, 192, 7), _tall(192, 192, 7)
+        self.branch7x7x3_1, self.branch7x7x3_2, self.branch7x7x3_3 = (
+            _conv(inputs, 192),
+            _wide(192, 192, 7),
+            _tall(192, 192, 7),
+        )
         self.branch7x7x3_4 = _conv(192, 192, 3, 2)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -96,7 +104,11 @@ class InceptionE(nn.Module):
     def __init__(self, inputs: int) -> None:
         super().__init__()
         self.branch1x1 = _conv(inputs, 320)
-        self.branch3x3_1, self.branch3x3_2a, self.branch3x3_2b = _conv(inputs, 384), _wide(384, 384, 3), _tall(384, 384, 3)
+        self.branch3x3_1, self.branch3x3_2a, self.branch3x3_2b = (
+            _conv(inputs, 384),
+            _wide(384, 384, 3),
+            _tall(384, 384, 3),
+        )
         self.branch3x3dbl_1, self.branch3x3dbl_2 = _conv(inputs, 448), _conv(448, 384, 3, padding=1)
         self.branch3x3dbl_3a, self.branch3x3dbl_3b = _wide(384, 384, 3), _tall(384, 384, 3)
         self.branch_pool = _conv(inputs, 192)
@@ -122,13 +134,21 @@ class InceptionAux(nn.Module):
 
 
 class Inception3(nn.Module):
-    """With ``aux_logits`` a training pass returns :class:`InceptionOutputs`; without, and in evaluation, the scores. Pictures have 299 x 299.
+    """With ``aux_logits`` a training pass returns :class:`InceptionOutputs`; without, and in evaluation, the scores.
+    Pictures have 299 x 299.
 
-    Weight files that have an auxiliary classifier load without ``aux_logits`` too. ``transform_input`` takes pictures normalised by ImageNet's
-    statistics, as the published weights want it; with ``pretrained`` it is True unless said.
+    Weight files that have an auxiliary classifier load without ``aux_logits`` too. ``transform_input`` takes pictures
+    normalised by ImageNet's statistics, as the published weights want it; with ``pretrained`` it is True unless said.
     """
 
-    def __init__(self, num_classes: int = 1000, aux_logits: bool = True, transform_input: bool = False, init_weights: bool = True, dropout: float = 0.5) -> None:
+    def __init__(
+        self,
+        num_classes: int = 1000,
+        aux_logits: bool = True,
+        transform_input: bool = False,
+        init_weights: bool = True,
+        dropout: float = 0.5,
+    ) -> None:
         super().__init__()
         self.transform_input = transform_input
         self.Conv2d_1a_3x3 = _conv(3, 32, 3, 2)

@@ -10,7 +10,8 @@ from oneflow.core.errors import ArgumentError
 
 
 class IntermediateLayerGetter(nn.ModuleDict):
-    """``return_layers`` has for each child whose output is wanted the name it gets; children after the last of them are left out."""
+    """``return_layers`` has for each child whose output is wanted the name it gets; children after the last of them are
+    left out."""
 
     def __init__(self, model: nn.Module, return_layers: Mapping[str, str]) -> None:
         children = dict(model.named_children())

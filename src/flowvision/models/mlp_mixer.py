@@ -67,7 +67,9 @@ class MlpMixer(nn.Module):
     ) -> None:
         super().__init__()
         self.stem = PatchEmbed(img_size, patch_size, 3, embed_dim)
-        self.blocks = nn.Sequential(*(block_layer(embed_dim, self.stem.num_patches, drop_rate, drop_path_rate) for _ in range(num_blocks)))
+        self.blocks = nn.Sequential(
+            *(block_layer(embed_dim, self.stem.num_patches, drop_rate, drop_path_rate) for _ in range(num_blocks))
+        )
         self.norm = nn.LayerNorm(embed_dim, eps=1e-6)
         self.head = nn.Linear(embed_dim, num_classes)
         self._init()
@@ -90,11 +92,17 @@ class MlpMixer(nn.Module):
         return self.head(self.norm(self.blocks(self.stem(x))).mean(1))
 
 
-_SIZES = {"s": {"num_blocks": 8, "embed_dim": 512}, "b": {"num_blocks": 12, "embed_dim": 768}, "l": {"num_blocks": 24, "embed_dim": 1024}}
+_SIZES = {
+    "s": {"num_blocks": 8, "embed_dim": 512},
+    "b": {"num_blocks": 12, "embed_dim": 768},
+    "l": {"num_blocks": 24, "embed_dim": 1024},
+}
 
 
 def _mixer(size: str, patch: int, ending: str = "", num_classes: int = 1000) -> Create:
-    return variant(f"mlp_mixer_{size}{patch}_224{ending}", MlpMixer, **_SIZES[size], patch_size=patch, num_classes=num_classes)
+    return variant(
+        f"mlp_mixer_{size}{patch}_224{ending}", MlpMixer, **_SIZES[size], patch_size=patch, num_classes=num_classes
+    )
 
 
 def _gmlp(size: str, width: int) -> Create:

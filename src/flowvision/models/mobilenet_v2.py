@@ -31,7 +31,9 @@ class InvertedResidual(nn.Module):
 
 
 class MobileNetV2(nn.Module):
-    def __init__(self, num_classes: int = 1000, width_mult: float = 1.0, round_nearest: int = 8, dropout: float = 0.2) -> None:
+    def __init__(
+        self, num_classes: int = 1000, width_mult: float = 1.0, round_nearest: int = 8, dropout: float = 0.2
+    ) -> None:
         super().__init__()
         width = make_divisible(32 * width_mult, round_nearest)
         self.last_channel = make_divisible(1280 * max(1.0, width_mult), round_nearest)

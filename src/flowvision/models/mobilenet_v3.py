@@ -52,15 +52,31 @@ _SMALL: Sequence[Row] = (
 
 
 class InvertedResidualConfig:
-    """One block in numbers; ``width_mult`` is taken into the channels. ``activation`` is RE for ReLU or HS for hard swish."""
+    """One block in numbers; ``width_mult`` is taken into the channels. ``activation`` is RE for ReLU or HS for hard
+    swish."""
 
     def __init__(
-        self, input_channels: int, kernel: int, expanded_channels: int, out_channels: int, use_se: bool, activation: str, stride: int, dilation: int, width_mult: float
+        self,
+        input_channels: int,
+        kernel: int,
+        expanded_channels: int,
+        out_channels: int,
+        use_se: bool,
+        activation: str,
+        stride: int,
+        dilation: int,
+        width_mult: float,
     ) -> None:
         self.input_channels, self.expanded_channels, self.out_channels = (
             self.adjust_channels(channels, width_mult) for channels in (input_channels, expanded_channels, out_channels)
         )
-        self.kernel, self.use_se, self.use_hs, self.stride, self.dilation = kernel, use_se, activation == "HS", stride, dilation
+        self.kernel, self.use_se, self.use_hs, self.stride, self.dilation = (
+            kernel,
+            use_se,
+            activation == "HS",
+            stride,
+            dilation,
+        )
 
     @staticmethod
     def adjust_channels(channels: int, width_mult: float) -> int:
@@ -74,11 +90,28 @@ class InvertedResidual(nn.Module):
         activation = nn.Hardswish if cnf.use_hs else nn.ReLU
         layers: list[nn.Module] = []
         if cnf.expanded_channels != cnf.input_channels:
-            layers.append(ConvNormActivation(cnf.input_channels, cnf.expanded_channels, 1, norm=norm_layer, activation=activation))
+            layers.append(
+                ConvNormActivation(cnf.input_channels, cnf.expanded_channels, 1, norm=norm_layer, activation=activation)
+            )
         stride = cnf.stride if cnf.dilation == 1 else 1
-        layers.append(ConvNormActivation(cnf.expanded_channels, cnf.expanded_channels, cnf.kernel, stride, cnf.expanded_channels, norm_layer, activation, cnf.dilation))
+        layers.append(
+            ConvNormActivation(
+                cnf.expanded_channels,
+                cnf.expanded_channels,
+                cnf.kernel,
+                stride,
+                cnf.expanded_channels,
+                norm_layer,
+                activation,
+                cnf.dilation,
+            )
+        )
         if cnf.use_se:
-            layers.append(SqueezeExcitation(cnf.expanded_channels, make_divisible(cnf.expanded_channels // 4), scale=nn.Hardsigmoid))
+            layers.append(
+                SqueezeExcitation(
+                    cnf.expanded_channels, make_divisible(cnf.expanded_channels // 4), scale=nn.Hardsigmoid
+                )
+            )
         layers.append(ConvNormActivation(cnf.expanded_channels, cnf.out_channels, 1, norm=norm_layer, activation=None))
         self.block = nn.Sequential(*layers)
         self.use_res_connect = cnf.stride == 1 and cnf.input_channels == cnf.out_channels
@@ -102,11 +135,18 @@ class MobileNetV3(nn.Module):
         super().__init__()
         width = inverted_residual_setting[-1].out_channels
         self.features = nn.Sequential(
-            ConvNormActivation(3, inverted_residual_setting[0].input_channels, 3, 2, norm=norm_layer, activation=nn.Hardswish),
+            ConvNormActivation(
+                3, inverted_residual_setting[0].input_channels, 3, 2, norm=norm_layer, activation=nn.Hardswish
+            ),
             *(block(cnf, norm_layer) for cnf in inverted_residual_setting),
             ConvNormActivation(width, 6 * width, 1, norm=norm_layer, activation=nn.Hardswish),
         )
-        self.classifier = nn.Sequential(nn.Linear(6 * width, last_channel), nn.Hardswish(inplace=True), nn.Dropout(dropout), nn.Linear(last_channel, num_classes))
+        self.classifier = nn.Sequential(
+            nn.Linear(6 * width, last_channel),
+            nn.Hardswish(inplace=True),
+            nn.Dropout(dropout),
+            nn.Linear(last_channel, num_classes),
+        )
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out")
@@ -123,7 +163,11 @@ class MobileNetV3(nn.Module):
 def _of_width(rows: Sequence[Row], last_channel: int, width_mult: float = 1.0, **options: Any) -> MobileNetV3:
     setting, inputs = [], 16
     for kernel, expanded, outputs, weighs, swishes, stride in rows:
-        setting.append(InvertedResidualConfig(inputs, kernel, expanded, outputs, weighs, "HS" if swishes else "RE", stride, 1, width_mult))
+        setting.append(
+            InvertedResidualConfig(
+                inputs, kernel, expanded, outputs, weighs, "HS" if swishes else "RE", stride, 1, width_mult
+            )
+        )
         inputs = outputs
     return MobileNetV3(setting, InvertedResidualConfig.adjust_channels(last_channel, width_mult), **options)
 

@@ -1,4 +1,5 @@
-"""PoolFormer: a transformer whose attention is an average over neighbours. The authors' names; timm's files load too."""
+"""PoolFormer: a transformer whose attention is an average over neighbours. The authors' names; timm's files load
+too."""
 
 from __future__ import annotations
 
@@ -15,7 +16,6 @@ from flowvision.layers.regularization.norm import LayerNorm2d
 from flowvision.models.pretrained import accepts
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
-
 
 LayerNormChannel = LayerNorm2d  # the published name
 
@@ -62,15 +62,27 @@ class PoolFormerBlock(nn.Module):
         return x + self.drop_path(self.layer_scale_2.view(-1, 1, 1) * self.mlp(self.norm2(x)))
 
 
-def basic_blocks(dim: int, index: int, layers: Sequence[int], drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-5) -> nn.Sequential:
+def basic_blocks(
+    dim: int, index: int, layers: Sequence[int], drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-5
+) -> nn.Sequential:
     """The blocks of stage ``index``; drop-path grows from the network's first block to its last."""
     done, last = sum(layers[:index]), max(sum(layers) - 1, 1)
-    return nn.Sequential(*(PoolFormerBlock(dim, drop_path_rate * (done + number) / last, layer_scale_init_value) for number in range(layers[index])))
+    return nn.Sequential(
+        *(
+            PoolFormerBlock(dim, drop_path_rate * (done + number) / last, layer_scale_init_value)
+            for number in range(layers[index])
+        )
+    )
 
 
 class PoolFormer(nn.Module):
     def __init__(
-        self, layers: Sequence[int], embed_dims: Sequence[int], num_classes: int = 1000, drop_path_rate: float = 0.0, layer_scale_init_value: float = 1e-5
+        self,
+        layers: Sequence[int],
+        embed_dims: Sequence[int],
+        num_classes: int = 1000,
+        drop_path_rate: float = 0.0,
+        layer_scale_init_value: float = 1e-5,
     ) -> None:
         super().__init__()
         self.patch_embed = PatchEmbed(3, embed_dims[0], 7, 4, 2)
@@ -82,7 +94,9 @@ class PoolFormer(nn.Module):
         self.network = nn.ModuleList(network)
         self.norm = GroupNorm(embed_dims[-1])
         self.head = nn.Linear(embed_dims[-1], num_classes)
-        for module in (part for whole in self.modules() if isinstance(whole, (Mlp, PoolFormer)) for part in whole.children()):
+        for module in (
+            part for whole in self.modules() if isinstance(whole, (Mlp, PoolFormer)) for part in whole.children()
+        ):
             if isinstance(module, (nn.Linear, nn.Conv2d)):
                 nn.init.trunc_normal_(module.weight, std=0.02)
                 if module.bias is not None:

@@ -1,4 +1,5 @@
-"""Weights for the zoo: files that people have, checked and loaded strictly. Nothing is fetched: where a file is missing, the error says what to put where."""
+"""Weights for the zoo: files that people have, checked and loaded strictly. Nothing is fetched: where a file is
+missing, the error says what to put where."""
 
 from __future__ import annotations
 
@@ -38,8 +39,9 @@ def get_cache_dir(model_dir: str | os.PathLike[str] | None = None) -> Path:
 def load_weights(model: nn.Module, name: str, source: bool | str | os.PathLike[str], progress: bool = True) -> None:
     """Loads a weight file into ``model``, all or nothing: every name and shape must fit.
 
-    ``source`` is a file (.safetensors, or of ``torch.save``), a folder of ``flow.save`` or with one file (such as Hugging Face's), or True for the cache folder. A hash in
-    the file's name, as torch's hub writes it, is compared; ``progress`` shows a bar meanwhile on a terminal.
+    ``source`` is a file (.safetensors, or of ``torch.save``), a folder of ``flow.save`` or with one file (such as
+    Hugging Face's), or True for the cache folder. A hash in the file's name, as torch's hub writes it, is compared;
+    ``progress`` shows a bar meanwhile on a terminal.
     """
     path = found_in_cache(name) if source is True else _in_folder(Path(str(source)), name)
     if path is None:
@@ -54,19 +56,25 @@ def read_weights(path: Path, progress: bool = True) -> dict[str, Tensor]:
 
 
 def found_in_cache(name: str) -> Path | None:
-    """The weight file of a network in the cache folder: ``<name>.safetensors``, ``<name>.pth``, ``<name>-<hash>.pth``, or a folder ``<name>``."""
+    """The weight file of a network in the cache folder: ``<name>.safetensors``, ``<name>.pth``, ``<name>-<hash>.pth``,
+    or a folder ``<name>``."""
     folder = get_cache_dir()
     for suffix in SUFFIXES:
         if (folder / f"{name}{suffix}").is_file():
             return folder / f"{name}{suffix}"
-    if hashed := sorted(file for file in folder.glob(f"{name}-*.pth") if _HASHED.search(file.name) and file.name == f"{name}-{file.stem[-8:]}.pth"):
+    if hashed := sorted(
+        file
+        for file in folder.glob(f"{name}-*.pth")
+        if _HASHED.search(file.name) and file.name == f"{name}-{file.stem[-8:]}.pth"
+    ):
         return hashed[0]
     return _in_folder(folder / name, name) if (folder / name).is_dir() else None
 
 
 def _missing(name: str) -> str:
     return (
-        f"there are no weights for {name} in {get_cache_dir()}, and none are fetched. Put a file {name}.safetensors or {name}.pth there "
+        f"there are no weights for {name} in {get_cache_dir()}, and none are fetched. Put a file {name}.safetensors or "
+        f"{name}.pth there "
         f"(the weights of torchvision, timm or Hugging Face for this network), or give pretrained= its path"
     )
 
@@ -85,7 +93,10 @@ def _in_folder(path: Path, name: str) -> Path:
     files = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES)
     if len(files) != 1:
         listed = ", ".join(file.name for file in files) or "none"
-        raise DataError(f"{path} should have one weight file for {name} ({', '.join(_HUGGING_FACE)}, or one of {', '.join(SUFFIXES)}); it has {listed}; or be one of flow.save")
+        raise DataError(
+            f"{path} should have one weight file for {name} ({', '.join(_HUGGING_FACE)}, or one of "
+            f"{', '.join(SUFFIXES)}); it has {listed}; or be one of flow.save"
+        )
     return files[0]
 
 
@@ -99,7 +110,10 @@ def _check_config(folder: Path, name: str) -> None:
     except ValueError as error:
         raise DataError(f"{config} is not JSON: {error}") from None
     if "architectures" in said and "architecture" not in said:
-        raise DataError(f"{folder} has {said['architectures'][0]} of the transformers library, whose names inside differ; take timm's folder of {name}")
+        raise DataError(
+            f"{folder} has {said['architectures'][0]} of the transformers library, whose names inside differ; take "
+            f"timm's folder of {name}"
+        )
 
 
 def _check_hash(path: Path, progress: bool) -> None:
@@ -112,12 +126,16 @@ def _check_hash(path: Path, progress: bool) -> None:
             digest.update(chunk)
             count(len(chunk))
     if not digest.hexdigest().startswith(expected[1]):
-        raise DataError(f"{path} should have a SHA-256 that begins with {expected[1]}, it has {digest.hexdigest()[:8]}; the file is damaged or another")
+        raise DataError(
+            f"{path} should have a SHA-256 that begins with {expected[1]}, it has {digest.hexdigest()[:8]}; the file "
+            f"is damaged or another"
+        )
 
 
 @contextmanager
 def _bar(path: Path, progress: bool) -> Iterator[Callable[[int], object]]:
-    """What to call with each number of bytes: on a terminal it draws a bar; otherwise tqdm, which starts a thread, is left alone."""
+    """What to call with each number of bytes: on a terminal it draws a bar; otherwise tqdm, which starts a thread, is
+    left alone."""
     if not (progress and sys.stderr.isatty()):
         yield lambda _: None
         return
@@ -141,7 +159,9 @@ def _state(path: Path) -> dict[str, Tensor]:
     except UnpicklingError as error:
         raise DataError(f"{path} has more than tensors in it, and is not run: {str(error).splitlines()[0]}") from None
     except Exception as error:  # safetensors and torch have errors of their own for broken files
-        raise DataError(f"{path} cannot be read as weights: {str(error).splitlines()[0] if str(error) else type(error).__name__}") from None
+        raise DataError(
+            f"{path} cannot be read as weights: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
+        ) from None
     for wrapper in _WRAPPERS:
         if isinstance(loaded, Mapping) and isinstance(loaded.get(wrapper), Mapping):
             loaded = loaded[wrapper]
@@ -160,7 +180,10 @@ def _load(model: nn.Module, name: str, path: Path, state: dict[str, Tensor]) -> 
         raise ArgumentError(f"{path} does not fit {name}: {_difference(missing, more, own)}")
     for key, value in state.items():
         if value.shape != own[key].shape:
-            raise ArgumentError(f"{path} has {key} of shape {list(value.shape)}, {name} has {list(own[key].shape)}; other num_classes, or another picture size?")
+            raise ArgumentError(
+                f"{path} has {key} of shape {list(value.shape)}, {name} has {list(own[key].shape)}; other num_classes, "
+                f"or another picture size?"
+            )
     model.load_state_dict({**{key: own[key] for key in own if key not in state}, **state})
 
 

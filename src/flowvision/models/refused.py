@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 _DETECTION = "detection and instance segmentation are torchvision's; its networks train and run in graphs of this package as any PyTorch module does"
-_SEGMENTATION = "segmentation networks are torchvision's; they train and run in graphs of this package as any PyTorch module does"
+_SEGMENTATION = (
+    "segmentation networks are torchvision's; they train and run in graphs of this package as any PyTorch module does"
+)
 _STYLE = "style transfer is not image classification; write the network as a PyTorch module"
-_FACES = "face recognition has its own library, insightface, whose PyTorch modules train and run in graphs of this package"
+_FACES = (
+    "face recognition has its own library, insightface, whose PyTorch modules train and run in graphs of this package"
+)
 _OTHER = "timm has this family as a PyTorch module, which trains and runs in graphs of this package as it is"
 _AUTHORS = "its authors publish it as a PyTorch module, which trains and runs in graphs of this package as it is"
 

@@ -33,7 +33,9 @@ def register_model(create: C) -> C:
     return create
 
 
-def variant(name: str, network: Callable[..., nn.Module], with_weights: Any = MappingProxyType({}), **config: Any) -> Create:
+def variant(
+    name: str, network: Callable[..., nn.Module], with_weights: Any = MappingProxyType({}), **config: Any
+) -> Create:
     """Registers a network's variant: a function of ``pretrained``, ``progress`` and the network's own arguments.
 
     ``with_weights`` maps arguments to what published weights want of them, unless the caller says otherwise.
@@ -55,12 +57,18 @@ class ModelCreator:
     """Networks by name, as ``ModelCreator.create_model("resnet50")``."""
 
     @staticmethod
-    def create_model(model_name: str, pretrained: bool | str = False, checkpoint: str | None = None, **kwargs: Any) -> nn.Module:
-        """A network. ``pretrained`` as in the network's own function; ``checkpoint`` is a weight file that is loaded after it."""
+    def create_model(
+        model_name: str, pretrained: bool | str = False, checkpoint: str | None = None, **kwargs: Any
+    ) -> nn.Module:
+        """A network. ``pretrained`` as in the network's own function; ``checkpoint`` is a weight file that is loaded
+        after it."""
         if model_name not in _MODELS:
             if model_name in REFUSED:
                 raise UnknownModelError(f"{model_name} is not part of this package: {REFUSED[model_name]}")
-            raise UnknownModelError(f"the zoo has no network {model_name!r}.{nearest(model_name, _MODELS)} ModelCreator.model_list() has them all")
+            raise UnknownModelError(
+                f"the zoo has no network {model_name!r}.{nearest(model_name, _MODELS)} ModelCreator.model_list() has "
+                f"them all"
+            )
         model = _MODELS[model_name](pretrained=pretrained, **kwargs)
         if checkpoint is not None:
             load_weights(model, model_name, checkpoint)
@@ -68,15 +76,23 @@ class ModelCreator:
 
     @staticmethod
     def model_list(filter: Filter = "", pretrained: bool = False) -> list[str]:
-        """Names in order, those that match a shell wildcard or one of several; with ``pretrained`` those whose weights lie in the cache folder."""
+        """Names in order, those that match a shell wildcard or one of several; with ``pretrained`` those whose weights
+        lie in the cache folder."""
         patterns = [filter] if isinstance(filter, str) else list(filter)
-        names = [name for name in _MODELS if not any(patterns) or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)]
+        names = [
+            name
+            for name in _MODELS
+            if not any(patterns) or any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
+        ]
         return sorted((name for name in names if not pretrained or found_in_cache(name)), key=_natural)
 
     @staticmethod
     def model_table(filter: Filter = "", pretrained: bool = False) -> str:
         """The same as a table to print: a number, the name, and whether weights lie in the cache folder."""
-        rows = [(str(number), name, "yes" if found_in_cache(name) else "no") for number, name in enumerate(ModelCreator.model_list(filter, pretrained), 1)]
+        rows = [
+            (str(number), name, "yes" if found_in_cache(name) else "no")
+            for number, name in enumerate(ModelCreator.model_list(filter, pretrained), 1)
+        ]
         titles = ("", "network", "weights in the cache")
         widths = [max(len(row[at]) for row in [titles, *rows]) for at in range(3)]
         line = "+".join("-" * (width + 2) for width in widths)

@@ -23,8 +23,11 @@ class BlockParams:
     se_ratio: float = 0.0
 
     @classmethod
-    def from_init_params(cls, depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0) -> BlockParams:
-        """Blocks get w_0 + w_a * i, rounded to powers of w_m and multiples of 8; equal ones are a stage, whose width is made a multiple of its groups'."""
+    def from_init_params(
+        cls, depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0
+    ) -> BlockParams:
+        """Blocks get w_0 + w_a * i, rounded to powers of w_m and multiples of 8; equal ones are a stage, whose width is
+        made a multiple of its groups'."""
         exponents = [round(math.log((w_0 + w_a * block) / w_0) / math.log(w_m)) for block in range(depth)]
         widths = [round(w_0 * w_m**exponent / 8) * 8 for exponent in exponents]
         raw = tuple(dict.fromkeys(widths))
@@ -57,7 +60,9 @@ class BottleneckTransform(nn.Sequential):
 class ResBottleneckBlock(nn.Module):
     def __init__(self, inputs: int, width: int, stride: int, group_width: int, se_ratio: float) -> None:
         super().__init__()
-        self.proj = ConvNormActivation(inputs, width, 1, stride, activation=None) if inputs != width or stride != 1 else None
+        self.proj = (
+            ConvNormActivation(inputs, width, 1, stride, activation=None) if inputs != width or stride != 1 else None
+        )
         self.f = BottleneckTransform(inputs, width, stride, group_width, se_ratio)
         self.activation = nn.ReLU(inplace=True)
 
@@ -68,7 +73,16 @@ class ResBottleneckBlock(nn.Module):
 class AnyStage(nn.Sequential):
     """``depth`` blocks, the first of which has the stride."""
 
-    def __init__(self, width_in: int, width_out: int, stride: int, depth: int, group_width: int, se_ratio: float = 0.0, stage_index: int = 0) -> None:
+    def __init__(
+        self,
+        width_in: int,
+        width_out: int,
+        stride: int,
+        depth: int,
+        group_width: int,
+        se_ratio: float = 0.0,
+        stage_index: int = 0,
+    ) -> None:
         blocks: OrderedDict[str, nn.Module] = OrderedDict()
         for number in range(depth):
             inputs, step = (width_in, stride) if number == 0 else (width_out, 1)
@@ -82,14 +96,20 @@ class RegNet(nn.Module):
         self.stem = SimpleStemIN(3, stem_width)
         width = stem_width
         trunk: OrderedDict[str, nn.Module] = OrderedDict()
-        for number, (outputs, depth, group) in enumerate(zip(block_params.widths, block_params.depths, block_params.group_widths), 1):
+        for number, (outputs, depth, group) in enumerate(
+            zip(block_params.widths, block_params.depths, block_params.group_widths), 1
+        ):
             trunk[f"block{number}"] = AnyStage(width, outputs, 2, depth, group, block_params.se_ratio, number)
             width = outputs
         self.trunk_output = nn.Sequential(trunk)
         self.fc = nn.Linear(width, num_classes)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                nn.init.normal_(module.weight, 0.0, math.sqrt(2.0 / (module.kernel_size[0] * module.kernel_size[1] * module.out_channels)))
+                nn.init.normal_(
+                    module.weight,
+                    0.0,
+                    math.sqrt(2.0 / (module.kernel_size[0] * module.kernel_size[1] * module.out_channels)),
+                )
             elif isinstance(module, nn.Linear):
                 nn.init.normal_(module.weight, 0.0, 0.01)
                 nn.init.zeros_(module.bias)
@@ -98,7 +118,9 @@ class RegNet(nn.Module):
         return self.fc(self.trunk_output(self.stem(x)).mean((2, 3)))
 
 
-def _of_size(depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0, **options: Any) -> RegNet:
+def _of_size(
+    depth: int, w_0: int, w_a: float, w_m: float, group_width: int, se_ratio: float = 0.0, **options: Any
+) -> RegNet:
     return RegNet(BlockParams.from_init_params(depth, w_0, w_a, w_m, group_width, se_ratio), **options)
 
 

@@ -56,7 +56,9 @@ class ResMLP(nn.Module):
     ) -> None:
         super().__init__()
         self.stem = PatchEmbed(img_size, patch_size, 3, embed_dim)
-        self.blocks = nn.Sequential(*(ResBlock(embed_dim, self.stem.num_patches, init_scale, drop_rate, drop_path_rate) for _ in range(depth)))
+        self.blocks = nn.Sequential(
+            *(ResBlock(embed_dim, self.stem.num_patches, init_scale, drop_rate, drop_path_rate) for _ in range(depth))
+        )
         self.norm = Affine(embed_dim)
         self.head = nn.Linear(embed_dim, num_classes)
         for module in self.modules():
@@ -72,7 +74,13 @@ class ResMLP(nn.Module):
                 (r"(blocks\.\d+)\.gamma_(\d)", r"\1.ls\2"),
             ]
         )
-        accepts(self, lambda state: {key: value.view(1, 1, -1) if key.endswith((".alpha", ".beta")) else value for key, value in names(state).items()})
+        accepts(
+            self,
+            lambda state: {
+                key: value.view(1, 1, -1) if key.endswith((".alpha", ".beta")) else value
+                for key, value in names(state).items()
+            },
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.norm(self.blocks(self.stem(x))).mean(1))
@@ -82,8 +90,12 @@ def _resmlp(name: str, depth: int, init_scale: float, **more: int) -> Create:
     return variant(f"resmlp_{name}", ResMLP, depth=depth, init_scale=init_scale, **more)
 
 
-resmlp_12_224, resmlp_12_distilled_224, resmlp_12_224_dino = (_resmlp(name, 12, 0.1) for name in ("12_224", "12_distilled_224", "12_224_dino"))
-resmlp_24_224, resmlp_24_distilled_224, resmlp_24_224_dino = (_resmlp(name, 24, 1e-5) for name in ("24_224", "24_distilled_224", "24_224_dino"))
+resmlp_12_224, resmlp_12_distilled_224, resmlp_12_224_dino = (
+    _resmlp(name, 12, 0.1) for name in ("12_224", "12_distilled_224", "12_224_dino")
+)
+resmlp_24_224, resmlp_24_distilled_224, resmlp_24_224_dino = (
+    _resmlp(name, 24, 1e-5) for name in ("24_224", "24_distilled_224", "24_224_dino")
+)
 resmlp_36_224, resmlp_36_distilled_224 = (_resmlp(name, 36, 1e-6) for name in ("36_224", "36_distilled_224"))
 _BIG = {"patch_size": 8, "embed_dim": 768}
 resmlp_big_24_224, resmlp_big_24_224_in22k_to_1k, resmlp_big_24_distilled_224 = (

@@ -37,7 +37,10 @@ class BasicBlock(nn.Module):
         super().__init__()
         norm_layer = norm_layer or nn.BatchNorm2d
         if groups != 1 or base_width != 64 or dilation != 1:
-            raise ArgumentError(f"BasicBlock has groups=1, base_width=64 and dilation=1, got {groups}, {base_width} and {dilation}; Bottleneck takes others")
+            raise ArgumentError(
+                f"BasicBlock has groups=1, base_width=64 and dilation=1, got {groups}, {base_width} and {dilation}; "
+                f"Bottleneck takes others"
+            )
         self.conv1, self.bn1 = conv3x3(inplanes, planes, stride), norm_layer(planes)
         self.relu = nn.ReLU(inplace=True)
         self.conv2, self.bn2 = conv3x3(planes, planes), norm_layer(planes)
@@ -86,7 +89,8 @@ class Bottleneck(nn.Module):
 
 
 class ResNet(nn.Module):
-    """``replace_stride_with_dilation`` keeps the maps of stages 2 to 4 large; ``zero_init_residual`` begins every block as the identity."""
+    """``replace_stride_with_dilation`` keeps the maps of stages 2 to 4 large; ``zero_init_residual`` begins every block
+    as the identity."""
 
     def __init__(
         self,
@@ -116,10 +120,16 @@ class ResNet(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-            elif zero_init_residual and isinstance(module, (BasicBlock, Bottleneck)) and isinstance(module.last_norm, nn.BatchNorm2d):
+            elif (
+                zero_init_residual
+                and isinstance(module, (BasicBlock, Bottleneck))
+                and isinstance(module.last_norm, nn.BatchNorm2d)
+            ):
                 nn.init.zeros_(module.last_norm.weight)
 
-    def _stage(self, block: type[BasicBlock] | type[Bottleneck], planes: int, blocks: int, stride: int, dilate: bool) -> nn.Sequential:
+    def _stage(
+        self, block: type[BasicBlock] | type[Bottleneck], planes: int, blocks: int, stride: int, dilate: bool
+    ) -> nn.Sequential:
         before = self._dilation
         if dilate:
             self._dilation, stride = self._dilation * stride, 1
@@ -127,9 +137,14 @@ class ResNet(nn.Module):
         downsample = None
         if stride != 1 or self._inplanes != out:
             downsample = nn.Sequential(conv1x1(self._inplanes, out, stride), self._norm(out))
-        layers: list[nn.Module] = [block(self._inplanes, planes, stride, downsample, self._groups, self._base_width, before, self._norm)]
+        layers: list[nn.Module] = [
+            block(self._inplanes, planes, stride, downsample, self._groups, self._base_width, before, self._norm)
+        ]
         self._inplanes = out
-        layers += [block(out, planes, 1, None, self._groups, self._base_width, self._dilation, self._norm) for _ in range(1, blocks)]
+        layers += [
+            block(out, planes, 1, None, self._groups, self._base_width, self._dilation, self._norm)
+            for _ in range(1, blocks)
+        ]
         return nn.Sequential(*layers)
 
     def forward(self, x: Tensor) -> Tensor:

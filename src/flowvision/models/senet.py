@@ -1,4 +1,5 @@
-"""Squeeze-and-excitation networks: ResNets and ResNeXts whose channels are weighed, and senet154. The stride of se_resnet stands at its first 1x1."""
+"""Squeeze-and-excitation networks: ResNets and ResNeXts whose channels are weighed, and senet154. The stride of
+se_resnet stands at its first 1x1."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ class Bottleneck(nn.Module):
 
     expansion = 4
 
-    def __init__(self, inplanes: int, planes: int, groups: int, reduction: int, stride: int, downsample: nn.Module | None) -> None:
+    def __init__(
+        self, inplanes: int, planes: int, groups: int, reduction: int, stride: int, downsample: nn.Module | None
+    ) -> None:
         super().__init__()
         first, second, strides, kernel = self.widths(planes, groups, stride)
         self.conv1 = nn.Conv2d(inplanes, first, 1, strides[0], bias=False)
@@ -97,7 +100,9 @@ class SENet(nn.Module):
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
-    def _stage(self, block: type[Bottleneck], planes: int, count: int, groups: int, reduction: int, stride: int, kernel: int) -> nn.Sequential:
+    def _stage(
+        self, block: type[Bottleneck], planes: int, count: int, groups: int, reduction: int, stride: int, kernel: int
+    ) -> nn.Sequential:
         out = planes * block.expansion
         conv = nn.Conv2d(self._inplanes, out, kernel, stride, kernel // 2, bias=False)
         blocks = [block(self._inplanes, planes, groups, reduction, stride, nn.Sequential(conv, nn.BatchNorm2d(out)))]
@@ -123,7 +128,15 @@ def _stem(width: int, is_3x3: bool) -> OrderedDict[str, nn.Module]:
 
 
 senet154 = variant(
-    "senet154", SENet, block=SEBottleneck, layers=(3, 8, 36, 3), groups=64, dropout_p=0.2, inplanes=128, input_3x3=True, downsample_kernel_size=3
+    "senet154",
+    SENet,
+    block=SEBottleneck,
+    layers=(3, 8, 36, 3),
+    groups=64,
+    dropout_p=0.2,
+    inplanes=128,
+    input_3x3=True,
+    downsample_kernel_size=3,
 )
 se_resnet50 = variant("se_resnet50", SENet, block=SEResNetBottleneck, layers=(3, 4, 6, 3))
 se_resnet101 = variant("se_resnet101", SENet, block=SEResNetBottleneck, layers=(3, 4, 23, 3))

@@ -14,7 +14,9 @@ from oneflow import Tensor
 def channel_shuffle(x: Tensor, groups: int) -> Tensor:
     """Channels of ``groups`` groups, dealt out in turn."""
     batch, channels, height, width = x.shape
-    return x.view(batch, groups, channels // groups, height, width).transpose(1, 2).reshape(batch, channels, height, width)
+    return (
+        x.view(batch, groups, channels // groups, height, width).transpose(1, 2).reshape(batch, channels, height, width)
+    )
 
 
 def _pointwise(inputs: int, outputs: int) -> list[nn.Module]:
@@ -30,7 +32,9 @@ class InvertedResidual(nn.Module):
         super().__init__()
         self.stride, width = stride, oup // 2
         self.branch1 = nn.Sequential(*(_depthwise(inp, stride) + _pointwise(inp, width) if stride > 1 else []))
-        self.branch2 = nn.Sequential(*_pointwise(inp if stride > 1 else width, width), *_depthwise(width, stride), *_pointwise(width, width))
+        self.branch2 = nn.Sequential(
+            *_pointwise(inp if stride > 1 else width, width), *_depthwise(width, stride), *_pointwise(width, width)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         if self.stride == 1:
@@ -40,14 +44,23 @@ class InvertedResidual(nn.Module):
 
 
 class ShuffleNetV2(nn.Module):
-    def __init__(self, stages_out_channels: Sequence[int], stages_repeats: Sequence[int] = (4, 8, 4), num_classes: int = 1000) -> None:
+    def __init__(
+        self, stages_out_channels: Sequence[int], stages_repeats: Sequence[int] = (4, 8, 4), num_classes: int = 1000
+    ) -> None:
         super().__init__()
         width = stages_out_channels[0]
-        self.conv1 = nn.Sequential(nn.Conv2d(3, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True))
+        self.conv1 = nn.Sequential(
+            nn.Conv2d(3, width, 3, 2, 1, bias=False), nn.BatchNorm2d(width), nn.ReLU(inplace=True)
+        )
         self.maxpool = nn.MaxPool2d(3, 2, 1)
         stages = []
         for repeats, outputs in zip(stages_repeats, stages_out_channels[1:]):
-            stages.append(nn.Sequential(InvertedResidual(width, outputs, 2), *(InvertedResidual(outputs, outputs, 1) for _ in range(repeats - 1))))
+            stages.append(
+                nn.Sequential(
+                    InvertedResidual(width, outputs, 2),
+                    *(InvertedResidual(outputs, outputs, 1) for _ in range(repeats - 1)),
+                )
+            )
             width = outputs
         self.stage2, self.stage3, self.stage4 = stages
         self.conv5 = nn.Sequential(*_pointwise(width, stages_out_channels[-1]))

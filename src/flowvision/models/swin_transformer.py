@@ -42,7 +42,8 @@ def relative_positions(window: int) -> Tensor:
 
 
 class WindowAttention(nn.Module):
-    """Attention inside windows, which are shifted by ``shift`` and wrap around; pixels that were apart do not see each other."""
+    """Attention inside windows, which are shifted by ``shift`` and wrap around; pixels that were apart do not see each
+    other."""
 
     relative_position_index: Tensor
 
@@ -65,8 +66,15 @@ class WindowAttention(nn.Module):
             x = torch.roll(x, (-shift[0], -shift[1]), (1, 2))
         area = window * window
         tokens = window_partition(x, window).view(-1, area, dim)
-        q, k, v = self.qkv(tokens).view(-1, area, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
-        bias = self.relative_position_bias_table[self.relative_position_index].view(area, area, -1).permute(2, 0, 1).unsqueeze(0)
+        q, k, v = (
+            self.qkv(tokens).view(-1, area, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        )
+        bias = (
+            self.relative_position_bias_table[self.relative_position_index]
+            .view(area, area, -1)
+            .permute(2, 0, 1)
+            .unsqueeze(0)
+        )
         if any(shift):
             mask = _apart(padded, window, shift, x)
             bias = (mask.unsqueeze(1) + bias).repeat(x.shape[0], 1, 1, 1)
@@ -83,7 +91,9 @@ def _apart(size: tuple[int, int], window: int, shift: tuple[int, ...], like: Ten
     regions = []
     for length, moved in zip(size, shift):
         at = torch.arange(length, device=like.device)
-        regions.append((at >= length - window).long() + (at >= length - moved).long() if moved else torch.zeros_like(at))
+        regions.append(
+            (at >= length - window).long() + (at >= length - moved).long() if moved else torch.zeros_like(at)
+        )
     numbers = (3 * regions[0][:, None] + regions[1][None, :]).view(1, *size, 1)
     flat = window_partition(numbers, window).view(-1, window * window)
     return (flat[:, None, :] != flat[:, :, None]).to(like.dtype) * -100.0
@@ -91,7 +101,13 @@ def _apart(size: tuple[int, int], window: int, shift: tuple[int, ...], like: Ten
 
 class Mlp(nn.Sequential):
     def __init__(self, in_features: int, hidden_features: int, drop: float = 0.0) -> None:
-        super().__init__(nn.Linear(in_features, hidden_features), nn.GELU(), nn.Dropout(drop), nn.Linear(hidden_features, in_features), nn.Dropout(drop))
+        super().__init__(
+            nn.Linear(in_features, hidden_features),
+            nn.GELU(),
+            nn.Dropout(drop),
+            nn.Linear(hidden_features, in_features),
+            nn.Dropout(drop),
+        )
 
 
 class SwinTransformerBlock(nn.Module):
@@ -125,17 +141,34 @@ class PatchMerging(nn.Module):
 class BasicLayer(nn.Sequential):
     """A stage: ``depth`` blocks, every second of which shifts its windows; ``drop_path`` is of all, or of each."""
 
-    def __init__(self, dim: int, depth: int, num_heads: int, window_size: int, mlp_ratio: float = 4.0, drop_path: float | Sequence[float] = 0.0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        depth: int,
+        num_heads: int,
+        window_size: int,
+        mlp_ratio: float = 4.0,
+        drop_path: float | Sequence[float] = 0.0,
+    ) -> None:
         drops = [drop_path] * depth if isinstance(drop_path, float) else drop_path
         shifts = [window_size // 2 * (number % 2) for number in range(depth)]
-        super().__init__(*(SwinTransformerBlock(dim, num_heads, window_size, shift, mlp_ratio, drop) for shift, drop in zip(shifts, drops)))
+        super().__init__(
+            *(
+                SwinTransformerBlock(dim, num_heads, window_size, shift, mlp_ratio, drop)
+                for shift, drop in zip(shifts, drops)
+            )
+        )
 
 
 class PatchEmbed(nn.Sequential):
     """Pictures to (batch, rows, columns, embed_dim)."""
 
     def __init__(self, patch_size: int = 4, in_chans: int = 3, embed_dim: int = 96) -> None:
-        super().__init__(nn.Conv2d(in_chans, embed_dim, patch_size, patch_size), Permute(0, 2, 3, 1), nn.LayerNorm(embed_dim, eps=1e-5))
+        super().__init__(
+            nn.Conv2d(in_chans, embed_dim, patch_size, patch_size),
+            Permute(0, 2, 3, 1),
+            nn.LayerNorm(embed_dim, eps=1e-5),
+        )
 
 
 class SwinTransformer(nn.Module):
@@ -179,7 +212,8 @@ class SwinTransformer(nn.Module):
 def _from_authors(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """layers.i.blocks.j and layers.i.downsample become features; masks are made anew, indices flat.
 
-    In timm's files since 0.9 a stage begins with its downsampling; before, as in the authors', it ends with it. Indices need not be there.
+    In timm's files since 0.9 a stage begins with its downsampling; before, as in the authors', it ends with it. Indices
+    need not be there.
     """
     found = {}
     ends = any(key.startswith("layers.0.downsample.") for key in state)
@@ -210,12 +244,22 @@ _SIZES = {
 
 
 def _swin(size: str, window: int = 7, pixels: int = 224, ending: str = "") -> Create:
-    return variant(f"swin_{size}_patch4_window{window}_{pixels}{ending}", SwinTransformer, **_SIZES[size], window_size=window)
+    return variant(
+        f"swin_{size}_patch4_window{window}_{pixels}{ending}", SwinTransformer, **_SIZES[size], window_size=window
+    )
 
 
-swin_t, swin_s, swin_b = (variant(f"swin_{size[0]}", SwinTransformer, **_SIZES[size]) for size in ("tiny", "small", "base"))
+swin_t, swin_s, swin_b = (
+    variant(f"swin_{size[0]}", SwinTransformer, **_SIZES[size]) for size in ("tiny", "small", "base")
+)
 swin_tiny_patch4_window7_224, swin_small_patch4_window7_224 = _swin("tiny"), _swin("small")
 swin_base_patch4_window7_224, swin_base_patch4_window12_384 = _swin("base"), _swin("base", 12, 384)
 _22K = "_in22k_to_1k"
-swin_base_patch4_window7_224_in22k_to_1k, swin_base_patch4_window12_384_in22k_to_1k = _swin("base", ending=_22K), _swin("base", 12, 384, _22K)
-swin_large_patch4_window7_224_in22k_to_1k, swin_large_patch4_window12_384_in22k_to_1k = _swin("large", ending=_22K), _swin("large", 12, 384, _22K)
+swin_base_patch4_window7_224_in22k_to_1k, swin_base_patch4_window12_384_in22k_to_1k = (
+    _swin("base", ending=_22K),
+    _swin("base", 12, 384, _22K),
+)
+swin_large_patch4_window7_224_in22k_to_1k, swin_large_patch4_window12_384_in22k_to_1k = (
+    _swin("large", ending=_22K),
+    _swin("large", 12, 384, _22K),
+)

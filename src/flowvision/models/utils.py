@@ -19,8 +19,11 @@ def download_url_to_file(url: str, dst: str | os.PathLike[str]) -> None:
     download_url(url, folder, name)
 
 
-def load_state_dict_from_url(url: str, model_dir: str | os.PathLike[str] | None = None, progress: bool = True) -> dict[str, Tensor]:
-    """The tensors of a weight file, which is fetched into the cache folder unless it is there; a hash in its name is compared."""
+def load_state_dict_from_url(
+    url: str, model_dir: str | os.PathLike[str] | None = None, progress: bool = True
+) -> dict[str, Tensor]:
+    """The tensors of a weight file, which is fetched into the cache folder unless it is there; a hash in its name is
+    compared."""
     path = get_cache_dir(model_dir) / os.path.basename(urlparse(url).path)
     if not path.exists():
         download_url_to_file(url, path)

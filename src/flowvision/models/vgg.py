@@ -1,4 +1,5 @@
-"""VGG: 3x3 convolutions in five groups, with and without batch norm. Timm's files, whose full connections are convolutions, load too."""
+"""VGG: 3x3 convolutions in five groups, with and without batch norm. Timm's files, whose full connections are
+convolutions, load too."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def make_layers(cfg: Sequence[int | str], batch_norm: bool = False) -> nn.Sequen
 class VGG(nn.Module):
     """``features`` give 512 channels, as those of :func:`make_layers` do."""
 
-    def __init__(self, features: nn.Module, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5) -> None:
+    def __init__(
+        self, features: nn.Module, num_classes: int = 1000, init_weights: bool = True, dropout: float = 0.5
+    ) -> None:
         super().__init__()
         self.features = features
         self.avgpool = nn.AdaptiveAvgPool2d((7, 7))
@@ -64,11 +67,20 @@ class VGG(nn.Module):
         return self.classifier(self.avgpool(self.features(x)).flatten(1))
 
 
-_FULL = by_patterns([(r"pre_logits\.fc1\.(\w+)", r"classifier.0.\1"), (r"pre_logits\.fc2\.(\w+)", r"classifier.3.\1"), (r"head\.fc\.(\w+)", r"classifier.6.\1")])
+_FULL = by_patterns(
+    [
+        (r"pre_logits\.fc1\.(\w+)", r"classifier.0.\1"),
+        (r"pre_logits\.fc2\.(\w+)", r"classifier.3.\1"),
+        (r"head\.fc\.(\w+)", r"classifier.6.\1"),
+    ]
+)
 
 
 def _from_timm(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {key: value.flatten(1) if key.startswith("classifier.") and value.dim() == 4 else value for key, value in _FULL(state).items()}
+    return {
+        key: value.flatten(1) if key.startswith("classifier.") and value.dim() == 4 else value
+        for key, value in _FULL(state).items()
+    }
 
 
 def _of_groups(repeats: Sequence[int], batch_norm: bool = False, **options: Any) -> VGG:
@@ -79,4 +91,6 @@ def _of_groups(repeats: Sequence[int], batch_norm: bool = False, **options: Any)
 
 
 vgg11, vgg13, vgg16, vgg19 = (variant(f"vgg{depth}", _of_groups, repeats=repeats) for depth, repeats in _GROUPS.items())
-vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn = (variant(f"vgg{depth}_bn", _of_groups, repeats=repeats, batch_norm=True) for depth, repeats in _GROUPS.items())
+vgg11_bn, vgg13_bn, vgg16_bn, vgg19_bn = (
+    variant(f"vgg{depth}_bn", _of_groups, repeats=repeats, batch_norm=True) for depth, repeats in _GROUPS.items()
+)

@@ -18,7 +18,9 @@ from oneflow import Tensor
 
 
 class Attention(nn.Module):
-    def __init__(self, dim: int, num_heads: int = 8, qkv_bias: bool = False, attn_drop: float = 0.0, proj_drop: float = 0.0) -> None:
+    def __init__(
+        self, dim: int, num_heads: int = 8, qkv_bias: bool = False, attn_drop: float = 0.0, proj_drop: float = 0.0
+    ) -> None:
         super().__init__()
         self.num_heads = num_heads
         self.qkv = nn.Linear(dim, dim * 3, bias=qkv_bias)
@@ -28,13 +30,29 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         batch, tokens, dim = x.shape
-        q, k, v = self.qkv(x).reshape(batch, tokens, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
-        x = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=self.attn_drop if self.training else 0.0)
+        q, k, v = (
+            self.qkv(x)
+            .reshape(batch, tokens, 3, self.num_heads, dim // self.num_heads)
+            .permute(2, 0, 3, 1, 4)
+            .unbind(0)
+        )
+        x = torch.nn.functional.scaled_dot_product_attention(
+            q, k, v, dropout_p=self.attn_drop if self.training else 0.0
+        )
         return self.proj_drop(self.proj(x.transpose(1, 2).reshape(batch, tokens, dim)))
 
 
 class Block(nn.Module):
-    def __init__(self, dim: int, num_heads: int, mlp_ratio: float, qkv_bias: bool, drop: float, attn_drop: float, drop_path: float) -> None:
+    def __init__(
+        self,
+        dim: int,
+        num_heads: int,
+        mlp_ratio: float,
+        qkv_bias: bool,
+        drop: float,
+        attn_drop: float,
+        drop_path: float,
+    ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(dim, eps=1e-6)
         self.attn = Attention(dim, num_heads, qkv_bias, attn_drop, drop)
@@ -48,7 +66,8 @@ class Block(nn.Module):
 
 
 class VisionTransformer(nn.Module):
-    """With ``distilled`` there is a second token and head, as in DeiT: the mean of both scores in evaluation, a pair of them in training."""
+    """With ``distilled`` there is a second token and head, as in DeiT: the mean of both scores in evaluation, a pair of
+    them in training."""
 
     def __init__(
         self,
@@ -73,7 +92,9 @@ class VisionTransformer(nn.Module):
         self.pos_embed = nn.Parameter(torch.zeros(1, self.patch_embed.num_patches + 1 + distilled, embed_dim))
         self.pos_drop = nn.Dropout(drop_rate)
         drops = [drop_path_rate * number / max(depth - 1, 1) for number in range(depth)]
-        self.blocks = nn.Sequential(*(Block(embed_dim, num_heads, mlp_ratio, qkv_bias, drop_rate, attn_drop_rate, drop) for drop in drops))
+        self.blocks = nn.Sequential(
+            *(Block(embed_dim, num_heads, mlp_ratio, qkv_bias, drop_rate, attn_drop_rate, drop) for drop in drops)
+        )
         self.norm = nn.LayerNorm(embed_dim, eps=1e-6)
         self.head = nn.Linear(embed_dim, num_classes) if num_classes else nn.Identity()
         self.head_dist = nn.Linear(embed_dim, num_classes) if distilled and num_classes else None
@@ -105,10 +126,13 @@ class VisionTransformer(nn.Module):
 
 
 def resize_pos_embed(posemb: Tensor, posemb_new: Tensor, num_tokens: int = 1) -> Tensor:
-    """Position embeddings of one picture size made fit for another: the grid is interpolated, the tokens before it stay."""
+    """Position embeddings of one picture size made fit for another: the grid is interpolated, the tokens before it
+    stay."""
     tokens, grid = posemb[:, :num_tokens], posemb[0, num_tokens:]
     old, new = int(len(grid) ** 0.5), int((posemb_new.shape[1] - num_tokens) ** 0.5)
-    pixels = F.interpolate(grid.reshape(1, old, old, -1).permute(0, 3, 1, 2), size=(new, new), mode="bicubic", align_corners=False)
+    pixels = F.interpolate(
+        grid.reshape(1, old, old, -1).permute(0, 3, 1, 2), size=(new, new), mode="bicubic", align_corners=False
+    )
     return torch.cat([tokens, pixels.permute(0, 2, 3, 1).reshape(1, new * new, -1)], 1)
 
 
@@ -149,7 +173,14 @@ _SIZES: dict[str, dict[str, Any]] = {
 
 
 def _vit(size: str, patch: int, pixels: int, ending: str = "", num_classes: int = 1000) -> Create:
-    return variant(f"vit_{size}_patch{patch}_{pixels}{ending}", VisionTransformer, **_SIZES[size], patch_size=patch, img_size=pixels, num_classes=num_classes)
+    return variant(
+        f"vit_{size}_patch{patch}_{pixels}{ending}",
+        VisionTransformer,
+        **_SIZES[size],
+        patch_size=patch,
+        img_size=pixels,
+        num_classes=num_classes,
+    )
 
 
 def _deit(size: str, pixels: int, distilled: bool = False) -> Create:
@@ -166,16 +197,26 @@ vit_base_patch8_224 = _vit("base", 8, 224)
 vit_large_patch32_224, vit_large_patch32_384 = _vit("large", 32, 224), _vit("large", 32, 384)
 vit_large_patch16_224, vit_large_patch16_384 = _vit("large", 16, 224), _vit("large", 16, 384)
 vit_base_patch16_224_sam, vit_base_patch32_224_sam = _vit("base", 16, 224, "_sam"), _vit("base", 32, 224, "_sam")
-vit_huge_patch14_224, vit_giant_patch14_224, vit_gigantic_patch14_224 = _vit("huge", 14, 224), _vit("giant", 14, 224), _vit("gigantic", 14, 224)
+vit_huge_patch14_224, vit_giant_patch14_224, vit_gigantic_patch14_224 = (
+    _vit("huge", 14, 224),
+    _vit("giant", 14, 224),
+    _vit("gigantic", 14, 224),
+)
 _21K = ("_in21k", 21843)
 vit_tiny_patch16_224_in21k, vit_small_patch32_224_in21k = _vit("tiny", 16, 224, *_21K), _vit("small", 32, 224, *_21K)
 vit_small_patch16_224_in21k, vit_base_patch32_224_in21k = _vit("small", 16, 224, *_21K), _vit("base", 32, 224, *_21K)
 vit_base_patch16_224_in21k, vit_base_patch8_224_in21k = _vit("base", 16, 224, *_21K), _vit("base", 8, 224, *_21K)
 vit_large_patch32_224_in21k, vit_large_patch16_224_in21k = _vit("large", 32, 224, *_21K), _vit("large", 16, 224, *_21K)
 vit_huge_patch14_224_in21k = _vit("huge", 14, 224, *_21K)
-vit_base_patch16_224_miil_in21k = variant("vit_base_patch16_224_miil_in21k", VisionTransformer, **_SIZES["base"], qkv_bias=False, num_classes=11221)
+vit_base_patch16_224_miil_in21k = variant(
+    "vit_base_patch16_224_miil_in21k", VisionTransformer, **_SIZES["base"], qkv_bias=False, num_classes=11221
+)
 vit_base_patch16_224_miil = variant("vit_base_patch16_224_miil", VisionTransformer, **_SIZES["base"], qkv_bias=False)
-deit_tiny_patch16_224, deit_small_patch16_224, deit_base_patch16_224 = _deit("tiny", 224), _deit("small", 224), _deit("base", 224)
+deit_tiny_patch16_224, deit_small_patch16_224, deit_base_patch16_224 = (
+    _deit("tiny", 224),
+    _deit("small", 224),
+    _deit("base", 224),
+)
 deit_base_patch16_384 = _deit("base", 384)
 deit_tiny_distilled_patch16_224, deit_small_distilled_patch16_224 = _deit("tiny", 224, True), _deit("small", 224, True)
 deit_base_distilled_patch16_224, deit_base_distilled_patch16_384 = _deit("base", 224, True), _deit("base", 384, True)

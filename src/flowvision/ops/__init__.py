@@ -1,6 +1,5 @@
 """Boxes: their areas, overlaps and which to keep."""
 
-from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.ops.boxes import (
     batched_nms,
     box_area,
@@ -14,6 +13,7 @@ from flowvision.ops.boxes import (
     nms,
     remove_small_boxes,
 )
+from oneflow.core.absent_modules import refuse as _refuse
 
 __all__ = [
     "batched_nms",

@@ -8,4 +8,12 @@ from flowvision.scheduler.scheduler import Scheduler
 from flowvision.scheduler.step_lr import StepLRScheduler
 from flowvision.scheduler.tanh_lr import TanhLRScheduler
 
-__all__ = ["CosineLRScheduler", "LinearLRScheduler", "MultiStepLRScheduler", "PolyLRScheduler", "Scheduler", "StepLRScheduler", "TanhLRScheduler"]
+__all__ = [
+    "CosineLRScheduler",
+    "LinearLRScheduler",
+    "MultiStepLRScheduler",
+    "PolyLRScheduler",
+    "Scheduler",
+    "StepLRScheduler",
+    "TanhLRScheduler",
+]

@@ -26,7 +26,17 @@ class LinearLRScheduler(WarmupScheduler):
         initialize: bool = True,
     ) -> None:
         self.t_initial, self.lr_min_rate = t_initial, lr_min_rate
-        super().__init__(optimizer, warmup_t, warmup_lr_init, t_in_epochs, noise_range_t, noise_pct, noise_std, noise_seed, initialize)
+        super().__init__(
+            optimizer,
+            warmup_t,
+            warmup_lr_init,
+            t_in_epochs,
+            noise_range_t,
+            noise_pct,
+            noise_std,
+            noise_seed,
+            initialize,
+        )
 
     def rates(self, t: float) -> list[float]:
         done = (t - self.warmup_t) / (self.t_initial - self.warmup_t)

@@ -11,7 +11,8 @@ from flowvision.scheduler.warmup import WarmupScheduler
 
 
 class MultiStepLRScheduler(WarmupScheduler):
-    """Before each of the times ``decay_t``, so that the epoch of that number has it, the rate becomes ``decay_rate`` of itself."""
+    """Before each of the times ``decay_t``, so that the epoch of that number has it, the rate becomes ``decay_rate`` of
+    itself."""
 
     def __init__(
         self,
@@ -28,7 +29,17 @@ class MultiStepLRScheduler(WarmupScheduler):
         initialize: bool = True,
     ) -> None:
         self.decay_t, self.decay_rate = list(decay_t), decay_rate
-        super().__init__(optimizer, warmup_t, warmup_lr_init, t_in_epochs, noise_range_t, noise_pct, noise_std, noise_seed, initialize)
+        super().__init__(
+            optimizer,
+            warmup_t,
+            warmup_lr_init,
+            t_in_epochs,
+            noise_range_t,
+            noise_pct,
+            noise_std,
+            noise_seed,
+            initialize,
+        )
 
     def rates(self, t: float) -> list[float]:
         return [value * self.decay_rate ** bisect.bisect_right(self.decay_t, t + 1) for value in self.base_values]

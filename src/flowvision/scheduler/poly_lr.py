@@ -9,7 +9,8 @@ from flowvision.scheduler.warmup import WarmupScheduler, cycle, cycle_length
 
 
 class PolyLRScheduler(WarmupScheduler):
-    """lr_min + (lr - lr_min) * (1 - (t / T)^k_decay)^power; cycles as in ``CosineLRScheduler``, at ``lr_min`` after ``cycle_limit`` of them (0: never)."""
+    """lr_min + (lr - lr_min) * (1 - (t / T)^k_decay)^power; cycles as in ``CosineLRScheduler``, at ``lr_min`` after
+    ``cycle_limit`` of them (0: never)."""
 
     def __init__(
         self,

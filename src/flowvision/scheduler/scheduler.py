@@ -1,4 +1,5 @@
-"""Learning rates by epoch or by update: ``step(epoch)`` after an epoch, ``step_update(num_updates)`` after an update."""
+"""Learning rates by epoch or by update: ``step(epoch)`` after an epoch, ``step_update(num_updates)`` after an
+update."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ NoiseRange = float | Sequence[float] | None
 
 
 class Scheduler:
-    """Writes ``param_group_field`` of every parameter group. A class below gives the values: ``get_epoch_values`` or ``get_update_values``.
+    """Writes ``param_group_field`` of every parameter group. A class below gives the values: ``get_epoch_values`` or
+    ``get_update_values``.
 
-    ``noise_range_t`` is the time from which, or the pair between which, values are multiplied by 1 + noise: normal with ``noise_std``, drawn anew where it
-    leaves ``noise_pct``, or uniform within it (``noise_type``). It is a function of ``noise_seed`` and the time.
+    ``noise_range_t`` is the time from which, or the pair between which, values are multiplied by 1 + noise: normal with
+    ``noise_std``, drawn anew where it leaves ``noise_pct``, or uniform within it (``noise_type``). It is a function of
+    ``noise_seed`` and the time.
     """
 
     def __init__(
@@ -41,7 +44,12 @@ class Scheduler:
                 raise ArgumentError(f"{first} is missing from parameter group {number}; it is set with initialize=True")
         self.base_values = [group[first] for group in optimizer.param_groups]
         self.metric: float | None = None
-        self.noise_range_t, self.noise_type, self.noise_pct, self.noise_std = noise_range_t, noise_type, noise_pct, noise_std
+        self.noise_range_t, self.noise_type, self.noise_pct, self.noise_std = (
+            noise_range_t,
+            noise_type,
+            noise_pct,
+            noise_std,
+        )
         self.noise_seed = 42 if noise_seed is None else noise_seed
         self.update_groups(self.base_values)
 

@@ -26,7 +26,17 @@ class StepLRScheduler(WarmupScheduler):
         initialize: bool = True,
     ) -> None:
         self.decay_t, self.decay_rate = decay_t, decay_rate
-        super().__init__(optimizer, warmup_t, warmup_lr_init, t_in_epochs, noise_range_t, noise_pct, noise_std, noise_seed, initialize)
+        super().__init__(
+            optimizer,
+            warmup_t,
+            warmup_lr_init,
+            t_in_epochs,
+            noise_range_t,
+            noise_pct,
+            noise_std,
+            noise_seed,
+            initialize,
+        )
 
     def rates(self, t: float) -> list[float]:
         return [value * self.decay_rate ** (t // self.decay_t) for value in self.base_values]

@@ -11,7 +11,8 @@ from oneflow.core.errors import ArgumentError
 
 
 class TanhLRScheduler(WarmupScheduler):
-    """lr_min + (lr - lr_min) / 2 * (1 - tanh(lb (1 - t/T) + ub t/T)); cycles as in ``CosineLRScheduler``. A warm-up rises to the curve, not to the rate."""
+    """lr_min + (lr - lr_min) / 2 * (1 - tanh(lb (1 - t/T) + ub t/T)); cycles as in ``CosineLRScheduler``. A warm-up
+    rises to the curve, not to the rate."""
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class TanhLRScheduler(WarmupScheduler):
         self.t_initial, self.lb, self.ub, self.lr_min = t_initial, lb, ub, lr_min
         self.cycle_mul, self.cycle_decay, self.cycle_limit = cycle_mul, cycle_decay, cycle_limit
         noise = (noise_range_t, noise_pct, noise_std, noise_seed)
-        super().__init__(optimizer, warmup_t, warmup_lr_init, t_in_epochs, *noise, initialize, warmup_prefix, rises_to_schedule=True)
+        super().__init__(
+            optimizer, warmup_t, warmup_lr_init, t_in_epochs, *noise, initialize, warmup_prefix, rises_to_schedule=True
+        )
 
     def rates(self, t: float) -> list[float]:
         number, length, now = cycle(t, self.t_initial, self.cycle_mul)

@@ -9,7 +9,8 @@ from flowvision.scheduler.scheduler import NoiseRange, Scheduler
 
 
 class WarmupScheduler(Scheduler):
-    """``rates(t)`` gives the rates after the warm-up; before, they rise linearly from ``warmup_lr_init`` for ``warmup_t``."""
+    """``rates(t)`` gives the rates after the warm-up; before, they rise linearly from ``warmup_lr_init`` for
+    ``warmup_t``."""
 
     def __init__(
         self,
@@ -26,7 +27,12 @@ class WarmupScheduler(Scheduler):
         rises_to_schedule: bool = False,
     ) -> None:
         super().__init__(optimizer, "lr", noise_range_t, "normal", noise_pct, noise_std, noise_seed, initialize)
-        self.warmup_t, self.warmup_lr_init, self.warmup_prefix, self.t_in_epochs = warmup_t, warmup_lr_init, warmup_prefix, t_in_epochs
+        self.warmup_t, self.warmup_lr_init, self.warmup_prefix, self.t_in_epochs = (
+            warmup_t,
+            warmup_lr_init,
+            warmup_prefix,
+            t_in_epochs,
+        )
         self.warmup_steps = [1.0] * len(self.base_values)
         if warmup_t:
             ends = self.rates(warmup_t) if rises_to_schedule and not warmup_prefix else self.base_values
@@ -50,7 +56,8 @@ class WarmupScheduler(Scheduler):
 
 
 def cycle(t: float, length: float, growth: float) -> tuple[int, float, float]:
-    """The number of the cycle that ``t`` falls into, its length, and the time within it; each cycle is ``growth`` times as long as the last."""
+    """The number of the cycle that ``t`` falls into, its length, and the time within it; each cycle is ``growth`` times
+    as long as the last."""
     if growth == 1.0:
         number = int(t // length)
         return number, length, t - length * number

@@ -1,4 +1,5 @@
-"""Transforms as functions: of PIL pictures by PIL, of tensors (..., channels, height, width) by torch, with the same meaning."""
+"""Transforms as functions: of PIL pictures by PIL, of tensors (..., channels, height, width) by torch, with the same
+meaning."""
 
 from __future__ import annotations
 
@@ -14,7 +15,13 @@ from flowvision.transforms import functional_pil as of_pictures
 from flowvision.transforms import functional_tensor as of_tensors
 from flowvision.transforms.functional_tensor import convert_image_dtype
 from flowvision.transforms.geometry import inverse_affine, pair_of
-from flowvision.transforms.interpolation import PIL_MODES, InterpolationMode, interpolation_mode, str_to_interp_mode, str_to_pil_interp
+from flowvision.transforms.interpolation import (
+    PIL_MODES,
+    InterpolationMode,
+    interpolation_mode,
+    str_to_interp_mode,
+    str_to_pil_interp,
+)
 from oneflow.core.errors import ArgumentError, DTypeError
 
 __all__ = [
@@ -58,8 +65,9 @@ def get_dimensions(img: Any) -> list[int]:
 
 
 def to_tensor(pic: Any) -> Tensor:
-    """A PIL picture as float32 from 0 to 1 of shape (channels, height, width); one of mode I, I;16 or F with its own numbers. An array (height, width)
-    or (height, width, channels) becomes float32 with the numbers it has: 255 stays 255."""
+    """A PIL picture as float32 from 0 to 1 of shape (channels, height, width); one of mode I, I;16 or F with its own
+    numbers. An array (height, width) or (height, width, channels) becomes float32 with the numbers it has: 255 stays
+    255."""
     if isinstance(pic, np.ndarray):
         if pic.ndim not in (2, 3):
             raise ArgumentError(f"to_tensor takes an array of 2 or 3 dims, got {pic.ndim}")
@@ -80,7 +88,8 @@ def pil_to_tensor(pic: Image.Image) -> Tensor:
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Image.Image:
-    """A tensor (channels, height, width) or an array (height, width, channels), uint8 or float from 0 to 1, as a picture."""
+    """A tensor (channels, height, width) or an array (height, width, channels), uint8 or float from 0 to 1, as a
+    picture."""
     if not isinstance(pic, (Tensor, np.ndarray)):
         raise DTypeError(f"to_pil_image takes a tensor or an array, got {type(pic).__name__}")
     if pic.ndim not in (2, 3):
@@ -97,7 +106,11 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Image.Image:
     if array.ndim == 3 and array.shape[2] not in (2, 3, 4):
         raise ArgumentError(f"a picture has 1 to 4 channels, got {array.shape[2]}")
     found = _mode_of(array)
-    if mode is not None and mode != found and (array.ndim == 2 or array.dtype != np.uint8 or len(mode) < array.shape[2]):
+    if (
+        mode is not None
+        and mode != found
+        and (array.ndim == 2 or array.dtype != np.uint8 or len(mode) < array.shape[2])
+    ):
         raise ArgumentError(f"{array.dtype} of shape {array.shape} is a picture of mode {found!r}, not {mode!r}")
     if mode is None or mode == found:
         return Image.fromarray(np.ascontiguousarray(array))
@@ -109,13 +122,19 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
     if not isinstance(tensor, Tensor):
         raise DTypeError(f"normalize takes a tensor, got {type(tensor).__name__}; put ToTensor before it")
     if not tensor.is_floating_point() or tensor.ndim < 3:
-        raise ArgumentError(f"normalize takes floats of shape (..., channels, height, width), got {tensor.dtype} of shape {tuple(tensor.shape)}")
+        raise ArgumentError(
+            f"normalize takes floats of shape (..., channels, height, width), got {tensor.dtype} of shape "
+            f"{tuple(tensor.shape)}"
+        )
     means = torch.as_tensor(mean, dtype=tensor.dtype, device=tensor.device)
     deviations = torch.as_tensor(std, dtype=tensor.dtype, device=tensor.device)
     if (deviations == 0).any():
         raise ArgumentError(f"std has no zero, got {std!r}")
     if len({means.numel(), tensor.shape[-3]} - {1}) > 1 or len({deviations.numel(), tensor.shape[-3]} - {1}) > 1:
-        raise ArgumentError(f"mean and std have a number for each of the {tensor.shape[-3]} channels, got {means.numel()} and {deviations.numel()}")
+        raise ArgumentError(
+            f"mean and std have a number for each of the {tensor.shape[-3]} channels, got {means.numel()} and "
+            f"{deviations.numel()}"
+        )
     means, deviations = means.reshape(-1, 1, 1), deviations.reshape(-1, 1, 1)
     return tensor.sub_(means).div_(deviations) if inplace else tensor.sub(means).div_(deviations)
 
@@ -123,7 +142,11 @@ def normalize(tensor: Tensor, mean: Sequence[float], std: Sequence[float], inpla
 def resize(img: Any, size: Any, interpolation: Any = _BILINEAR) -> Any:
     """Another size: (height, width), or one number for the shorter side."""
     mode = interpolation_mode(interpolation)
-    return of_pictures.resize(img, size, PIL_MODES[mode]) if _of(img) is of_pictures else of_tensors.resize(img, size, mode.value)
+    return (
+        of_pictures.resize(img, size, PIL_MODES[mode])
+        if _of(img) is of_pictures
+        else of_tensors.resize(img, size, mode.value)
+    )
 
 
 def scale(*args: Any, **kwargs: Any) -> Any:
@@ -132,7 +155,8 @@ def scale(*args: Any, **kwargs: Any) -> Any:
 
 
 def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Any:
-    """More pixels at the sides; ``padding`` is one number, (left and right, top and bottom) or (left, top, right, bottom)."""
+    """More pixels at the sides; ``padding`` is one number, (left and right, top and bottom) or (left, top, right,
+    bottom)."""
     return _of(img).pad(img, padding, fill, padding_mode)
 
 
@@ -146,13 +170,20 @@ def center_crop(img: Any, output_size: Any) -> Any:
     height, width = pair_of("output_size", output_size)
     _, h, w = get_dimensions(img)
     if w < width or h < height:
-        missing = [max((width - w) // 2, 0), max((height - h) // 2, 0), max((width - w + 1) // 2, 0), max((height - h + 1) // 2, 0)]
+        missing = [
+            max((width - w) // 2, 0),
+            max((height - h) // 2, 0),
+            max((width - w + 1) // 2, 0),
+            max((height - h + 1) // 2, 0),
+        ]
         img = pad(img, missing)
         _, h, w = get_dimensions(img)
     return crop(img, int(round((h - height) / 2.0)), int(round((w - width) / 2.0)), height, width)
 
 
-def resized_crop(img: Any, top: int, left: int, height: int, width: int, size: Any, interpolation: Any = _BILINEAR) -> Any:
+def resized_crop(
+    img: Any, top: int, left: int, height: int, width: int, size: Any, interpolation: Any = _BILINEAR
+) -> Any:
     """A part of the picture, in another size."""
     return resize(crop(img, top, left, height, width), size, interpolation)
 
@@ -205,9 +236,16 @@ def adjust_hue(img: Any, hue_factor: float) -> Any:
 
 
 def rotate(
-    img: Any, angle: float, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = None, resample: Any = None
+    img: Any,
+    angle: float,
+    interpolation: Any = _NEAREST,
+    expand: bool = False,
+    center: Any = None,
+    fill: Any = None,
+    resample: Any = None,
 ) -> Any:
-    """Turned counter-clockwise by ``angle`` degrees about ``center`` (x, y), by default the middle. ``resample`` is the old name of ``interpolation``."""
+    """Turned counter-clockwise by ``angle`` degrees about ``center`` (x, y), by default the middle. ``resample`` is the
+    old name of ``interpolation``."""
     mode = interpolation_mode(interpolation if resample is None else resample)
     if _of(img) is of_pictures:
         return of_pictures.rotate(img, angle, PIL_MODES[mode], expand, center, fill)
@@ -217,13 +255,25 @@ def rotate(
 
 
 def affine(
-    img: Any, angle: float, translate: Sequence[float], scale: float, shear: Any, interpolation: Any = _NEAREST, fill: Any = None, center: Any = None
+    img: Any,
+    angle: float,
+    translate: Sequence[float],
+    scale: float,
+    shear: Any,
+    interpolation: Any = _NEAREST,
+    fill: Any = None,
+    center: Any = None,
 ) -> Any:
-    """Sheared by ``shear`` degrees (x, or x and y), scaled, turned clockwise about ``center``, by default the middle, and moved by ``translate`` pixels."""
+    """Sheared by ``shear`` degrees (x, or x and y), scaled, turned clockwise about ``center``, by default the middle,
+    and moved by ``translate`` pixels."""
     if scale <= 0:
         raise ArgumentError(f"scale is above 0, got {scale!r}")
     mode = interpolation_mode(interpolation)
-    shears = (float(shear), 0.0) if isinstance(shear, (int, float)) else (float(shear[0]), float(shear[1]) if len(shear) > 1 else 0.0)
+    shears = (
+        (float(shear), 0.0)
+        if isinstance(shear, (int, float))
+        else (float(shear[0]), float(shear[1]) if len(shear) > 1 else 0.0)
+    )
     _, height, width = get_dimensions(img)
     if _of(img) is of_pictures:
         middle = (width * 0.5, height * 0.5) if center is None else center
@@ -234,15 +284,26 @@ def affine(
 
 def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
     """Without colours, with one channel or three equal ones."""
-    return of_pictures.to_grayscale(img, num_output_channels) if _of(img) is of_pictures else of_tensors.rgb_to_grayscale(img, num_output_channels)
+    return (
+        of_pictures.to_grayscale(img, num_output_channels)
+        if _of(img) is of_pictures
+        else of_tensors.rgb_to_grayscale(img, num_output_channels)
+    )
 
 
 def gaussian_blur(img: Any, kernel_size: Any, sigma: Any = None) -> Any:
-    """Blurred by a bell of ``kernel_size``, odd: a number or (width, height); ``sigma`` is by default 0.15 * size + 0.35."""
+    """Blurred by a bell of ``kernel_size``, odd: a number or (width, height); ``sigma`` is by default 0.15 * size +
+    0.35."""
     sizes = [kernel_size, kernel_size] if isinstance(kernel_size, int) else list(kernel_size)
     if len(sizes) != 2 or any(not isinstance(size, int) or size < 1 or size % 2 == 0 for size in sizes):
         raise ArgumentError(f"kernel_size is an odd int or two of them, got {kernel_size!r}")
-    given = [0.15 * size + 0.35 for size in sizes] if sigma is None else [float(sigma)] * 2 if isinstance(sigma, (int, float)) else list(map(float, sigma))
+    given = (
+        [0.15 * size + 0.35 for size in sizes]
+        if sigma is None
+        else [float(sigma)] * 2
+        if isinstance(sigma, (int, float))
+        else list(map(float, sigma))
+    )
     given = given * 2 if len(given) == 1 else given
     if len(given) != 2 or min(given) <= 0:
         raise ArgumentError(f"sigma is a number above 0 or two of them, got {sigma!r}")

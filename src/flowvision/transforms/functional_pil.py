@@ -55,7 +55,8 @@ def adjust_hue(img: Image.Image, hue_factor: float) -> Image.Image:
 
 
 def pad(img: Image.Image, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Image.Image:
-    """More pixels at the sides: of one colour, or the outermost, or mirrored without ("reflect") or with ("symmetric") the outermost."""
+    """More pixels at the sides: of one colour, or the outermost, or mirrored without ("reflect") or with ("symmetric")
+    the outermost."""
     if padding_mode not in PADDING_MODES:
         raise ArgumentError(f"padding_mode is one of {list(PADDING_MODES)}, got {padding_mode!r}")
     left, top, right, bottom = sides(padding)

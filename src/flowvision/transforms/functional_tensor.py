@@ -29,7 +29,11 @@ def convert_image_dtype(image: Tensor, dtype: torch.dtype = torch.float32) -> Te
     if image.is_floating_point():
         if dtype.is_floating_point:
             return image.to(dtype)
-        if (image.dtype, dtype) in ((torch.float32, torch.int32), (torch.float32, torch.int64), (torch.float64, torch.int64)):
+        if (image.dtype, dtype) in (
+            (torch.float32, torch.int32),
+            (torch.float32, torch.int64),
+            (torch.float64, torch.int64),
+        ):
             raise ArgumentError(f"{image.dtype} has not the digits for {dtype}; convert to a smaller int")
         return image.mul(_highest(dtype) + 1.0 - 1e-3).to(dtype)
     if dtype.is_floating_point:
@@ -101,11 +105,18 @@ def adjust_hue(img: Tensor, hue_factor: float) -> Tensor:
 
 
 def pad(img: Tensor, padding: Any, fill: Any = 0, padding_mode: str = "constant") -> Tensor:
-    """More pixels at the sides: of one value, or the outermost, or mirrored without ("reflect") or with ("symmetric") the outermost."""
+    """More pixels at the sides: of one value, or the outermost, or mirrored without ("reflect") or with ("symmetric")
+    the outermost."""
     left, top, right, bottom = sides(padding)
     if padding_mode == "constant":
         if isinstance(fill, (tuple, list)) and len(fill) > 1:
-            return torch.stack([F.pad(channel, [left, right, top, bottom], value=value) for channel, value in zip(img.unbind(-3), fill)], dim=-3)
+            return torch.stack(
+                [
+                    F.pad(channel, [left, right, top, bottom], value=value)
+                    for channel, value in zip(img.unbind(-3), fill)
+                ],
+                dim=-3,
+            )
         return F.pad(img, [left, right, top, bottom], value=fill[0] if isinstance(fill, (tuple, list)) else fill)
     if padding_mode not in ("edge", "reflect", "symmetric"):
         raise ArgumentError(f"padding_mode is 'constant', 'edge', 'reflect' or 'symmetric', got {padding_mode!r}")
@@ -115,9 +126,13 @@ def pad(img: Tensor, padding: Any, fill: Any = 0, padding_mode: str = "constant"
 
 
 def resize(img: Tensor, size: Any, interpolation: str = "bilinear") -> Tensor:
-    """Another size: (height, width), or one number for the shorter side. What is made smaller is smoothed first, as PIL does it."""
+    """Another size: (height, width), or one number for the shorter side. What is made smaller is smoothed first, as PIL
+    does it."""
     if interpolation not in _TENSOR_MODES:
-        raise ArgumentError(f"a tensor is resized by one of {list(_TENSOR_MODES)}, got {interpolation!r}; other modes are for PIL pictures")
+        raise ArgumentError(
+            f"a tensor is resized by one of {list(_TENSOR_MODES)}, got {interpolation!r}; other modes are for PIL "
+            f"pictures"
+        )
     _, height, width = get_dimensions(img)
     target = resized(size, height, width)
     if target == (height, width):
@@ -130,19 +145,25 @@ def affine(img: Tensor, matrix: Sequence[float], interpolation: str = "nearest",
     return _sampled(img, matrix, img.shape[-2], img.shape[-1], interpolation, fill)
 
 
-def rotate(img: Tensor, matrix: Sequence[float], interpolation: str = "nearest", expand: bool = False, fill: Any = None) -> Tensor:
+def rotate(
+    img: Tensor, matrix: Sequence[float], interpolation: str = "nearest", expand: bool = False, fill: Any = None
+) -> Tensor:
     """As ``affine``. ``expand`` makes room for all of the picture."""
     height, width = img.shape[-2:]
     if expand:
         a, b, _, c, d, _ = matrix
         corners = [(x * width / 2, y * height / 2) for x in (-1, 1) for y in (-1, 1)]
-        xs, ys = [d * x - b * y for x, y in corners], [a * y - c * x for x, y in corners]  # the inverse of the inverse, whose determinant is 1
+        xs, ys = (
+            [d * x - b * y for x, y in corners],
+            [a * y - c * x for x, y in corners],
+        )  # the inverse of the inverse, whose determinant is 1
         width, height = (_span(values) for values in (xs, ys))
     return _sampled(img, matrix, height, width, interpolation, fill)
 
 
 def gaussian_blur(img: Tensor, kernel_size: Sequence[int], sigma: Sequence[float]) -> Tensor:
-    """Every pixel the mean of its surroundings, weighted by a bell of ``kernel_size`` (width, height) and ``sigma``; mirrored at the sides."""
+    """Every pixel the mean of its surroundings, weighted by a bell of ``kernel_size`` (width, height) and ``sigma``;
+    mirrored at the sides."""
 
     def blurred(batch: Tensor) -> Tensor:
         kernel = (_bell(kernel_size[1], sigma[1])[:, None] * _bell(kernel_size[0], sigma[0])[None, :]).to(batch)
@@ -175,7 +196,9 @@ def _hsv(img: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     spread = high - low
     divisor = torch.where(spread == 0, 1, spread)
     hue = torch.where(
-        high == red, ((green - blue) / divisor) % 6, torch.where(high == green, (blue - red) / divisor + 2, (red - green) / divisor + 4)
+        high == red,
+        ((green - blue) / divisor) % 6,
+        torch.where(high == green, (blue - red) / divisor + 2, (red - green) / divisor + 4),
     )
     return (hue / 6) % 1.0, spread / torch.where(high == 0, 1, high), high
 
@@ -233,8 +256,12 @@ def _sampled(img: Tensor, matrix: Sequence[float], height: int, width: int, mode
         found = F.grid_sample(batch, places, mode=mode, padding_mode="zeros", align_corners=False)
         if fill is None:
             return found
-        covered = F.grid_sample(torch.ones_like(batch[:, :1]), places, mode=mode, padding_mode="zeros", align_corners=False)
-        values = torch.as_tensor(fill if isinstance(fill, (tuple, list)) else [fill], dtype=batch.dtype, device=batch.device)
+        covered = F.grid_sample(
+            torch.ones_like(batch[:, :1]), places, mode=mode, padding_mode="zeros", align_corners=False
+        )
+        values = torch.as_tensor(
+            fill if isinstance(fill, (tuple, list)) else [fill], dtype=batch.dtype, device=batch.device
+        )
         return found + (1 - covered) * values.reshape(1, -1, 1, 1)
 
     return _in_floats(img, sampled)

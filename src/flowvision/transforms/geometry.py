@@ -38,14 +38,19 @@ def sides(padding: Any) -> tuple[int, int, int, int]:
     elif len(numbers) == 2:
         numbers *= 2
     if len(numbers) != 4 or not all(isinstance(number, int) for number in numbers):
-        raise ArgumentError(f"padding is an int, (left and right, top and bottom) or (left, top, right, bottom), got {padding!r}")
+        raise ArgumentError(
+            f"padding is an int, (left and right, top and bottom) or (left, top, right, bottom), got {padding!r}"
+        )
     return numbers[0], numbers[1], numbers[2], numbers[3]
 
 
-def inverse_affine(center: Sequence[float], angle: float, translate: Sequence[float], scale: float, shear: Sequence[float]) -> list[float]:
+def inverse_affine(
+    center: Sequence[float], angle: float, translate: Sequence[float], scale: float, shear: Sequence[float]
+) -> list[float]:
     """The six numbers that lead from a place of the result to the place it comes from.
 
-    The result is the picture sheared, scaled and turned clockwise about ``center``, then moved: M = T C R S C^-1, here as its inverse.
+    The result is the picture sheared, scaled and turned clockwise about ``center``, then moved: M = T C R S C^-1, here
+    as its inverse.
     """
     turn, (shear_x, shear_y) = math.radians(angle), map(math.radians, shear)
     a = math.cos(turn - shear_y) / math.cos(shear_y)

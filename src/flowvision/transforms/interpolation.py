@@ -38,7 +38,9 @@ def str_to_interp_mode(mode_str: str) -> InterpolationMode:
         return InterpolationMode(mode_str)
     except ValueError:
         names = [mode.value for mode in InterpolationMode]
-        raise ArgumentError(f"interpolation is one of {names}, got {mode_str!r}.{nearest(str(mode_str), names)}") from None
+        raise ArgumentError(
+            f"interpolation is one of {names}, got {mode_str!r}.{nearest(str(mode_str), names)}"
+        ) from None
 
 
 def str_to_pil_interp(mode_str: str) -> int:

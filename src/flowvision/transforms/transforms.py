@@ -1,4 +1,5 @@
-"""Transforms as objects, to be put into a row by ``Compose``. Random ones draw from torch's generator: ``oneflow.manual_seed`` makes them repeat."""
+"""Transforms as objects, to be put into a row by ``Compose``. Random ones draw from torch's generator:
+``oneflow.manual_seed`` makes them repeat."""
 
 from __future__ import annotations
 
@@ -68,7 +69,8 @@ class Compose:
 
 
 class ToTensor:
-    """A PIL picture as float32 from 0 to 1 of shape (channels, height, width). The numbers of an array stay as they are: 255 is 255.0."""
+    """A PIL picture as float32 from 0 to 1 of shape (channels, height, width). The numbers of an array stay as they
+    are: 255 is 255.0."""
 
     def __call__(self, pic: Any) -> torch.Tensor:
         return F.to_tensor(pic)
@@ -235,9 +237,12 @@ class RandomChoice(RandomTransforms):
 
 
 class RandomCrop(nn.Module):
-    """A part of the picture, from anywhere; ``padding`` comes first, and with ``pad_if_needed`` what a picture lacks of the size."""
+    """A part of the picture, from anywhere; ``padding`` comes first, and with ``pad_if_needed`` what a picture lacks of
+    the size."""
 
-    def __init__(self, size: Any, padding: Any = None, pad_if_needed: bool = False, fill: Any = 0, padding_mode: str = "constant") -> None:
+    def __init__(
+        self, size: Any, padding: Any = None, pad_if_needed: bool = False, fill: Any = 0, padding_mode: str = "constant"
+    ) -> None:
         super().__init__()
         self.size = pair_of("size", size)
         self.padding, self.pad_if_needed, self.fill, self.padding_mode = padding, pad_if_needed, fill, padding_mode
@@ -248,7 +253,10 @@ class RandomCrop(nn.Module):
         _, h, w = F.get_dimensions(img)
         height, width = output_size
         if h < height or w < width:
-            raise ArgumentError(f"a crop of {height} x {width} is larger than the picture of {h} x {w}; give padding, or pad_if_needed=True")
+            raise ArgumentError(
+                f"a crop of {height} x {width} is larger than the picture of {h} x {w}; give padding, or "
+                f"pad_if_needed=True"
+            )
         return int(torch.randint(h - height + 1, ())), int(torch.randint(w - width + 1, ())), height, width
 
     def forward(self, img: Any) -> Any:
@@ -296,7 +304,11 @@ class RandomResizedCrop(nn.Module):
     """A part of ``scale`` of the picture's area and a width of ``ratio`` times its height, in another size."""
 
     def __init__(
-        self, size: Any, scale: Sequence[float] = (0.08, 1.0), ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0), interpolation: Any = _BILINEAR
+        self,
+        size: Any,
+        scale: Sequence[float] = (0.08, 1.0),
+        ratio: Sequence[float] = (3.0 / 4.0, 4.0 / 3.0),
+        interpolation: Any = _BILINEAR,
     ) -> None:
         super().__init__()
         self.size = pair_of("size", size)
@@ -305,7 +317,8 @@ class RandomResizedCrop(nn.Module):
 
     @staticmethod
     def get_params(img: Any, scale: Sequence[float], ratio: Sequence[float]) -> tuple[int, int, int, int]:
-        """Top, left, height and width of a part, drawn at random; the largest one in the middle where ten draws do not fit."""
+        """Top, left, height and width of a part, drawn at random; the largest one in the middle where ten draws do not
+        fit."""
         _, h, w = F.get_dimensions(img)
         low, high = math.log(ratio[0]), math.log(ratio[1])
         for _ in range(10):
@@ -352,8 +365,8 @@ class TenCrop(nn.Module):
 
 
 class ColorJitter(nn.Module):
-    """Other brightness, contrast, saturation and hue, in any order. A number f is a factor from max(0, 1 - f) to 1 + f, for ``hue`` from -f to f; or
-    give the bounds."""
+    """Other brightness, contrast, saturation and hue, in any order. A number f is a factor from max(0, 1 - f) to 1 + f,
+    for ``hue`` from -f to f; or give the bounds."""
 
     def __init__(self, brightness: Any = 0, contrast: Any = 0, saturation: Any = 0, hue: Any = 0) -> None:
         super().__init__()
@@ -383,7 +396,13 @@ class RandomRotation(nn.Module):
     """Turned by an angle from -``degrees`` to ``degrees``, or between two angles."""
 
     def __init__(
-        self, degrees: Any, interpolation: Any = _NEAREST, expand: bool = False, center: Any = None, fill: Any = 0, resample: Any = None
+        self,
+        degrees: Any,
+        interpolation: Any = _NEAREST,
+        expand: bool = False,
+        center: Any = None,
+        fill: Any = 0,
+        resample: Any = None,
     ) -> None:
         super().__init__()
         self.degrees = _angles("degrees", degrees)
@@ -398,8 +417,8 @@ class RandomRotation(nn.Module):
 
 
 class RandomAffine(nn.Module):
-    """Turned by up to ``degrees``, moved by up to shares ``translate`` of width and height, scaled by a factor of ``scale``, sheared by up to
-    ``shear`` degrees (x; or bounds for x; or bounds for x and y)."""
+    """Turned by up to ``degrees``, moved by up to shares ``translate`` of width and height, scaled by a factor of
+    ``scale``, sheared by up to ``shear`` degrees (x; or bounds for x; or bounds for x and y)."""
 
     def __init__(
         self,
@@ -420,7 +439,9 @@ class RandomAffine(nn.Module):
         if shear is not None and not isinstance(shear, (int, float)) and len(shear) not in (2, 4):
             raise ArgumentError(f"shear is a number, two or four of them, got {shear!r}")
         self.translate, self.scale = translate, None if scale is None else _range("scale", scale)
-        self.shear = None if shear is None else _angles("shear", shear) if isinstance(shear, (int, float)) else tuple(shear)
+        self.shear = (
+            None if shear is None else _angles("shear", shear) if isinstance(shear, (int, float)) else tuple(shear)
+        )
         self.interpolation = interpolation_mode(interpolation if resample is None else resample)
         self.fill = fill if fillcolor is None else fillcolor
         self.center = center

@@ -16,11 +16,14 @@ def unitwise_norm(x: Tensor, norm_type: float = 2.0) -> Tensor:
 
 @torch.no_grad()
 def adaptive_clip_grad(parameters: Any, clip_factor: float = 0.01, eps: float = 0.001, norm_type: float = 2.0) -> None:
-    """Scales the gradient of each unit to at most ``clip_factor`` times the norm of its weights, which counts as at least ``eps``."""
+    """Scales the gradient of each unit to at most ``clip_factor`` times the norm of its weights, which counts as at
+    least ``eps``."""
     given: Iterable[Tensor] = [parameters] if isinstance(parameters, Tensor) else parameters
     for parameter in given:
         if parameter.grad is None:
             continue
         highest = unitwise_norm(parameter, norm_type).clamp(min=eps) * clip_factor
         norm = unitwise_norm(parameter.grad, norm_type)
-        parameter.grad.copy_(torch.where(norm < highest, parameter.grad, parameter.grad * (highest / norm.clamp(min=1e-6))))
+        parameter.grad.copy_(
+            torch.where(norm < highest, parameter.grad, parameter.grad * (highest / norm.clamp(min=1e-6)))
+        )

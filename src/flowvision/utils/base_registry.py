@@ -9,7 +9,8 @@ from oneflow.core.errors import ArgumentError, nearest
 
 
 class Registry(Iterable[tuple[str, Any]]):
-    """Functions and classes that register themselves: ``@LAYERS.register()``, or ``LAYERS.register(obj)``; ``LAYERS.get(name)`` gives them back."""
+    """Functions and classes that register themselves: ``@LAYERS.register()``, or ``LAYERS.register(obj)``;
+    ``LAYERS.get(name)`` gives them back."""
 
     def __init__(self, name: str) -> None:
         self._name = name

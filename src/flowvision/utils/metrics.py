@@ -28,8 +28,13 @@ class AverageMeter:
 
 
 def accuracy(output: Tensor, target: Tensor, topk: Sequence[int] = (1,)) -> list[Tensor]:
-    """The share, in percent, of rows whose ``target`` is among the k highest, for every k; k is at most the number of classes."""
+    """The share, in percent, of rows whose ``target`` is among the k highest, for every k; k is at most the number of
+    classes."""
     classes = output.shape[1]
     _, order = output.topk(min(max(topk), classes), dim=1)
     hits = order.t() == target.reshape(1, -1)
-    return [hits[: min(k, classes)].reshape(-1).float().sum() * (100.0 / len(target)) for k in topk] if len(target) else [torch.zeros(()) for _ in topk]
+    return (
+        [hits[: min(k, classes)].reshape(-1).float().sum() * (100.0 / len(target)) for k in topk]
+        if len(target)
+        else [torch.zeros(()) for _ in topk]
+    )

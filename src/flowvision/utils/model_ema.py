@@ -11,8 +11,8 @@ from torch import nn
 
 
 class ModelEmaV2(nn.Module):
-    """``module`` is a copy of a model in eval mode whose parameters and buffers are, after each ``update``, decay * theirs + (1 - decay) * the model's.
-    It lies on ``device`` where one is given."""
+    """``module`` is a copy of a model in eval mode whose parameters and buffers are, after each ``update``, decay *
+    theirs + (1 - decay) * the model's. It lies on ``device`` where one is given."""
 
     def __init__(self, model: nn.Module, decay: float = 0.9999, device: Any = None) -> None:
         super().__init__()
@@ -28,7 +28,9 @@ class ModelEmaV2(nn.Module):
 
     def update(self, model: nn.Module) -> None:
         """Follows the model by a step; whole numbers, such as counts of batches, are taken over."""
-        self._update(model, lambda own, new: self.decay * own + (1.0 - self.decay) * new if own.is_floating_point() else new)
+        self._update(
+            model, lambda own, new: self.decay * own + (1.0 - self.decay) * new if own.is_floating_point() else new
+        )
 
     def set(self, model: nn.Module) -> None:
         """Becomes equal to the model."""

@@ -22,9 +22,11 @@ def make_grid(
     scale_each: bool = False,
     pad_value: float = 0,
 ) -> Tensor:
-    """The pictures of a batch (n, channels, height, width), or of a list, as one: ``nrow`` in a row, ``padding`` pixels between them.
+    """The pictures of a batch (n, channels, height, width), or of a list, as one: ``nrow`` in a row, ``padding`` pixels
+    between them.
 
-    ``normalize`` shifts them to 0 to 1, from ``range`` or from their lowest and highest, with ``scale_each`` each by its own. Grey ones become coloured.
+    ``normalize`` shifts them to 0 to 1, from ``range`` or from their lowest and highest, with ``scale_each`` each by
+    its own. Grey ones become coloured.
     """
     batch = torch.stack(list(tensor)) if isinstance(tensor, (list, tuple)) else tensor
     batch = batch[(None,) * (4 - batch.ndim)] if batch.ndim < 4 else batch
@@ -32,13 +34,17 @@ def make_grid(
         raise ArgumentError(f"make_grid takes pictures of at most 4 dims, got {batch.ndim}")
     batch = batch.expand(-1, 3, -1, -1) if batch.shape[1] == 1 else batch
     if normalize:
-        batch = torch.stack([_stretched(picture, range) for picture in batch]) if scale_each else _stretched(batch, range)
+        batch = (
+            torch.stack([_stretched(picture, range) for picture in batch]) if scale_each else _stretched(batch, range)
+        )
     count, channels, height, width = batch.shape
     if count == 1:
         return batch[0]
     columns = min(nrow, count)
     rows = math.ceil(count / columns)
-    grid = batch.new_full((channels, (height + padding) * rows + padding, (width + padding) * columns + padding), pad_value)
+    grid = batch.new_full(
+        (channels, (height + padding) * rows + padding, (width + padding) * columns + padding), pad_value
+    )
     for number, picture in enumerate(batch):
         row, column = divmod(number, columns)
         top, left = row * (height + padding) + padding, column * (width + padding) + padding

@@ -15,14 +15,22 @@ _LOG_BYTES = 6000
 
 
 def find_runs(folders: Iterable[str | os.PathLike[str]]) -> list[tuple[str, Path]]:
-    """Every folder with a metrics.json at most four levels below the given ones, by name; the name is its path below the folder that was given."""
+    """Every folder with a metrics.json at most four levels below the given ones, by name; the name is its path below
+    the folder that was given."""
     found = []
     given = [Path(folder) for folder in folders]
     for root in given:
         for path in _below(root, _DEPTH):
             if (path / METRICS).is_file():
                 inner = "" if path == root else str(path.relative_to(root))
-                found.append((inner if inner and len(given) == 1 else os.path.join(root.name or str(root.resolve().name), inner).rstrip("/"), path))
+                found.append(
+                    (
+                        inner
+                        if inner and len(given) == 1
+                        else os.path.join(root.name or str(root.resolve().name), inner).rstrip("/"),
+                        path,
+                    )
+                )
     return sorted(found)
 
 
@@ -30,7 +38,11 @@ def _below(folder: Path, depth: int) -> Iterator[Path]:
     yield folder
     if depth:
         try:
-            entries = sorted(entry.path for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith(("model_", ".")))
+            entries = sorted(
+                entry.path
+                for entry in os.scandir(folder)
+                if entry.is_dir() and not entry.name.startswith(("model_", "."))
+            )
         except OSError:
             return
         for entry in entries:
@@ -67,7 +79,8 @@ def read_run(name: str, path: Path) -> dict[str, Any]:
 
 
 def _series(path: Path) -> dict[str, list[list[float]]]:
-    """Of an iteration that stands there twice, as after a resumed run, the later line counts. A last line that is still being written does not."""
+    """Of an iteration that stands there twice, as after a resumed run, the later line counts. A last line that is still
+    being written does not."""
     values: dict[str, dict[int, float]] = {}
     for line in _text(path).splitlines():
         try:
@@ -82,7 +95,8 @@ def _series(path: Path) -> dict[str, list[list[float]]]:
 
 
 def thinned(points: list[list[float]], count: int = _POINTS) -> list[list[float]]:
-    """At most about ``count`` points: of each stretch the lowest and the highest, so that no spike is lost; first and last stay."""
+    """At most about ``count`` points: of each stretch the lowest and the highest, so that no spike is lost; first and
+    last stay."""
     if len(points) <= count:
         return points
     size = -(-len(points) // (count // 2))

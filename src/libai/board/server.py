@@ -1,4 +1,5 @@
-"""The server of the page: one page, the runs as JSON, and the plans that lie beside them. It writes nothing and reads only folders that were named."""
+"""The server of the page: one page, the runs as JSON, and the plans that lie beside them. It writes nothing and reads
+only folders that were named."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 
 
 def serve(folders: Sequence[str], host: str = LOOPBACK, port: int = 6007) -> ThreadingHTTPServer:
-    """A server of the runs in these folders, not yet running; ``serve_forever()`` runs it. Port 0 is any that is free."""
+    """A server of the runs in these folders, not yet running; ``serve_forever()`` runs it. Port 0 is any that is
+    free."""
 
     class Handler(_Handler):
         watched = tuple(folders)
@@ -28,7 +30,9 @@ def serve(folders: Sequence[str], host: str = LOOPBACK, port: int = 6007) -> Thr
     try:
         return _Server((host, port), Handler)
     except OSError as error:
-        raise ArgumentError(f"{host}:{port} cannot be listened on: {error.strerror}; give another --port, 0 is any that is free") from None
+        raise ArgumentError(
+            f"{host}:{port} cannot be listened on: {error.strerror}; give another --port, 0 is any that is free"
+        ) from None
 
 
 class _Server(ThreadingHTTPServer):
@@ -54,7 +58,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(404, "text/plain", b"there is / , /runs.json and /plan?run=<name>")
 
     def _is_asked_for_here(self) -> bool:
-        """On loopback, whether the name that was asked for is loopback's: another site's name may lead here as well, and its page must not read this one."""
+        """On loopback, whether the name that was asked for is loopback's: another site's name may lead here as well,
+        and its page must not read this one."""
         listens_on, *_ = self.connection.getsockname()
         if listens_on != LOOPBACK:
             return True
@@ -67,7 +72,9 @@ class _Handler(BaseHTTPRequestHandler):
         if self.headers.get("If-None-Match") == tag:
             self._send(304, "application/json", b"", tag)
         else:
-            content = json.dumps({"runs": [_finite(read_run(name, path)) for name, path in runs], "folders": self.watched})
+            content = json.dumps(
+                {"runs": [_finite(read_run(name, path)) for name, path in runs], "folders": self.watched}
+            )
             self._send(200, "application/json", content.encode(), tag)
 
     def _send_plan(self, name: str) -> None:

@@ -16,11 +16,22 @@ on several processes:
 
 
 def default_argument_parser(epilog: str | None = None) -> argparse.ArgumentParser:
-    """The flags of ``tools/train_net.py``: ``config_file``, ``resume``, ``eval_only``, ``fast_dev_run``, and ``opts``, the overrides."""
+    """The flags of ``tools/train_net.py``: ``config_file``, ``resume``, ``eval_only``, ``fast_dev_run``, and ``opts``,
+    the overrides."""
     parser = argparse.ArgumentParser(epilog=epilog or _EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-file", default="", metavar="FILE", help="a config: a .py file, or a .yaml file that a run has saved")
+    parser.add_argument(
+        "--config-file", default="", metavar="FILE", help="a config: a .py file, or a .yaml file that a run has saved"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the last checkpoint in train.output_dir")
-    parser.add_argument("--eval-only", action="store_true", help="evaluate train.load_weight, or with --resume the last checkpoint, and end")
-    parser.add_argument("--fast-dev-run", action="store_true", help="20 iterations, evaluation every 10, to see that everything runs")
-    parser.add_argument("opts", nargs=argparse.REMAINDER, metavar="key=value", help="overrides of the config; they come last")
+    parser.add_argument(
+        "--eval-only",
+        action="store_true",
+        help="evaluate train.load_weight, or with --resume the last checkpoint, and end",
+    )
+    parser.add_argument(
+        "--fast-dev-run", action="store_true", help="20 iterations, evaluation every 10, to see that everything runs"
+    )
+    parser.add_argument(
+        "opts", nargs=argparse.REMAINDER, metavar="key=value", help="overrides of the config; they come last"
+    )
     return parser

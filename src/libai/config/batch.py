@@ -18,15 +18,19 @@ class BatchSizes:
 
 
 def batch_sizes(micro: int | None, global_batch: int | None, steps: int | None, data: int) -> BatchSizes:
-    """What is not given of train_micro_batch_size, global_batch_size and num_accumulation_steps, on ``data`` data parallel ranks."""
+    """What is not given of train_micro_batch_size, global_batch_size and num_accumulation_steps, on ``data`` data
+    parallel ranks."""
     if micro is None and global_batch is None:
-        raise ConfigError("train_micro_batch_size and global_batch_size must be set either: give one of the two keys of train")
+        raise ConfigError(
+            "train_micro_batch_size and global_batch_size must be set either: give one of the two keys of train"
+        )
     if micro is None:
         assert global_batch is not None
         steps = steps or 1
         if global_batch % (data * steps):
             raise ConfigError(
-                f"global_batch_size {global_batch} must be divisible by data_parallel_size * num_accumulation_steps ({data} * {steps}); "
+                f"global_batch_size {global_batch} must be divisible by data_parallel_size * num_accumulation_steps "
+                f"({data} * {steps}); "
                 f"the next that is, is {_next(global_batch, data * steps)}"
             )
         return BatchSizes(global_batch // (data * steps), global_batch, steps)
@@ -35,13 +39,15 @@ def batch_sizes(micro: int | None, global_batch: int | None, steps: int | None, 
     if steps is None:
         if global_batch % (micro * data):
             raise ConfigError(
-                f"global_batch_size {global_batch} must be divisible by train_micro_batch_size * data_parallel_size ({micro} * {data}); "
+                f"global_batch_size {global_batch} must be divisible by train_micro_batch_size * data_parallel_size "
+                f"({micro} * {data}); "
                 f"the next that is, is {_next(global_batch, micro * data)}"
             )
         return BatchSizes(micro, global_batch, global_batch // (micro * data))
     if global_batch != micro * data * steps:
         raise ConfigError(
-            f"global_batch_size {global_batch} must equal to train_micro_batch_size * data_parallel_size * num_accumulation_steps "
+            f"global_batch_size {global_batch} must equal to train_micro_batch_size * data_parallel_size * "
+            f"num_accumulation_steps "
             f"({micro} * {data} * {steps} = {micro * data * steps}); leave one of the three keys of train out"
         )
     return BatchSizes(micro, global_batch, steps)
@@ -52,6 +58,7 @@ def _next(size: int, unit: int) -> int:
 
 
 def iterations(train_iter: int, epochs: float, per_epoch: int | None, samples: int, global_batch: int) -> int:
-    """How many batches a run has: ``train_iter``, or what ``epochs`` of a data set of ``samples`` need if that is more."""
+    """How many batches a run has: ``train_iter``, or what ``epochs`` of a data set of ``samples`` need if that is
+    more."""
     of_epochs = math.ceil(epochs * per_epoch) if per_epoch is not None else math.ceil(samples * epochs / global_batch)
     return max(of_epochs, train_iter)

@@ -1,4 +1,5 @@
-"""A config with everything that it leaves out: older names of keys, and defaults. What a user wrote is never written to."""
+"""A config with everything that it leaves out: older names of keys, and defaults. What a user wrote is never written
+to."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from libai.config.errors import ConfigKeyError, ConfigTypeError
 from libai.config.instantiate import TARGET
 from libai.config.known_keys import KNOWN, OPTIONAL
 from libai.config.names import told
-from libai.config.tree import as_tree, copied, note_file, file_of, plain, where
+from libai.config.tree import as_tree, copied, file_of, note_file, plain, where
 from libai.utils.logger import log_first_n
 from oneflow.core.errors import nearest
 
@@ -37,10 +38,11 @@ def require_fields(cfg: Mapping[str, Any], *names: str) -> None:
 
 
 def completed(cfg: Any) -> DictConfig:
-    """``cfg`` itself if nothing is missing in it, else a copy with the defaults of ``train`` and ``graph`` filled in, at every depth.
+    """``cfg`` itself if nothing is missing in it, else a copy with the defaults of ``train`` and ``graph`` filled in,
+    at every depth.
 
-    Refuses unknown keys that look like known ones, and values of the wrong kind. Keys that older versions had are understood:
-    ``recompute_grad``, and ``eval_period`` and ``topk`` of ``train``.
+    Refuses unknown keys that look like known ones, and values of the wrong kind. Keys that older versions had are
+    understood: ``recompute_grad``, and ``eval_period`` and ``topk`` of ``train``.
     """
     tree = as_tree(cfg)
     require_fields(tree, "train")
@@ -66,8 +68,12 @@ def _is_complete(cfg: DictConfig) -> bool:
 
 @cache
 def _default_keys() -> dict[str, Any]:
-    """The keys of the defaults, nested. Their files are executed once for it: every evaluation asks whether its config is complete."""
-    return {"train": _keys(get_config("common/train.py").train), "graph": _keys(get_config("common/models/graph.py").graph)}
+    """The keys of the defaults, nested. Their files are executed once for it: every evaluation asks whether its config
+    is complete."""
+    return {
+        "train": _keys(get_config("common/train.py").train),
+        "graph": _keys(get_config("common/models/graph.py").graph),
+    }
 
 
 def _keys(node: Any) -> dict[str, Any]:
@@ -79,7 +85,10 @@ def _is_node(value: Any) -> bool:
 
 
 def _lacks(node: Any, defaults: Any) -> bool:
-    return any(key not in node or (_is_node(defaults[key]) and _is_node(node[key]) and _lacks(node[key], defaults[key])) for key in defaults)
+    return any(
+        key not in node or (_is_node(defaults[key]) and _is_node(node[key]) and _lacks(node[key], defaults[key]))
+        for key in defaults
+    )
 
 
 def _fill(node: Any, defaults: Any) -> None:
@@ -134,7 +143,9 @@ def _check(cfg: DictConfig) -> None:
         if name in cfg:
             _check_node(cfg, name, cfg[name], known, strange)
     if strange:
-        log_first_n(logging.INFO, f"nothing here reads the keys {', '.join(strange)}{where(cfg)}", name=__name__, key="message")
+        log_first_n(
+            logging.INFO, f"nothing here reads the keys {', '.join(strange)}{where(cfg)}", name=__name__, key="message"
+        )
 
 
 def _check_node(cfg: DictConfig, path: str, node: Any, known: Mapping[str, Any], strange: list[str]) -> None:

@@ -20,16 +20,22 @@ CONFIGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 def configurable(init_func: Callable[..., Any] | None = None, *, from_config: Callable[..., Any] | None = None) -> Any:
     """Lets a class or a function be called with a config in place of its arguments.
 
-    ``@configurable`` stands on ``__init__``. Called with a config, as first argument or as ``cfg=``, the class's ``from_config(cfg, ...)`` says what
-    the arguments are; a class without one takes the config's items as its arguments. Arguments that ``from_config`` does not take go to
-    ``__init__`` and win. Called without a config, nothing changes. On a function: ``@configurable(from_config=lambda cfg: {...})``.
+    ``@configurable`` stands on ``__init__``. Called with a config, as first argument or as ``cfg=``, the class's
+    ``from_config(cfg, ...)`` says what the arguments are; a class without one takes the config's items as its
+    arguments. Arguments that ``from_config`` does not take go to ``__init__`` and win. Called without a config, nothing
+    changes. On a function: ``@configurable(from_config=lambda cfg: {...})``.
     """
     if init_func is not None:
         if not inspect.isfunction(init_func) or from_config is not None or init_func.__name__ != "__init__":
-            raise ConfigError("@configurable stands on __init__; a function is decorated with @configurable(from_config=...)")
+            raise ConfigError(
+                "@configurable stands on __init__; a function is decorated with @configurable(from_config=...)"
+            )
         return _configurable_init(init_func)
     if from_config is None:
-        raise ConfigError("@configurable(from_config=...) takes a function from a config to arguments; on __init__ write @configurable")
+        raise ConfigError(
+            "@configurable(from_config=...) takes a function from a config to arguments; on __init__ write "
+            "@configurable"
+        )
     if not inspect.isfunction(from_config):
         raise ConfigTypeError(f"from_config is a function, got {type(from_config).__name__}")
     _require_cfg_first(from_config)
@@ -57,7 +63,11 @@ def _configurable_init(init: Callable[..., None]) -> Callable[..., None]:
 def _configurable_function(function: Callable[..., Any], from_config: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return function(**_arguments(from_config, args, kwargs)) if _has_config(args, kwargs) else function(*args, **kwargs)
+        return (
+            function(**_arguments(from_config, args, kwargs))
+            if _has_config(args, kwargs)
+            else function(*args, **kwargs)
+        )
 
     vars(wrapped)["from_config"] = from_config
     return wrapped
@@ -66,7 +76,9 @@ def _configurable_function(function: Callable[..., Any], from_config: Callable[.
 def _require_cfg_first(translate: Callable[..., Any]) -> None:
     names = list(inspect.signature(translate).parameters)
     if not names or names[0] != "cfg":
-        raise ConfigTypeError(f"the first argument of from_config must be named 'cfg', got {names[0] if names else 'none'!r}")
+        raise ConfigTypeError(
+            f"the first argument of from_config must be named 'cfg', got {names[0] if names else 'none'!r}"
+        )
 
 
 def _has_config(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -108,8 +120,15 @@ def get_config(config_path: str) -> DictConfig:
     """A config that comes with the package, such as ``get_config("common/train.py").train``."""
     path = os.path.join(CONFIGS, config_path)
     if not os.path.isfile(path):
-        known = sorted(os.path.relpath(os.path.join(folder, name), CONFIGS) for folder, _, names in os.walk(CONFIGS) for name in names if name.endswith(".py"))
-        raise NoConfigError(f"{config_path} not available in LiBai configs! There are {', '.join(known)}.{nearest(config_path, known)}")
+        known = sorted(
+            os.path.relpath(os.path.join(folder, name), CONFIGS)
+            for folder, _, names in os.walk(CONFIGS)
+            for name in names
+            if name.endswith(".py")
+        )
+        raise NoConfigError(
+            f"{config_path} not available in LiBai configs! There are {', '.join(known)}.{nearest(config_path, known)}"
+        )
     return LazyConfig.load(path)
 
 

@@ -27,7 +27,13 @@ def dump_dataclass(obj: Any) -> dict[str, Any]:
     found: dict[str, Any] = {TARGET: name_of(type(obj)) or type(obj).__qualname__}
     for field in dataclasses.fields(obj):
         value = getattr(obj, field.name)
-        found[field.name] = dump_dataclass(value) if _is_dataclass(value) else [_dumped(v) for v in value] if isinstance(value, (list, tuple)) else value
+        found[field.name] = (
+            dump_dataclass(value)
+            if _is_dataclass(value)
+            else [_dumped(v) for v in value]
+            if isinstance(value, (list, tuple))
+            else value
+        )
     return found
 
 
@@ -42,8 +48,9 @@ def _dumped(value: Any) -> Any:
 def instantiate(cfg: Any, **kwargs: Any) -> Any:
     """Builds what ``cfg`` describes: calls its ``_target_`` with the other keys, built first, as arguments.
 
-    ``kwargs`` are merged over the keys of ``cfg``, which stays as it is. ``_recursive_=False`` hands the arguments over unbuilt. A config without
-    ``_target_``, and any value that is no config, is returned as it is; of a list every item is built.
+    ``kwargs`` are merged over the keys of ``cfg``, which stays as it is. ``_recursive_=False`` hands the arguments over
+    unbuilt. A config without ``_target_``, and any value that is no config, is returned as it is; of a list every item
+    is built.
     """
     recursive = kwargs.pop(RECURSIVE, None)
     if isinstance(cfg, Mapping) and TARGET in cfg:
@@ -75,7 +82,9 @@ def _called(cfg: Mapping[str, Any], changes: dict[str, Any], recursive: bool | N
     except ConfigError:
         raise
     except Exception as error:
-        raise InstantiationError(f"Error in call to target {told(target)!r}{key}: {type(error).__name__}: {error}{_hint(target, error)}") from error
+        raise InstantiationError(
+            f"Error in call to target {told(target)!r}{key}: {type(error).__name__}: {error}{_hint(target, error)}"
+        ) from error
 
 
 def _built(value: Any) -> Any:
@@ -87,7 +96,12 @@ def _built(value: Any) -> Any:
 def _merged(old: Any, new: Any) -> Any:
     """Dictionaries are merged key by key; anything else is replaced, and never copied: it may be a model."""
     if isinstance(old, Mapping) and isinstance(new, Mapping) and TARGET not in new:
-        return as_tree({**{key: _merged(old[key], new[key]) if key in new else plain(old[key]) for key in old}, **{key: new[key] for key in new if key not in old}})
+        return as_tree(
+            {
+                **{key: _merged(old[key], new[key]) if key in new else plain(old[key]) for key in old},
+                **{key: new[key] for key in new if key not in old},
+            }
+        )
     return new
 
 

@@ -1,4 +1,5 @@
-"""What the keys of ``train`` and ``graph`` may hold. A check gives what is expected in place of a value that does not fit, or None."""
+"""What the keys of ``train`` and ``graph`` may hold. A check gives what is expected in place of a value that does not
+fit, or None."""
 
 from __future__ import annotations
 
@@ -59,7 +60,11 @@ def lazies(value: Any) -> str | None:
 
 def stages(value: Any) -> str | None:
     """A list of stages, or null."""
-    return None if value is None or isinstance(value, (list, tuple, ListConfig)) else "a list with the stage of each layer, or null"
+    return (
+        None
+        if value is None or isinstance(value, (list, tuple, ListConfig))
+        else "a list with the stage of each layer, or null"
+    )
 
 
 def anything(value: Any) -> str | None:
@@ -91,7 +96,11 @@ KNOWN: Mapping[str, Any] = {
         "nccl_fusion_threshold_mb": whole(),
         "nccl_fusion_max_ops": whole(),
         "zero_optimization": {**_SWITCH, "stage": whole()},
-        "checkpointer": {"period": whole(), "max_to_keep": whole(1, or_none=True), "save_model_after_n_epoch": number(0, is_open=True)},
+        "checkpointer": {
+            "period": whole(),
+            "max_to_keep": whole(1, or_none=True),
+            "save_model_after_n_epoch": number(0, is_open=True),
+        },
         "test_micro_batch_size": whole(1),
         "evaluation": {
             **_SWITCH,
@@ -124,7 +133,12 @@ KNOWN: Mapping[str, Any] = {
     "graph": {
         "enabled": flag,
         "debug": whole(-1),
-        "auto_parallel": {**_SWITCH, "enable_auto_parallel_ignore_user_sbp_config": flag, "trunk_algo": flag, "sbp_collector": flag},
+        "auto_parallel": {
+            **_SWITCH,
+            "enable_auto_parallel_ignore_user_sbp_config": flag,
+            "trunk_algo": flag,
+            "sbp_collector": flag,
+        },
         "train_graph": lazy,
         "eval_graph": lazy,
         "global_mode": _SWITCH,

@@ -23,23 +23,32 @@ __all__ = ["LazyCall", "LazyConfig", "locate"]
 
 
 class LazyCall:
-    """``LazyCall(Class)(a=1)`` is a config that :func:`libai.config.instantiate` makes ``Class(a=1)`` of; until then it may be changed.
+    """``LazyCall(Class)(a=1)`` is a config that :func:`libai.config.instantiate` makes ``Class(a=1)`` of; until then it
+    may be changed.
 
-    The target is a callable, its dotted name, or a config that describes one. Arguments are given by name; a single mapping may be given without,
-    and is then the argument ``cfg``, as classes with ``@configurable`` take it.
+    The target is a callable, its dotted name, or a config that describes one. Arguments are given by name; a single
+    mapping may be given without, and is then the argument ``cfg``, as classes with ``@configurable`` take it.
     """
 
     def __init__(self, target: Any) -> None:
         if not callable(target) and not isinstance(target, (str, Mapping)):
-            raise ConfigTypeError(f"target of LazyCall must be a callable or defines a callable! Got {target!r} of {type(target).__name__}")
+            raise ConfigTypeError(
+                f"target of LazyCall must be a callable or defines a callable! Got {target!r} of "
+                f"{type(target).__name__}"
+            )
         self._target = target
 
     def __call__(self, *args: Any, **kwargs: Any) -> DictConfig:
         if args:
             if len(args) > 1 or not isinstance(args[0], Mapping) or "cfg" in kwargs:
-                raise ConfigTypeError(f"LazyCall({told(self._target)}) takes arguments by name, or one mapping; got {len(args)} without names")
+                raise ConfigTypeError(
+                    f"LazyCall({told(self._target)}) takes arguments by name, or one mapping; got {len(args)} without "
+                    f"names"
+                )
             kwargs = {"cfg": args[0], **kwargs}
-        return DictConfig({TARGET: _storable(self._target), **{name: plain(value) for name, value in kwargs.items()}}, flags=OBJECTS)
+        return DictConfig(
+            {TARGET: _storable(self._target), **{name: plain(value) for name, value in kwargs.items()}}, flags=OBJECTS
+        )
 
 
 class LazyConfig:
@@ -49,8 +58,9 @@ class LazyConfig:
     def load(filename: str, keys: str | Sequence[str] | None = None) -> Any:
         """The config of a ``.py``, ``.yaml`` or ``.yml`` file.
 
-        Without ``keys`` all top-level names of a ``.py`` file that hold dictionaries or configs and do not begin with an underscore; with a name its
-        value, with several a tuple of theirs. A ``.py`` file is executed, with relative imports by the place of its file; a YAML file executes nothing.
+        Without ``keys`` all top-level names of a ``.py`` file that hold dictionaries or configs and do not begin with
+        an underscore; with a name its value, with several a tuple of theirs. A ``.py`` file is executed, with relative
+        imports by the place of its file; a YAML file executes nothing.
         """
         filename = os.fspath(filename)
         kind = os.path.splitext(filename)[1]
@@ -61,8 +71,15 @@ class LazyConfig:
             return _value(found, keys, filename)
         if keys is not None:
             return tuple(_value(found, key, filename) for key in keys)
-        kept = {name: value for name, value in found.items() if isinstance(value, (Mapping, ListConfig)) and not str(name).startswith("_")}
-        cfg = DictConfig({name: plain(value) for name, value in kept.items()} if kind == ".py" else plain(as_tree(dict(found))), flags=OBJECTS)
+        kept = {
+            name: value
+            for name, value in found.items()
+            if isinstance(value, (Mapping, ListConfig)) and not str(name).startswith("_")
+        }
+        cfg = DictConfig(
+            {name: plain(value) for name, value in kept.items()} if kind == ".py" else plain(as_tree(dict(found))),
+            flags=OBJECTS,
+        )
         note_file(cfg, filename)
         return cfg
 
@@ -71,17 +88,21 @@ class LazyConfig:
         """:meth:`load` of a path relative to the file of the code that calls."""
         caller = sys._getframe(1).f_code.co_filename
         if not os.path.isfile(caller):
-            raise ConfigError(f"load_rel({filename!r}) is called from {caller!r}, which is no file; use LazyConfig.load")
+            raise ConfigError(
+                f"load_rel({filename!r}) is called from {caller!r}, which is no file; use LazyConfig.load"
+            )
         return LazyConfig.load(os.path.join(os.path.dirname(caller), filename), keys)
 
     @staticmethod
     def save(cfg: Any, filename: str) -> None:
-        """Writes ``cfg`` as YAML that :meth:`load` reads again. What YAML cannot hold becomes ``???``, and a warning names its keys."""
+        """Writes ``cfg`` as YAML that :meth:`load` reads again. What YAML cannot hold becomes ``???``, and a warning
+        names its keys."""
         write_yaml(cfg, filename)
 
     @staticmethod
     def apply_overrides(cfg: DictConfig, overrides: Sequence[str]) -> DictConfig:
-        """Changes ``cfg`` by overrides in hydra's grammar, such as ``train.train_iter=10``, and returns it. Keys that are not there are made."""
+        """Changes ``cfg`` by overrides in hydra's grammar, such as ``train.train_iter=10``, and returns it. Keys that
+        are not there are made."""
         for override in parsed(overrides):
             apply_override(cfg, override)
         return cfg
@@ -94,8 +115,11 @@ class LazyConfig:
 
 
 def _storable(target: Any) -> Any:
-    """OmegaConf takes types of containers, and classes with declared fields, for descriptions of its own: they are kept by name."""
-    is_type_of_its_own = target in (dict, list, tuple) or dataclasses.is_dataclass(target) or hasattr(target, "__attrs_attrs__")
+    """OmegaConf takes types of containers, and classes with declared fields, for descriptions of its own: they are kept
+    by name."""
+    is_type_of_its_own = (
+        target in (dict, list, tuple) or dataclasses.is_dataclass(target) or hasattr(target, "__attrs_attrs__")
+    )
     return name_of(target) if is_type_of_its_own else plain(target)
 
 

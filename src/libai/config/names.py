@@ -14,13 +14,17 @@ def locate(name: str) -> Any:
     """The object that ``package.module.Name`` names. Importing its modules runs them; nothing is called."""
     parts = name.split(".") if isinstance(name, str) else []
     if not parts or not all(part.isidentifier() for part in parts):
-        raise InstantiationError(f"Error locating target {name!r}: expected a dotted name such as 'package.module.Class'")
+        raise InstantiationError(
+            f"Error locating target {name!r}: expected a dotted name such as 'package.module.Class'"
+        )
     module, rest = _longest_module(parts)
     found = module
     for depth, part in enumerate(rest):
         if not hasattr(found, part):
             inside = ".".join(parts[: len(parts) - len(rest) + depth])
-            raise InstantiationError(f"Error locating target {name!r}: {inside!r} has no {part!r}.{nearest(part, dir(found))}")
+            raise InstantiationError(
+                f"Error locating target {name!r}: {inside!r} has no {part!r}.{nearest(part, dir(found))}"
+            )
         found = getattr(found, part)
     return found
 
@@ -32,9 +36,12 @@ def _longest_module(parts: list[str]) -> tuple[Any, list[str]]:
             return importlib.import_module(module), parts[length:]
         except ModuleNotFoundError as error:
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):  # one of its own imports is missing
-                raise InstantiationError(f"Error locating target {'.'.join(parts)!r}: importing {module!r} failed: {error}") from error
+                raise InstantiationError(
+                    f"Error locating target {'.'.join(parts)!r}: importing {module!r} failed: {error}"
+                ) from error
     raise InstantiationError(
-        f"Error locating target {'.'.join(parts)!r}: there is no module {parts[0]!r}. Start from the project's folder, or put it into PYTHONPATH"
+        f"Error locating target {'.'.join(parts)!r}: there is no module {parts[0]!r}. Start from the project's folder, "
+        f"or put it into PYTHONPATH"
     )
 
 
@@ -59,4 +66,6 @@ def _is_at(module: str, qualified: str, target: Any) -> bool:
 
 def told(target: Any) -> str:
     """A target as messages name it."""
-    return target if isinstance(target, str) else name_of(target) or getattr(target, "__qualname__", None) or repr(target)
+    return (
+        target if isinstance(target, str) else name_of(target) or getattr(target, "__qualname__", None) or repr(target)
+    )

@@ -28,7 +28,9 @@ def parsed(overrides: Sequence[str]) -> list[Override]:
             override = parser.parse_overrides([text])[0]
         except OverrideParseException as error:
             reason = error.message.splitlines()[0].removesuffix(".")
-            raise OverrideParseException(text, f"override {text!r}: {reason}. Write key=value, and quotes around values with blanks") from None
+            raise OverrideParseException(
+                text, f"override {text!r}: {reason}. Write key=value, and quotes around values with blanks"
+            ) from None
         if override.is_delete():
             raise UnsupportedError(f"override {text!r}: deletion is not yet a supported override; set the key to null")
         if override.is_sweep_override():
@@ -64,10 +66,14 @@ def _below(node: Any, part: str, path: str, text: str | None) -> Any:
 
 def _require_container(node: Any, path: str, text: str | None) -> None:
     if not isinstance(node, (DictConfig, ListConfig)):
-        raise ConfigKeyError(f"override {text!r}: Trying to update key below {path!r}, which is not a config but {node!r}")
+        raise ConfigKeyError(
+            f"override {text!r}: Trying to update key below {path!r}, which is not a config but {node!r}"
+        )
 
 
 def _index(node: ListConfig, part: str, text: str | None) -> int:
     if not part.removeprefix("-").isdigit() or not -len(node) <= int(part) < len(node):
-        raise ConfigKeyError(f"override {text!r}: {part!r} is no element of a list of {len(node)}; its elements are 0 to {len(node) - 1}")
+        raise ConfigKeyError(
+            f"override {text!r}: {part!r} is no element of a list of {len(node)}; its elements are 0 to {len(node) - 1}"
+        )
     return int(part)

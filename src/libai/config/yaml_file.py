@@ -1,4 +1,5 @@
-"""Configs as YAML. Reading executes nothing: names of targets are text, and tags that would make Python objects are refused."""
+"""Configs as YAML. Reading executes nothing: names of targets are text, and tags that would make Python objects are
+refused."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ from libai.config.names import name_of
 from libai.config.tree import plain
 from libai.utils.whole_file import write_whole
 
-_FLOAT = re.compile(r"^[-+]?(?:\d[\d_]*\.[\d_]*|\.\d[\d_]*|\d[\d_]*)(?:[eE][-+]?\d+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$")
+_FLOAT = re.compile(
+    r"^[-+]?(?:\d[\d_]*\.[\d_]*|\.\d[\d_]*|\d[\d_]*)(?:[eE][-+]?\d+)?$|^[-+]?\.(?:inf|Inf|INF)$|^\.(?:nan|NaN|NAN)$"
+)
 
 
 class _Loader(yaml.SafeLoader):
@@ -34,9 +37,12 @@ class _Loader(yaml.SafeLoader):
 _Loader.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+0123456789."))
 # Resolvers are tried in order; whole numbers come before floats.
 _Loader.yaml_implicit_resolvers = {
-    first: sorted(found, key=lambda pair: pair[0].endswith(":float")) for first, found in _Loader.yaml_implicit_resolvers.items()
+    first: sorted(found, key=lambda pair: pair[0].endswith(":float"))
+    for first, found in _Loader.yaml_implicit_resolvers.items()
 }
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node, deep=True))  # as LiBai has written them
+_Loader.add_constructor(
+    "tag:yaml.org,2002:python/tuple", lambda loader, node: loader.construct_sequence(node, deep=True)
+)  # as LiBai has written them
 
 
 def read_yaml(filename: str) -> dict[str, Any]:
@@ -48,7 +54,9 @@ def read_yaml(filename: str) -> dict[str, Any]:
         raise ConfigFileError(f"config file {filename!r} cannot be read: {error.strerror}") from None
     except yaml.constructor.ConstructorError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise ConfigError(f"{filename}:{line}: {error.problem}; a YAML config holds plain values, and executes nothing") from None
+        raise ConfigError(
+            f"{filename}:{line}: {error.problem}; a YAML config holds plain values, and executes nothing"
+        ) from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{filename} is no YAML: {error}") from None
     if not isinstance(found, dict):
@@ -57,12 +65,14 @@ def read_yaml(filename: str) -> dict[str, Any]:
 
 
 def write_yaml(cfg: Any, filename: str) -> None:
-    """Writes a config beside and renames it. Keys whose values YAML cannot hold are named in a warning, and become ``???``."""
+    """Writes a config beside and renames it. Keys whose values YAML cannot hold are named in a warning, and become
+    ``???``."""
     lost: list[str] = []
     tree = _storable(plain(cfg), "", lost)
     if lost:
         logging.getLogger(__name__).warning(
-            "config file %s: %s cannot be written as text; the file has %s there. Give classes and functions that can be imported by name",
+            "config file %s: %s cannot be written as text; the file has %s there. Give classes and functions that can "
+            "be imported by name",
             filename, ", ".join(lost), MISSING,
         )  # fmt: skip
     text = yaml.safe_dump(tree, default_flow_style=None, allow_unicode=True, width=9999, sort_keys=False)

@@ -1,4 +1,5 @@
-"""BERT with a classifier. A project adds its own ``dataloader``, whose samples have input_ids, attention_mask, tokentype_ids and labels."""
+"""BERT with a classifier. A project adds its own ``dataloader``, whose samples have input_ids, attention_mask,
+tokentype_ids and labels."""
 
 from libai.config import LazyCall
 from libai.models import BertForClassification

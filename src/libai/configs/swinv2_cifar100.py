@@ -30,7 +30,11 @@ optim.eps = 1e-8
 optim.weight_decay = 0.05
 optim.params.clip_grad_max_norm = 5.0
 # Of parameters that are no matrices.
-optim.params.overrides = {"logit_scale": {"weight_decay": 0.0}, "q_bias": {"weight_decay": 0.0}, "v_bias": {"weight_decay": 0.0}}
+optim.params.overrides = {
+    "logit_scale": {"weight_decay": 0.0},
+    "q_bias": {"weight_decay": 0.0},
+    "v_bias": {"weight_decay": 0.0},
+}
 
 train.train_micro_batch_size = 128
 train.test_micro_batch_size = 128

@@ -42,11 +42,12 @@ def build_image_train_loader(
     mixup_func: Any = None,
     **kwargs: Any,
 ) -> Loaders:
-    """The loader of training pictures, as ``(loader, None, None)``; its attribute ``mixup_func`` is what mixes its batches, or None.
+    """The loader of training pictures, as ``(loader, None, None)``; its attribute ``mixup_func`` is what mixes its
+    batches, or None.
 
-    ``dataset`` is a data set, a lazy description of one, or a list of either, which ``dataset_mixer`` joins. ``train_batch_size`` is the micro
-    batch of a rank. ``consumed_samples`` counts those of all ranks that a resumed run has used. Further arguments are those of
-    ``oneflow.utils.data.DataLoader``.
+    ``dataset`` is a data set, a lazy description of one, or a list of either, which ``dataset_mixer`` joins.
+    ``train_batch_size`` is the micro batch of a rank. ``consumed_samples`` counts those of all ranks that a resumed run
+    has used. Further arguments are those of ``oneflow.utils.data.DataLoader``.
     """
     joined = _joined(dataset, dataset_mixer)
     made = _sampler(sampler, joined, train_batch_size, seed, consumed_samples=consumed_samples)
@@ -115,15 +116,19 @@ def build_nlp_train_val_test_loader(
     collate_fn: Callable[[Any], Any] | None = None,
     dataset_mixer: Any = ConcatDataset,
 ) -> Loaders:
-    """Loaders for training, validation and test of the same texts: the documents of each data set are cut by the ratios of its ``splits``. A part
-    for validation or test that no document falls into has no loader.
+    """Loaders for training, validation and test of the same texts: the documents of each data set are cut by the ratios
+    of its ``splits``. A part for validation or test that no document falls into has no loader.
 
-    A data set is a lazy description that takes ``name``, ``max_num_samples`` and an ``indexed_dataset`` of its part of the documents.
-    ``train_val_test_num_samples`` says how many samples each loader needs. ``weights``, one number for each data set, has no effect yet.
+    A data set is a lazy description that takes ``name``, ``max_num_samples`` and an ``indexed_dataset`` of its part of
+    the documents. ``train_val_test_num_samples`` says how many samples each loader needs. ``weights``, one number for
+    each data set, has no effect yet.
     """
     described, splits, weights = _listed(dataset), _listed_ratios(splits), _listed(weights)
     if not len(described) == len(splits) == len(weights):
-        raise ArgumentError(f"dataset, splits and weights have one entry each for every data set, got {len(described)}, {len(splits)} and {len(weights)}")
+        raise ArgumentError(
+            f"dataset, splits and weights have one entry each for every data set, got {len(described)}, {len(splits)} "
+            f"and {len(weights)}"
+        )
     parts: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     for one, ratios in zip(described, splits):
         _cut(one, ratios, train_val_test_num_samples, parts)
@@ -145,24 +150,30 @@ def trivial_batch_collator(batch: Any) -> Instance:
         return batch
     if not isinstance(batch[0], Instance):
         raise DTypeError(
-            f"a data set of libai returns an Instance from __getitem__, such as Instance(images=DistTensorData(tensor)), got {type(batch[0]).__name__}; "
+            f"a data set of libai returns an Instance from __getitem__, such as "
+            f"Instance(images=DistTensorData(tensor)), got {type(batch[0]).__name__}; "
             "or give the loader a collate_fn of your own"
         )
     return Instance.stack(batch)
 
 
-def _loader(dataset: Any, sampler: Any, num_workers: int, seed: int, collate_fn: Callable[[Any], Any] | None, **kwargs: Any) -> BatchLoader:
+def _loader(
+    dataset: Any, sampler: Any, num_workers: int, seed: int, collate_fn: Callable[[Any], Any] | None, **kwargs: Any
+) -> BatchLoader:
     collate = collate_fn or trivial_batch_collator
     settings = {"persistent_workers": num_workers > 0, "is_stacked": collate is trivial_batch_collator, **kwargs}
     return BatchLoader(dataset, sampler, collate, seed, num_workers, **settings)
 
 
 def _sampler(sampler: Any, dataset: Any, batch_size: int, seed: int, **counted: int) -> Any:
-    """The sampler of a config for this rank. Those of libai share out global batches, so that a run has the same samples on any number of
-    ranks, unless the config asks for ``rank_buckets``. One that was made already is taken as it is."""
+    """The sampler of a config for this rank. Those of libai share out global batches, so that a run has the same
+    samples on any number of ranks, unless the config asks for ``rank_buckets``. One that was made already is taken as
+    it is."""
     if not isinstance(sampler, Mapping):
         return sampler
-    arguments: dict[str, Any] = {"rank_buckets": False} if _takes(sampler["_target_"], "rank_buckets") and "rank_buckets" not in sampler else {}
+    arguments: dict[str, Any] = (
+        {"rank_buckets": False} if _takes(sampler["_target_"], "rank_buckets") and "rank_buckets" not in sampler else {}
+    )
     return instantiate(
         sampler,
         dataset=dataset,
@@ -190,7 +201,9 @@ def _mixed(datasets: list[Any], mixer: Any) -> Dataset[Any]:
         raise ArgumentError("dataset is a data set or a list of one or more, got an empty list")
     for one in datasets:
         if isinstance(one, type) or not hasattr(one, "__getitem__") or not hasattr(one, "__len__"):
-            raise DTypeError(f"a data set has __getitem__ and __len__, got {one!r}; a lazy one is written LazyCall(Class)(arguments)")
+            raise DTypeError(
+                f"a data set has __getitem__ and __len__, got {one!r}; a lazy one is written LazyCall(Class)(arguments)"
+            )
     if len(datasets) == 1:
         return datasets[0]
     return instantiate(mixer, datasets=datasets) if isinstance(mixer, Mapping) else mixer(datasets)
@@ -203,7 +216,11 @@ def _listed(value: Any) -> list[Any]:
 def _listed_ratios(splits: Any) -> list[list[float]]:
     """One list of three ratios for each data set; a single one may be given bare."""
     listed = _listed(splits)
-    return [list(map(float, one)) for one in listed] if listed and isinstance(listed[0], (list, tuple, ListConfig)) else [list(map(float, listed))]
+    return (
+        [list(map(float, one)) for one in listed]
+        if listed and isinstance(listed[0], (list, tuple, ListConfig))
+        else [list(map(float, listed))]
+    )
 
 
 def _cut(described: Any, ratios: list[float], counts: Sequence[int], parts: Sequence[list[Any]]) -> None:

@@ -1,4 +1,5 @@
-"""The loader of batches: torch's, with a batch made by one call, random numbers that belong to samples, and errors that name a sample."""
+"""The loader of batches: torch's, with a batch made by one call, random numbers that belong to samples, and errors that
+name a sample."""
 
 from __future__ import annotations
 
@@ -24,12 +25,13 @@ _MASK = (1 << 64) - 1
 class BatchLoader(DataLoader):
     """Batches of ``dataset`` by the lists of indices of ``batch_sampler``.
 
-    Before a sample is made, Python's, numpy's and torch's generators are seeded by ``seed`` and the place of the sample in the run. So
-    augmentations are the same for any number of workers and ranks, and for a run that was resumed. A data set that has
-    ``__getitems__(indices)`` is asked for whole batches: it returns an Instance, which is the batch, a list of samples, or NotImplemented to be
-    asked for each. With ``is_stacked`` (``collate_fn`` does nothing but stack Instances) any other data set is asked for whole batches by its
-    ``__getitem__``, where that gives the same. An error of the data set is raised once, as a ``DataError`` with the index and the class, in the program, not in a worker.
-    Ctrl-C is left to the program as well.
+    Before a sample is made, Python's, numpy's and torch's generators are seeded by ``seed`` and the place of the sample
+    in the run. So augmentations are the same for any number of workers and ranks, and for a run that was resumed. A
+    data set that has ``__getitems__(indices)`` is asked for whole batches: it returns an Instance, which is the batch,
+    a list of samples, or NotImplemented to be asked for each. With ``is_stacked`` (``collate_fn`` does nothing but
+    stack Instances) any other data set is asked for whole batches by its ``__getitem__``, where that gives the same. An
+    error of the data set is raised once, as a ``DataError`` with the index and the class, in the program, not in a
+    worker. Ctrl-C is left to the program as well.
     """
 
     def __init__(
@@ -46,16 +48,26 @@ class BatchLoader(DataLoader):
         self.seed = seed
         self._is_stacked = is_stacked
         self._mailboxes: list[Mailbox] = []
-        kwargs.setdefault("generator", torch.Generator().manual_seed(seed))  # torch's own would be drawn from, which belongs to the program
+        kwargs.setdefault(
+            "generator", torch.Generator().manual_seed(seed)
+        )  # torch's own would be drawn from, which belongs to the program
         init = _WorkerInit(worker_init_fn)
-        super().__init__(dataset, batch_sampler=batch_sampler, num_workers=num_workers, collate_fn=collate_fn, worker_init_fn=init, **kwargs)
+        super().__init__(
+            dataset,
+            batch_sampler=batch_sampler,
+            num_workers=num_workers,
+            collate_fn=collate_fn,
+            worker_init_fn=init,
+            **kwargs,
+        )
 
     @property
     def _index_sampler(self) -> Any:
         return _Placed(self.batch_sampler)
 
     def _get_iterator(self) -> Any:
-        # The iterator, and the workers it starts, read whole batches from a source; everyone else sees the data set itself.
+        # The iterator, and the workers it starts, read whole batches from a source; everyone else sees the data set
+        # itself.
         shown = (self.dataset, self.collate_fn)
         self._mailboxes = self._new_mailboxes()
         source = _Source(self.dataset, self.collate_fn, self.seed, self._is_stacked, self._mailboxes)
@@ -125,7 +137,9 @@ class _PlacedBatch(list):
 class _Source:
     """What a worker reads: batches of a data set, collated."""
 
-    def __init__(self, dataset: Any, collate: Callable[[Any], Any], seed: int, is_stacked: bool, mailboxes: list[Mailbox]) -> None:
+    def __init__(
+        self, dataset: Any, collate: Callable[[Any], Any], seed: int, is_stacked: bool, mailboxes: list[Mailbox]
+    ) -> None:
         self._dataset, self._collate, self._seed, self._mailboxes = dataset, collate, seed, mailboxes
         self._at_once = getattr(dataset, "__getitems__", None)
         self._together = Together(dataset) if is_stacked else None
@@ -226,7 +240,8 @@ def _mixed(value: int) -> int:
 
 @contextmanager
 def _own_random_numbers() -> Iterator[None]:
-    """Gives the generators back as they were: without workers samples are made beside the training, which draws from the same ones."""
+    """Gives the generators back as they were: without workers samples are made beside the training, which draws from
+    the same ones."""
     kept = (torch.get_rng_state(), random.getstate(), np.random.get_state())
     try:
         yield
@@ -242,4 +257,8 @@ def _as_it_is(batch: Any) -> Any:
 
 def _name(dataset: Any) -> str:
     parts: Sequence[Any] = getattr(dataset, "datasets", ())
-    return f"{type(dataset).__name__} of {', '.join(type(part).__name__ for part in parts)}" if parts else type(dataset).__name__
+    return (
+        f"{type(dataset).__name__} of {', '.join(type(part).__name__ for part in parts)}"
+        if parts
+        else type(dataset).__name__
+    )

@@ -13,14 +13,16 @@ from libai.utils import distributed as dist
 from oneflow.core.errors import ArgumentError, DTypeError, nearest
 
 SLOT_BYTES = 8 << 20
-"""Batches up to this size are copied from a worker to the program; each tensor of a larger one is a file in shared memory."""
+"""Batches up to this size are copied from a worker to the program; each tensor of a larger one is a file in shared
+memory."""
 _DEFAULT_SBP = ("split_0", "broadcast")
 
 
 @dataclass(eq=False)
 class DistTensorData:
-    """A tensor with its layout: ``sbp_list`` has one word for the ranks of data parallelism and one for those of tensor parallelism
-    ("split_<dim>", "broadcast" or "partial_sum"); ``placement_idx`` is the layer at whose stage it is needed, -1 the last.
+    """A tensor with its layout: ``sbp_list`` has one word for the ranks of data parallelism and one for those of tensor
+    parallelism ("split_<dim>", "broadcast" or "partial_sum"); ``placement_idx`` is the layer at whose stage it is
+    needed, -1 the last.
 
     ``to_global`` puts the global tensor in the place of the local one. ``sbp`` is its layout, there only afterwards.
     """
@@ -32,14 +34,15 @@ class DistTensorData:
 
     @staticmethod
     def of_batch(tensor: torch.Tensor, sbp_list: list[str], placement_idx: int) -> DistTensorData:
-        """A batch in memory that was made for it alone: ``to_global`` takes that memory over, unless another tensor was put in its place."""
+        """A batch in memory that was made for it alone: ``to_global`` takes that memory over, unless another tensor was
+        put in its place."""
         made = DistTensorData(tensor, sbp_list, placement_idx)
         made._given = tensor
         return made
 
     def to_global(self, sbp: Any = None, placement: Any = None, device_type: str = "cuda") -> None:
-        """Every rank of the first stage gives its own batch; the parts become one global tensor, which then goes to the stage of
-        ``placement_idx``. With a ``placement`` there is one conversion, to it."""
+        """Every rank of the first stage gives its own batch; the parts become one global tensor, which then goes to the
+        stage of ``placement_idx``. With a ``placement`` there is one conversion, to it."""
         if sbp is None:
             layout = dist.get_batch_layout(self.sbp_list, self.placement_idx, device_type)
             self.sbp = list(layout.sbp)
@@ -68,16 +71,22 @@ class DistTensorData:
 
     @staticmethod
     def stack(distTensor_lists: Sequence[DistTensorData]) -> DistTensorData:
-        """The tensors as one batch. All have one shape and one layout; what is stacked alone only gains a dimension, in place."""
+        """The tensors as one batch. All have one shape and one layout; what is stacked alone only gains a dimension, in
+        place."""
         first = distTensor_lists[0]
         if not isinstance(first.tensor, torch.Tensor):
-            raise DTypeError(f"DistTensorData holds a tensor, got {type(first.tensor).__name__}; make it one in the data set's __getitem__, such as flow.tensor(value)")
+            raise DTypeError(
+                f"DistTensorData holds a tensor, got {type(first.tensor).__name__}; make it one in the data set's "
+                f"__getitem__, such as flow.tensor(value)"
+            )
         if len(distTensor_lists) == 1:
             first.tensor = first.tensor.unsqueeze(0)
             return first
         for number, other in enumerate(distTensor_lists):
             _require_alike(first, other, number)
-        return DistTensorData.of_batch(stacked([each.tensor for each in distTensor_lists]), first.sbp_list, first.placement_idx)
+        return DistTensorData.of_batch(
+            stacked([each.tensor for each in distTensor_lists]), first.sbp_list, first.placement_idx
+        )
 
 
 class Instance:
@@ -134,11 +143,13 @@ class Instance:
 
     @staticmethod
     def stack(instance_lists: Sequence[Instance]) -> Instance:
-        """A batch: the values of each field of the first instance, stacked. Tensors get a first dimension, lists stay lists of lists, other
-        values are stacked by their class."""
+        """A batch: the values of each field of the first instance, stacked. Tensors get a first dimension, lists stay
+        lists of lists, other values are stacked by their class."""
         if not instance_lists or not all(isinstance(each, Instance) for each in instance_lists):
             kinds = sorted({type(each).__name__ for each in instance_lists if not isinstance(each, Instance)})
-            raise ArgumentError(f"Instance.stack takes one or more Instances, got {', '.join(kinds) if kinds else 'none'}")
+            raise ArgumentError(
+                f"Instance.stack takes one or more Instances, got {', '.join(kinds) if kinds else 'none'}"
+            )
         batch = Instance()
         for name in instance_lists[0].get_fields():
             values = [_field_of(each, name, number) for number, each in enumerate(instance_lists)]
@@ -147,7 +158,8 @@ class Instance:
 
 
 def stacked(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-    """The tensors along a new first dimension: in a loader's worker, if they are large, straight into shared memory, from where no copy is made."""
+    """The tensors along a new first dimension: in a loader's worker, if they are large, straight into shared memory,
+    from where no copy is made."""
     first = tensors[0]
     size = first.element_size() * first.numel() * len(tensors)
     if size <= SLOT_BYTES or torch.utils.data.get_worker_info() is None:
@@ -164,20 +176,35 @@ def _stacked_field(name: str, values: list[Any]) -> Any:
         return values
     if hasattr(type(values[0]), "stack"):
         return type(values[0]).stack(values)
-    raise ValueError(f"Unsupported type {type(values[0])} for stack. Field '{name}' holds it; a field is a tensor, a DistTensorData or a list")
+    raise ValueError(
+        f"Unsupported type {type(values[0])} for stack. Field '{name}' holds it; a field is a tensor, a DistTensorData "
+        f"or a list"
+    )
 
 
 def _field_of(instance: Instance, name: str, number: int) -> Any:
     if not instance.has(name):
-        raise ArgumentError(f"all samples of a batch have the same fields: the first has '{name}', sample {number} has only {list(instance.get_fields())}")
+        raise ArgumentError(
+            f"all samples of a batch have the same fields: the first has '{name}', sample {number} has only "
+            f"{list(instance.get_fields())}"
+        )
     return instance.get(name)
 
 
 def _require_alike(first: DistTensorData, other: DistTensorData, number: int) -> None:
     if not isinstance(other.tensor, torch.Tensor) or first.tensor.shape != other.tensor.shape:
         found = tuple(other.tensor.shape) if isinstance(other.tensor, torch.Tensor) else type(other.tensor).__name__
-        raise ArgumentError(f"tensor shape is not equal: the first sample of a batch has {tuple(first.tensor.shape)}, sample {number} {found}")
+        raise ArgumentError(
+            f"tensor shape is not equal: the first sample of a batch has {tuple(first.tensor.shape)}, sample {number} "
+            f"{found}"
+        )
     if list(first.sbp_list) != list(other.sbp_list):
-        raise ArgumentError(f"sbp_list is not equal: the first sample of a batch has {list(first.sbp_list)}, sample {number} {list(other.sbp_list)}")
+        raise ArgumentError(
+            f"sbp_list is not equal: the first sample of a batch has {list(first.sbp_list)}, sample {number} "
+            f"{list(other.sbp_list)}"
+        )
     if first.placement_idx != other.placement_idx:
-        raise ArgumentError(f"placement_idx is not equal: the first sample of a batch has {first.placement_idx}, sample {number} {other.placement_idx}")
+        raise ArgumentError(
+            f"placement_idx is not equal: the first sample of a batch has {first.placement_idx}, sample {number} "
+            f"{other.placement_idx}"
+        )

@@ -1,4 +1,5 @@
-"""Batches of Instances made by one call of a data set's ``__getitem__``, where that gives what a call for each sample gives."""
+"""Batches of Instances made by one call of a data set's ``__getitem__``, where that gives what a call for each sample
+gives."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from oneflow.data.at_once import BatchIndex, NotAtOnce, at_once
 
 
 class Together:
-    """Asks ``dataset`` for whole batches. The first is made one by one as well: if they are not the same, bit for bit, or the data set cannot be
-    asked so, every batch is made of single samples."""
+    """Asks ``dataset`` for whole batches. The first is made one by one as well: if they are not the same, bit for bit,
+    or the data set cannot be asked so, every batch is made of single samples."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
@@ -51,12 +52,17 @@ class Together:
             return [_tensor_of(value) for value in made.get_fields().values()]
 
         tensors = at_once(fields, indices, is_checked)
-        return Instance(**{name: _with(value, tensor) for (name, value), tensor in zip(sample.get_fields().items(), tensors)})
+        return Instance(
+            **{name: _with(value, tensor) for (name, value), tensor in zip(sample.get_fields().items(), tensors)}
+        )
 
 
 def _state_of(dataset: Any) -> dict[str, tuple[int, int]]:
     """What would differ if the attributes of a data set were set anew, or something was put into them."""
-    return {name: (id(value), len(value) if isinstance(value, (list, dict, set)) else 0) for name, value in getattr(dataset, "__dict__", {}).items()}
+    return {
+        name: (id(value), len(value) if isinstance(value, (list, dict, set)) else 0)
+        for name, value in getattr(dataset, "__dict__", {}).items()
+    }
 
 
 def _tensor_of(value: Any) -> torch.Tensor:
@@ -70,16 +76,27 @@ def _with(value: Any, tensor: torch.Tensor) -> Any:
     """A field of a batch. Of several samples its memory is new, that of a single one may be the data set's."""
     if type(value) is not DistTensorData:
         return tensor
-    return (DistTensorData if len(tensor) == 1 else DistTensorData.of_batch)(tensor, value.sbp_list, value.placement_idx)
+    return (DistTensorData if len(tensor) == 1 else DistTensorData.of_batch)(
+        tensor, value.sbp_list, value.placement_idx
+    )
 
 
 def _are_same(one: Instance, other: Instance) -> bool:
-    return list(one.get_fields()) == list(other.get_fields()) and all(map(_are_same_values, one.get_fields().values(), other.get_fields().values()))
+    return list(one.get_fields()) == list(other.get_fields()) and all(
+        map(_are_same_values, one.get_fields().values(), other.get_fields().values())
+    )
 
 
 def _are_same_values(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     if type(one) is DistTensorData:
-        return (one.sbp_list, one.placement_idx) == (other.sbp_list, other.placement_idx) and _are_same_values(one.tensor, other.tensor)
-    return one.dtype == other.dtype and one.shape == other.shape and one.stride() == other.stride() and one.numpy().tobytes() == other.numpy().tobytes()
+        return (one.sbp_list, one.placement_idx) == (other.sbp_list, other.placement_idx) and _are_same_values(
+            one.tensor, other.tensor
+        )
+    return (
+        one.dtype == other.dtype
+        and one.shape == other.shape
+        and one.stride() == other.stride()
+        and one.numpy().tobytes() == other.numpy().tobytes()
+    )

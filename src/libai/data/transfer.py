@@ -17,8 +17,9 @@ _ALIGN = 64
 class Mailbox:
     """The memory between one worker and the program, made before the worker is forked.
 
-    ``put`` has the worker copy a batch into the next of ``slots`` slots, ``taken`` has the program copy it out. A slot is written again
-    after so many batches: the program takes them in order, so at most ``slots - 1`` may be on their way.
+    ``put`` has the worker copy a batch into the next of ``slots`` slots, ``taken`` has the program copy it out. A slot
+    is written again after so many batches: the program takes them in order, so at most ``slots - 1`` may be on their
+    way.
     """
 
     def __init__(self, slots: int) -> None:
@@ -65,7 +66,12 @@ class _Part:
     @staticmethod
     def of(value: Any, begin: int) -> _Part:
         tensor = _tensor(value)
-        return _Part(begin, tensor.dtype, tuple(tensor.shape), (value.sbp_list, value.placement_idx) if type(value) is DistTensorData else None)
+        return _Part(
+            begin,
+            tensor.dtype,
+            tuple(tensor.shape),
+            (value.sbp_list, value.placement_idx) if type(value) is DistTensorData else None,
+        )
 
     @property
     def bytes(self) -> int:
@@ -74,7 +80,9 @@ class _Part:
     def view(self, memory: mmap.mmap) -> torch.Tensor:
         if not self.bytes:
             return torch.empty(self.shape, dtype=self.dtype)
-        return torch.frombuffer(memory, dtype=self.dtype, count=torch.Size(self.shape).numel(), offset=self.begin).view(self.shape)
+        return torch.frombuffer(memory, dtype=self.dtype, count=torch.Size(self.shape).numel(), offset=self.begin).view(
+            self.shape
+        )
 
     def taken(self, memory: mmap.mmap) -> Any:
         tensor = torch.empty(self.shape, dtype=self.dtype)
@@ -89,4 +97,10 @@ def _tensor(value: Any) -> Any:
 
 def _is_plain(value: Any) -> bool:
     tensor = _tensor(value)
-    return type(tensor) is torch.Tensor and tensor.device.type == "cpu" and tensor.layout is torch.strided and tensor.is_contiguous() and not tensor.requires_grad
+    return (
+        type(tensor) is torch.Tensor
+        and tensor.device.type == "cpu"
+        and tensor.layout is torch.strided
+        and tensor.is_contiguous()
+        and not tensor.requires_grad
+    )

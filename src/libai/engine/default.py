@@ -1,4 +1,5 @@
-"""``DefaultTrainer``: everything from a config to a trained model, each part a method that a class of one's own may override."""
+"""``DefaultTrainer``: everything from a config to a trained model, each part a method that a class of one's own may
+override."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ _log = logging.getLogger(__name__)
 
 
 class DefaultTrainer(TrainerBase):
-    """Builds all parts from ``cfg``, in the order of the methods below, and trains. ``cfg`` is left as it was; ``self.cfg`` is a copy with
-    everything that was worked out."""
+    """Builds all parts from ``cfg``, in the order of the methods below, and trains. ``cfg`` is left as it was;
+    ``self.cfg`` is a copy with everything that was worked out."""
 
     graph_train: nn.Graph | None = None
     graph_eval: nn.Graph | None = None
@@ -61,7 +62,9 @@ class DefaultTrainer(TrainerBase):
         self.start_iter = cfg.train.start_iter = begin.iteration
         cfg.dataloader.consumed_samples = begin.samples
         self.train_loader, valid, test = self.build_train_loader(cfg, self.tokenizer)
-        self.test_loader = [loader for loader in (valid, test) if loader is not None] + list(self.build_test_loader(cfg, self.tokenizer))
+        self.test_loader = [loader for loader in (valid, test) if loader is not None] + list(
+            self.build_test_loader(cfg, self.tokenizer)
+        )
         if cfg.train.rdma_enabled:
             _log.info("train.rdma_enabled: between GPUs NCCL uses RDMA by itself where the network has it")
         self.auto_scale_hyperparams(cfg, self.train_loader)
@@ -86,7 +89,8 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def tokenizer_for_model(cls, cfg: DictConfig) -> Any:
-        """The tokenizer of a config, or None; the model that ``cfg`` describes gets its number of tokens, rounded up."""
+        """The tokenizer of a config, or None; the model that ``cfg`` describes gets its number of tokens, rounded
+        up."""
         if cfg.get("tokenization") is None:
             return None
         tokenizer = cls.build_tokenizer(cfg)
@@ -99,11 +103,15 @@ class DefaultTrainer(TrainerBase):
     def _require_iterations(self, given: DictConfig, begin: ResumePoint) -> None:
         length = self.cfg.train.train_iter
         if length < 1:
-            raise ConfigError(f"train.train_iter={given.train.train_iter} and train.train_epoch={given.train.train_epoch}{where(given)}: there is nothing to train; raise one")
+            raise ConfigError(
+                f"train.train_iter={given.train.train_iter} and "
+                f"train.train_epoch={given.train.train_epoch}{where(given)}: there is nothing to train; raise one"
+            )
         # A run that was stopped in its last evaluation has that left to do.
         if begin.iteration > length or (begin.iteration == length and begin.is_evaluated):
             raise ConfigError(
-                f"model training has finished, the last checkpoint in {self.cfg.train.output_dir!r} is of iteration {self.start_iter - 1} of {length}; "
+                f"model training has finished, the last checkpoint in {self.cfg.train.output_dir!r} is of iteration "
+                f"{self.start_iter - 1} of {length}; "
                 "raise train.train_iter or train.train_epoch, take another train.output_dir, or leave --resume out"
             )
 
@@ -126,40 +134,62 @@ class DefaultTrainer(TrainerBase):
 
     def _eager_trainer(self, cfg: DictConfig) -> EagerTrainer:
         if cfg.train.zero_optimization.enabled:
-            raise ConfigError(f"train.zero_optimization.enabled=true needs graph.enabled=true{where(cfg)}: without a graph states are not shared out")
+            raise ConfigError(
+                f"train.zero_optimization.enabled=true needs graph.enabled=true{where(cfg)}: without a graph states "
+                f"are not shared out"
+            )
         if cfg.train.activation_checkpoint.enabled:
             recompute_eagerly(self.model)
-        return EagerTrainer(self.model, self.train_loader, self.optimizer, cfg.train.num_accumulation_steps, cfg.train.amp.enabled)
+        return EagerTrainer(
+            self.model, self.train_loader, self.optimizer, cfg.train.num_accumulation_steps, cfg.train.amp.enabled
+        )
 
     def _checkpointer(self, cfg: DictConfig) -> Checkpointer:
-        kept: dict[str, Any] = {"graph": self.graph_train} if self.graph_train is not None else {"optimizer": self.optimizer}
+        kept: dict[str, Any] = (
+            {"graph": self.graph_train} if self.graph_train is not None else {"optimizer": self.optimizer}
+        )
         if isinstance(self._trainer, EagerTrainer) and self._trainer.precision.is_active:
             kept["grad_scaler"] = self._trainer.precision
-        return Checkpointer(self.model, cfg.train.output_dir, **kept, lr_scheduler=self.lr_scheduler, trainer=self.run_state)
+        return Checkpointer(
+            self.model, cfg.train.output_dir, **kept, lr_scheduler=self.lr_scheduler, trainer=self.run_state
+        )
 
     # ---------------------------------------------------------------------------------------------------- what is done
 
     def resume_or_load(self, resume: bool = True) -> None:
-        """Goes on from the last checkpoint in the output folder if there is one and ``resume``, else takes the weights of ``train.load_weight``."""
+        """Goes on from the last checkpoint in the output folder if there is one and ``resume``, else takes the weights
+        of ``train.load_weight``."""
         if resume and not self.checkpointer.has_checkpoint():
-            _log.warning("--resume: there is no checkpoint in %s yet; training starts from the beginning", self.cfg.train.output_dir)
-        formula = {name: value for name, value in self.lr_scheduler.state_dict().items() if isinstance(value, (int, float))}
+            _log.warning(
+                "--resume: there is no checkpoint in %s yet; training starts from the beginning",
+                self.cfg.train.output_dir,
+            )
+        formula = {
+            name: value for name, value in self.lr_scheduler.state_dict().items() if isinstance(value, (int, float))
+        }
         self.checkpointer.resume_or_load(self.cfg.train.load_weight, resume=resume)
         loaded = self.lr_scheduler.state_dict()
         changed = [name for name, value in formula.items() if name != "last_step" and loaded.get(name) != value]
         if changed:
-            _log.warning("the scheduler goes on as it was saved: %s", ", ".join(f"{name}={loaded.get(name)}, not {formula[name]}" for name in changed))
+            _log.warning(
+                "the scheduler goes on as it was saved: %s",
+                ", ".join(f"{name}={loaded.get(name)}, not {formula[name]}" for name in changed),
+            )
 
     def build_hooks(self) -> list[HookBase]:
         """The hooks, in their order."""
         cfg, state = self.cfg.train, self.run_state
-        periodic = hooks.PeriodicCheckpointer(self.checkpointer, cfg.checkpointer.period, max_to_keep=cfg.checkpointer.max_to_keep)
+        periodic = hooks.PeriodicCheckpointer(
+            self.checkpointer, cfg.checkpointer.period, max_to_keep=cfg.checkpointer.max_to_keep
+        )
         if self.start_iter:
             periodic.adopt(self.start_iter)
         found: list[HookBase] = [hooks.IterationTimer(), hooks.LRScheduler(), periodic]
         if cfg.evaluation.enabled:
             self._eval_hook = hooks.EvalHook(cfg.evaluation.eval_period, self._evaluate)
-            best = hooks.BestCheckpointer(cfg.evaluation.eval_period, self.checkpointer, cfg.evaluation.eval_metric, cfg.evaluation.eval_mode)
+            best = hooks.BestCheckpointer(
+                cfg.evaluation.eval_period, self.checkpointer, cfg.evaluation.eval_metric, cfg.evaluation.eval_mode
+            )
             found += [state.keep("evaluation", self._eval_hook), state.keep("best", best)]
         if dist.is_main_process():
             found += [hooks.PeriodicWriter(self.build_writers(), cfg.log_period), hooks.ProgressBar()]
@@ -172,7 +202,10 @@ class DefaultTrainer(TrainerBase):
         """What shows and keeps the numbers of the run; called on rank 0."""
         folder = self.cfg.train.output_dir
         return [
-            CommonMetricPrinter(self.cfg.train.global_batch_size if self.graph_train is not None else self.run_state.per_iteration, self.max_iter),
+            CommonMetricPrinter(
+                self.cfg.train.global_batch_size if self.graph_train is not None else self.run_state.per_iteration,
+                self.max_iter,
+            ),
             JSONWriter(os.path.join(folder, "metrics.json")),
             TensorboardXWriter(folder),
         ]
@@ -198,7 +231,8 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def get_batch(cls, data: Any, input_placement_device: str = "cuda", mixup_func: Any = None) -> dict[str, Any]:
-        """The fields of a batch as global tensors, by the names of the model's arguments; ``mixup_func`` mixes ``images`` and ``labels``."""
+        """The fields of a batch as global tensors, by the names of the model's arguments; ``mixup_func`` mixes
+        ``images`` and ``labels``."""
         if mixup_func is not None:
             device = dist.available(input_placement_device)
             images, labels = data.get("images"), data.get("labels")
@@ -223,7 +257,9 @@ class DefaultTrainer(TrainerBase):
         return build_model(cfg.model)
 
     @classmethod
-    def build_graph(cls, cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = True) -> nn.Graph:
+    def build_graph(
+        cls, cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = True
+    ) -> nn.Graph:
         """The graph that trains or evaluates, from ``cfg.graph``."""
         require_fields(cfg, "graph")
         return build_graph(cfg, model, optimizer, lr_scheduler, is_train)
@@ -241,11 +277,15 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def build_train_loader(cls, cfg: Any, tokenizer: Any = None) -> tuple[Any, Any, Any]:
-        """The loaders for training, validation and test that ``cfg.dataloader.train`` describes; the latter two may be None."""
+        """The loaders for training, validation and test that ``cfg.dataloader.train`` describes; the latter two may be
+        None."""
         require_fields(cfg, "dataloader")
         cfg = resolved(cfg)
         if cfg.dataloader.get("train") is None:
-            raise ConfigError(f"dataloader{where(cfg)} has no 'train': dataloader.train = LazyCall(build_image_train_loader)(dataset=[...])")
+            raise ConfigError(
+                f"dataloader{where(cfg)} has no 'train': dataloader.train = "
+                f"LazyCall(build_image_train_loader)(dataset=[...])"
+            )
         train = cfg.train
         evaluation = train.evaluation
         batches = int(min(evaluation.eval_iter, 10**9)) if evaluation.enabled else 1
@@ -271,13 +311,17 @@ class DefaultTrainer(TrainerBase):
         if described is None:
             return []
         if not isinstance(described, (ListConfig, list)):
-            raise ConfigTypeError(f"dataloader.test{where(cfg)} is a list, also of one loader: dataloader.test = [LazyCall(...)(...)]; got {type(described).__name__}")
+            raise ConfigTypeError(
+                f"dataloader.test{where(cfg)} is a list, also of one loader: dataloader.test = [LazyCall(...)(...)]; "
+                f"got {type(described).__name__}"
+            )
         offered = {"test_batch_size": cfg.train.test_micro_batch_size, "seed": cfg.train.seed}
         return [_built_loader(one, offered, cfg.train.seed, tokenizer) for one in described]
 
     @classmethod
     def auto_scale_hyperparams(cls, cfg: Any, data_loader: Any) -> None:
-        """Works out, in ``cfg`` itself, how many iterations there are, and what depends on that: warm-up, milestones, periods in epochs."""
+        """Works out, in ``cfg`` itself, how many iterations there are, and what depends on that: warm-up, milestones,
+        periods in epochs."""
         train = cfg.train
         samples, batch = len(data_loader.dataset), train.global_batch_size
         # Without a graph an iteration is one micro-batch.
@@ -291,7 +335,10 @@ class DefaultTrainer(TrainerBase):
         if "milestones" in train.scheduler:
             wrong = [m for m in train.scheduler.milestones if not 0 <= m < 1]
             if wrong:
-                raise ConfigError(f"train.scheduler.milestones{where(cfg)} are parts of the run, from 0 on and below 1; got {wrong[0]!r}")
+                raise ConfigError(
+                    f"train.scheduler.milestones{where(cfg)} are parts of the run, from 0 on and below 1; got "
+                    f"{wrong[0]!r}"
+                )
             train.scheduler.milestones = [int(m * train.train_iter) for m in train.scheduler.milestones]
             told += f", scheduler milestones={plain(train.scheduler.milestones)}"
         per_epoch = max(1, train.iter_per_epoch or samples // batch) * steps
@@ -310,16 +357,30 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def test(cls, cfg: Any, test_loaders: Sequence[Any], model: Any, evaluator: Any = None) -> dict[str, Any]:
-        """The results of each loader by the name of its data set's class, those after the first of a name numbered; of a single loader its results."""
+        """The results of each loader by the name of its data set's class, those after the first of a name numbered; of
+        a single loader its results."""
         cfg = resolved(cfg)
-        device, batch = cfg.train.input_placement_device, cfg.train.test_micro_batch_size * dist.get_data_parallel_size()
-        evaluators = [cls.build_evaluator(cfg) for _ in test_loaders] if evaluator is None else list(evaluator) if isinstance(evaluator, (list, tuple)) else [evaluator]
+        device, batch = (
+            cfg.train.input_placement_device,
+            cfg.train.test_micro_batch_size * dist.get_data_parallel_size(),
+        )
+        evaluators = (
+            [cls.build_evaluator(cfg) for _ in test_loaders]
+            if evaluator is None
+            else list(evaluator)
+            if isinstance(evaluator, (list, tuple))
+            else [evaluator]
+        )
         if len(evaluators) != len(test_loaders):
-            raise ArgumentError(f"test takes one evaluator for each loader, got {len(evaluators)} for {len(test_loaders)}")
+            raise ArgumentError(
+                f"test takes one evaluator for each loader, got {len(evaluators)} for {len(test_loaders)}"
+            )
         results: dict[str, Any] = {}
         for loader, one in zip(test_loaders, evaluators):
             name = _unused(type(loader.dataset).__name__, results)
-            results[name] = inference_on_dataset(model, loader, batch, cfg.train.evaluation.eval_iter, cls.get_batch, device, one)
+            results[name] = inference_on_dataset(
+                model, loader, batch, cfg.train.evaluation.eval_iter, cls.get_batch, device, one
+            )
             if dist.is_main_process():
                 _log.info("Evaluation results for %s in csv format:", name)
                 print_csv_format(results[name])
@@ -334,9 +395,12 @@ def _unused(name: str, taken: Mapping[str, Any]) -> str:
 
 
 def _built_loader(described: Any, offered: Mapping[str, Any], seed: int, tokenizer: Any) -> Any:
-    """Calls the builder of a loader with what it takes of the offered arguments. Data sets that ask for a seed or a tokenizer get it."""
+    """Calls the builder of a loader with what it takes of the offered arguments. Data sets that ask for a seed or a
+    tokenizer get it."""
     if not isinstance(described, Mapping) or "_target_" not in described:
-        raise ConfigTypeError(f"a loader is written LazyCall(build_image_train_loader)(dataset=...), got {type(described).__name__}")
+        raise ConfigTypeError(
+            f"a loader is written LazyCall(build_image_train_loader)(dataset=...), got {type(described).__name__}"
+        )
     target = locate(described["_target_"]) if isinstance(described["_target_"], str) else described["_target_"]
     takes = inspect.signature(target).parameters
     given = {name: value for name, value in offered.items() if name in takes}

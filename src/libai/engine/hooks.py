@@ -69,7 +69,8 @@ class CallbackHook(HookBase):
 
 
 class IterationTimer(HookBase):
-    """Puts the ``time`` of each iteration and logs the speed of the run. It counts from iteration ``warmup_iter`` on: those before may compile."""
+    """Puts the ``time`` of each iteration and logs the speed of the run. It counts from iteration ``warmup_iter`` on:
+    those before may compile."""
 
     def __init__(self, warmup_iter: int = 3) -> None:
         self._warmup = warmup_iter
@@ -97,7 +98,10 @@ class IterationTimer(HookBase):
         total = time.perf_counter() - self._start
         if self._counted:
             _log.info(
-                "Overall training speed: %d iterations in %s (%.4f s / it)", self._counted, _told(self._in_steps), self._in_steps / self._counted
+                "Overall training speed: %d iterations in %s (%.4f s / it)",
+                self._counted,
+                _told(self._in_steps),
+                self._in_steps / self._counted,
             )
         _log.info("Total training time: %s (%s on hooks)", _told(total), _told(max(0.0, total - self._in_steps)))
 
@@ -107,7 +111,8 @@ def _told(seconds: float) -> datetime.timedelta:
 
 
 class PeriodicWriter(HookBase):
-    """Has writers write every ``period`` iterations, after the last one, and once more at the end, when the last evaluation is there too."""
+    """Has writers write every ``period`` iterations, after the last one, and once more at the end, when the last
+    evaluation is there too."""
 
     def __init__(self, writers: Sequence[EventWriter], period: int = 20) -> None:
         for writer in writers:
@@ -193,15 +198,24 @@ def _as_float(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise ArgumentError(
-            f"[EvalHook] eval_function should return a nested dict of float. Got {name!r} of {type(value).__name__}: {value!r}"
+            f"[EvalHook] eval_function should return a nested dict of float. Got {name!r} of {type(value).__name__}: "
+            f"{value!r}"
         ) from None
 
 
 class BestCheckpointer(HookBase):
-    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that puts it. Where several data sets
-    are evaluated, whose metrics have their names in front, a metric without one is that of the first of them."""
+    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that
+    puts it. Where several data sets are evaluated, whose metrics have their names in front, a metric without one is
+    that of the first of them."""
 
-    def __init__(self, eval_period: int, checkpointer: Checkpointer, val_metric: str, mode: str = "max", file_prefix: str = "model_best") -> None:
+    def __init__(
+        self,
+        eval_period: int,
+        checkpointer: Checkpointer,
+        val_metric: str,
+        mode: str = "max",
+        file_prefix: str = "model_best",
+    ) -> None:
         if mode not in ("max", "min"):
             raise ArgumentError(f"Mode {mode!r} to BestCheckpointer is unknown. It should be one of max, min")
         self._period = eval_period
@@ -228,7 +242,12 @@ class BestCheckpointer(HookBase):
         found = dist.broadcast_py_object(self._latest() if dist.is_main_process() else None)
         if found is None:
             known = ", ".join(sorted(self.trainer.storage.latest()))
-            _log.warning("Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; there are %s", self._metric, known)
+            _log.warning(
+                "Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; "
+                "there are %s",
+                self._metric,
+                known,
+            )
             return
         value, at = found
         if self.best is None:
@@ -238,9 +257,21 @@ class BestCheckpointer(HookBase):
         elif math.isfinite(value) and (value > self.best if self._mode == "max" else value < self.best):
             before, before_at = self.best, self.best_iter
             self._save(value, at)
-            _log.info("Saved best model as latest eval score for %s is %.5f, better than last best score %.5f @ iteration %s", self._metric, value, before, before_at)
+            _log.info(
+                "Saved best model as latest eval score for %s is %.5f, better than last best score %.5f @ iteration %s",
+                self._metric,
+                value,
+                before,
+                before_at,
+            )
         else:
-            _log.info("Not saving as latest eval score for %s is %.5f, not better than best score %.5f @ iteration %s", self._metric, value, self.best, self.best_iter)
+            _log.info(
+                "Not saving as latest eval score for %s is %.5f, not better than best score %.5f @ iteration %s",
+                self._metric,
+                value,
+                self.best,
+                self.best_iter,
+            )
 
     def _latest(self) -> tuple[float, int] | None:
         known, named = self.trainer.storage.latest(), f"/{self._metric}"
@@ -261,7 +292,8 @@ class BestCheckpointer(HookBase):
 
 
 class LRScheduler(HookBase):
-    """Puts the learning rate of each iteration and, without a graph, goes on to the next one. In a graph the rate is part of the step.
+    """Puts the learning rate of each iteration and, without a graph, goes on to the next one. In a graph the rate is
+    part of the step.
 
     Without arguments it takes the optimizer and the scheduler of the trainer.
     """
@@ -277,7 +309,8 @@ class LRScheduler(HookBase):
 
     @staticmethod
     def get_best_param_group_id(optimizer: Any) -> int:
-        """The group whose rate stands for all: the one with most parameters; if all have one, one with the most common rate."""
+        """The group whose rate stands for all: the one with most parameters; if all have one, one with the most common
+        rate."""
         sizes = [len(group["params"]) for group in optimizer.param_groups]
         if max(sizes) > 1:
             return sizes.index(max(sizes))
@@ -329,7 +362,8 @@ class ProgressBar(HookBase):
 
 
 class StopOnSignal(HookBase):
-    """Ctrl-C and SIGTERM end the run after an iteration, with a checkpoint that ``--resume`` goes on from. The second one ends it at once."""
+    """Ctrl-C and SIGTERM end the run after an iteration, with a checkpoint that ``--resume`` goes on from. The second
+    one ends it at once."""
 
     def __init__(self, checkpointer: _PeriodicCheckpointer) -> None:
         self._checkpointer = checkpointer
@@ -342,7 +376,9 @@ class StopOnSignal(HookBase):
         assert self._signal is not None
         if self.trainer.iter < self.trainer.max_iter - 1 and self._signal.is_agreed(self.trainer.iter):
             name = self._checkpointer.save_now(self.trainer.iter)
-            _log.warning("Stopped by a signal after iteration %d, saved %s; go on with --resume", self.trainer.iter, name)
+            _log.warning(
+                "Stopped by a signal after iteration %d, saved %s; go on with --resume", self.trainer.iter, name
+            )
             self._signal.end()
 
     def after_train(self) -> None:

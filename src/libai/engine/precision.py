@@ -30,7 +30,8 @@ class MixedPrecision:
         return loss * self.scale if self.is_active else loss
 
     def unscale(self, optimizer: Any) -> bool:
-        """Divides the gradients by the scale. False if one of them is not finite: then this step is left out, and the scale is halved."""
+        """Divides the gradients by the scale. False if one of them is not finite: then this step is left out, and the
+        scale is halved."""
         if not self.is_active:
             return True
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]

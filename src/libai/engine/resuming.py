@@ -17,7 +17,8 @@ _NUMBER = re.compile(r"_(\d{7,})$")
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The first iteration of a run, how many samples were used before it, and whether the run has been evaluated at its end already."""
+    """The first iteration of a run, how many samples were used before it, and whether the run has been evaluated at its
+    end already."""
 
     iteration: int = 0
     samples: int = 0
@@ -25,7 +26,8 @@ class ResumePoint:
 
 
 class RunState:
-    """Samples and iterations until now, and the states of parts that :meth:`keep` was told of. It is the object ``trainer`` of a checkpoint."""
+    """Samples and iterations until now, and the states of parts that :meth:`keep` was told of. It is the object
+    ``trainer`` of a checkpoint."""
 
     def __init__(self, cfg: Any, begin: ResumePoint) -> None:
         steps = 1 if cfg.graph.enabled else cfg.train.num_accumulation_steps
@@ -49,7 +51,10 @@ class RunState:
 
     def state_dict(self) -> dict[str, Any]:
         """Plain numbers."""
-        return {"consumed_samples": self.consumed_samples, **{name: part.state_dict() for name, part in self._parts.items()}}
+        return {
+            "consumed_samples": self.consumed_samples,
+            **{name: part.state_dict() for name, part in self._parts.items()},
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Keeps the states for the parts that will be told of."""

@@ -19,7 +19,8 @@ def seed_run(seed: int, rank: int) -> None:
 
 
 def seed_iteration(seed: int, iteration: int, of_torch: bool) -> None:
-    """The generators for one iteration. ``of_torch``: torch's too; a graph counts by itself, from the seed that the run began with."""
+    """The generators for one iteration. ``of_torch``: torch's too; a graph counts by itself, from the seed that the run
+    began with."""
     number = (seed + (iteration + 1) * _STRIDE) % 2**32
     np.random.seed(number)
     random.seed(number)

@@ -20,12 +20,20 @@ from libai.utils.logger import setup_logger
 
 CONFIG = "config.yaml"
 # What a run works out; beside these the saved file has everything as it was given.
-_WORKED_OUT = ("train_micro_batch_size", "global_batch_size", "num_accumulation_steps", "train_iter", "warmup_iter", "samples", "start_iter")
+_WORKED_OUT = (
+    "train_micro_batch_size",
+    "global_batch_size",
+    "num_accumulation_steps",
+    "train_iter",
+    "warmup_iter",
+    "samples",
+    "start_iter",
+)
 
 
 def default_setup(cfg: Any, args: Any) -> None:
-    """Makes the output folder, the log and the layout of ranks, checks the sizes and saves the config. Of ``cfg`` one key is set:
-    ``train.resume``, which is the command line's ``--resume``."""
+    """Makes the output folder, the log and the layout of ranks, checks the sizes and saves the config. Of ``cfg`` one
+    key is set: ``train.resume``, which is the command line's ``--resume``."""
     require_fields(cfg, "train")
     cfg.train.resume = bool(getattr(args, "resume", False))
     folder = completed(cfg).train.output_dir
@@ -39,7 +47,9 @@ def default_setup(cfg: Any, args: Any) -> None:
         logger.info("Contents of args.config_file=%s:\n%s", file, Path(file).read_text(encoding="utf-8"))
     dist.setup_dist_util(given.train.dist)
     ready = resolved(given)
-    if dist.is_main_process() and not (getattr(args, "eval_only", False) and Path(given.train.output_dir, CONFIG).exists()):
+    if dist.is_main_process() and not (
+        getattr(args, "eval_only", False) and Path(given.train.output_dir, CONFIG).exists()
+    ):
         save_config(given, ready)
     _set_fusion(given)
 
@@ -57,13 +67,23 @@ def resolved(cfg: Any) -> DictConfig:
     given = completed(cfg)
     train, util = given.train, dist.get_dist_util()
     try:
-        sizes = batch_sizes(train.train_micro_batch_size, train.global_batch_size, train.num_accumulation_steps, util.data_parallel_size)
+        sizes = batch_sizes(
+            train.train_micro_batch_size, train.global_batch_size, train.num_accumulation_steps, util.data_parallel_size
+        )
     except ConfigError as error:
         raise ConfigError(f"{error.reason}{where(given)}") from None
-    found = {"train_micro_batch_size": sizes.micro, "global_batch_size": sizes.global_batch, "num_accumulation_steps": sizes.steps}
+    found = {
+        "train_micro_batch_size": sizes.micro,
+        "global_batch_size": sizes.global_batch,
+        "num_accumulation_steps": sizes.steps,
+    }
     layout = {"data_parallel_size": util.data_parallel_size, "tensor_parallel_size": util.tensor_parallel_size}
     layout["pipeline_parallel_size"] = util.pipeline_parallel_size
-    if all(train[key] == value for key, value in found.items()) and all(train.dist[key] == value for key, value in layout.items()) and "samples" in train:
+    if (
+        all(train[key] == value for key, value in found.items())
+        and all(train.dist[key] == value for key, value in layout.items())
+        and "samples" in train
+    ):
         return given
     ready = copied(given)
     ready.train.update(found)
@@ -84,8 +104,8 @@ def _force_precision(cfg: DictConfig) -> None:
 
 
 def save_config(given: DictConfig, ready: DictConfig) -> None:
-    """Writes ``config.yaml``: the config as it was given, with defaults, and below ``derived`` what this run made of it. The latter is worked out anew when
-    the file is run, so it runs on any number of ranks."""
+    """Writes ``config.yaml``: the config as it was given, with defaults, and below ``derived`` what this run made of
+    it. The latter is worked out anew when the file is run, so it runs on any number of ranks."""
     worked_out = {key: ready.train[key] for key in _WORKED_OUT if key in ready.train}
     sizes = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
     tree = plain(given) | {DERIVED: {"train": {**worked_out, "dist": {key: ready.train.dist[key] for key in sizes}}}}

@@ -19,7 +19,8 @@ _log = logging.getLogger(__name__)
 
 
 class StopSignal:
-    """Takes note of SIGINT and SIGTERM from when it is made until ``restore``. A second one does what the first would have done without it.
+    """Takes note of SIGINT and SIGTERM from when it is made until ``restore``. A second one does what the first would
+    have done without it.
 
     Signals reach ranks at different moments, so these ask each other, every few iterations, and stop at the same one.
     """
@@ -48,7 +49,9 @@ class StopSignal:
             return False
         now = time.monotonic()
         # Every rank comes to the same numbers, and so asks again at the same iteration.
-        told = flow.tensor([float(self._received or 0), now - self._asked[1] if self._asked else 0.0], dtype=flow.float64)
+        told = flow.tensor(
+            [float(self._received or 0), now - self._asked[1] if self._asked else 0.0], dtype=flow.float64
+        )
         flow.comm.all_reduce(told)
         number, seconds = told.tolist()
         done = iteration - self._asked[0] if self._asked else 1
@@ -60,7 +63,8 @@ class StopSignal:
         return bool(number)
 
     def end(self) -> NoReturn:
-        """Ends as the signal would have: by KeyboardInterrupt, or with the status of a process that SIGTERM has ended."""
+        """Ends as the signal would have: by KeyboardInterrupt, or with the status of a process that SIGTERM has
+        ended."""
         if self._received == signal.SIGINT:
             raise KeyboardInterrupt
         sys.exit(128 + signal.SIGTERM)

@@ -24,7 +24,8 @@ _log = logging.getLogger(__name__)
 class HookBase:
     """Something that is done around the steps of a trainer, which is ``self.trainer``.
 
-    ``before_train``, then for each iteration ``before_step``, the step, ``after_step``; at the end, also after an error, ``after_train``.
+    ``before_train``, then for each iteration ``before_step``, the step, ``after_step``; at the end, also after an
+    error, ``after_train``.
     """
 
     trainer: Any = None
@@ -43,7 +44,8 @@ class HookBase:
 
 
 class TrainerBase:
-    """The loop. A class of one's own says what a step is in ``run_step``; ``iter`` is the present iteration, ``storage`` keeps what it puts."""
+    """The loop. A class of one's own says what a step is in ``run_step``; ``iter`` is the present iteration,
+    ``storage`` keeps what it puts."""
 
     def __init__(self) -> None:
         self._hooks: list[HookBase] = []
@@ -115,7 +117,8 @@ class TrainerBase:
 
     @staticmethod
     def write_metrics(loss_dict: Mapping[str, Any], data_time: float, prefix: str = "") -> None:
-        """Puts the losses and other numbers of a step into the storage, and their sum as ``total_loss``. All ranks come here; rank 0 has the numbers."""
+        """Puts the losses and other numbers of a step into the storage, and their sum as ``total_loss``. All ranks come
+        here; rank 0 has the numbers."""
         values = _on_rank_0(loss_dict)
         if not dist.is_main_process():
             return
@@ -151,7 +154,9 @@ class _StepTrainer(TrainerBase):
         self._batches = iter(data_loader)
         self.grad_acc_steps = grad_acc_steps
 
-    def _next_batch(self, micro_batches: int, get_batch: Callable[..., dict[str, Any]], device: str) -> tuple[dict[str, Any], float]:
+    def _next_batch(
+        self, micro_batches: int, get_batch: Callable[..., dict[str, Any]], device: str
+    ) -> tuple[dict[str, Any], float]:
         """The fields of a batch as global tensors, and the seconds until the loader had it."""
         start = time.perf_counter()
         found = [next(self._batches) for _ in range(micro_batches)]
@@ -168,7 +173,9 @@ def concatenated(batches: Sequence[Instance]) -> Instance:
 
 def _concatenated(fields: list[Any]) -> Any:
     if not isinstance(fields[0], DistTensorData):
-        raise ArgumentError(f"batches are put together of DistTensorData, got {type(fields[0]).__name__}; give num_accumulation_steps=1")
+        raise ArgumentError(
+            f"batches are put together of DistTensorData, got {type(fields[0]).__name__}; give num_accumulation_steps=1"
+        )
     tensors = flow.cat([field.tensor for field in fields], dim=0)
     return DistTensorData.of_batch(tensors, fields[0].sbp_list, fields[0].placement_idx)
 
@@ -176,7 +183,9 @@ def _concatenated(fields: list[Any]) -> Any:
 class EagerTrainer(_StepTrainer):
     """Op by op: an iteration is a micro-batch, and every ``grad_acc_steps``-th one updates the parameters."""
 
-    def __init__(self, model: nn.Module, data_loader: Any, optimizer: Any, grad_acc_steps: int = 1, amp: bool = False) -> None:
+    def __init__(
+        self, model: nn.Module, data_loader: Any, optimizer: Any, grad_acc_steps: int = 1, amp: bool = False
+    ) -> None:
         super().__init__(data_loader, grad_acc_steps)
         model.train()
         self.model = model
@@ -186,7 +195,9 @@ class EagerTrainer(_StepTrainer):
     def run_step(self, get_batch: Callable[..., dict[str, Any]], input_placement_device: str = "cuda") -> None:  # type: ignore[override]
         """One micro-batch."""
         if not self.model.training:
-            raise ArgumentError("[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own")
+            raise ArgumentError(
+                "[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own"
+            )
         data, data_time = self._next_batch(1, get_batch, input_placement_device)
         with self.precision.autocast():
             outputs = self.model(**data)
@@ -217,7 +228,9 @@ class GraphTrainer(_StepTrainer):
     def run_step(self, get_batch: Callable[..., dict[str, Any]], input_placement_device: str = "cuda") -> None:  # type: ignore[override]
         """One batch."""
         if not self.graph.model.training:
-            raise ArgumentError("[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own")
+            raise ArgumentError(
+                "[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own"
+            )
         data, data_time = self._next_batch(self.grad_acc_steps, get_batch, input_placement_device)
         outputs = self.graph(**data)
         if not isinstance(outputs, Mapping):

@@ -14,8 +14,8 @@ Tokens = Sequence[Any]
 
 
 class BLEUEvaluator(DatasetEvaluator):
-    """``bleu_score`` of all texts together, from 0 to 1. A batch gives one text: the tokens in the output "candidate", a list of token lists to
-    compare with in the input "reference"."""
+    """``bleu_score`` of all texts together, from 0 to 1. A batch gives one text: the tokens in the output "candidate",
+    a list of token lists to compare with in the input "reference"."""
 
     def __init__(self) -> None:
         self.reset()
@@ -33,7 +33,8 @@ class BLEUEvaluator(DatasetEvaluator):
 
 
 def corpus_bleu(references: Sequence[Sequence[Tokens]], candidates: Sequence[Tokens]) -> float:
-    """The geometric mean of the shares of n-grams, n from 1 to 4, that occur in a reference, times the penalty for texts that are too short."""
+    """The geometric mean of the shares of n-grams, n from 1 to 4, that occur in a reference, times the penalty for
+    texts that are too short."""
     matched, possible = [0] * _LONGEST, [0] * _LONGEST
     length = expected = 0
     for texts, candidate in zip(references, candidates):

@@ -12,12 +12,14 @@ from oneflow.core.errors import ArgumentError, nearest
 
 
 def accuracy(output: torch.Tensor, target: torch.Tensor, topk: Sequence[int] = (1,)) -> list[torch.Tensor]:
-    """The share, in percent, of rows of ``output`` (N, classes) whose ``target`` is among the k highest, for every k."""
+    """The share, in percent, of rows of ``output`` (N, classes) whose ``target`` is among the k highest, for every
+    k."""
     return [torch.tensor(100.0 * right / len(target)) for right in _right(output, target, topk)]
 
 
 class ClsEvaluator(DatasetEvaluator):
-    """``Acc@k`` in percent for every k of ``topk``. The model's output is called "prediction_scores", the field of the data set "labels"."""
+    """``Acc@k`` in percent for every k of ``topk``. The model's output is called "prediction_scores", the field of the
+    data set "labels"."""
 
     def __init__(self, topk: Sequence[int] = (1, 5)) -> None:
         self.topk = tuple(topk)
@@ -28,7 +30,10 @@ class ClsEvaluator(DatasetEvaluator):
         self._samples = 0
 
     def process(self, inputs: dict[str, Any], outputs: dict[str, Any]) -> None:
-        scores, labels = _found(outputs, "prediction_scores", "output of the model"), _found(inputs, "labels", "field of the data set")
+        scores, labels = (
+            _found(outputs, "prediction_scores", "output of the model"),
+            _found(inputs, "labels", "field of the data set"),
+        )
         for i, right in enumerate(_right(scores, labels, self.topk)):
             self._right[i] += right
         self._samples += len(labels)

@@ -21,7 +21,8 @@ _LOG_SECONDS = 5
 
 
 class DatasetEvaluator:
-    """Takes the batches of a data set with what a model says of them, and gives numbers. ``process`` is called on rank 0 alone."""
+    """Takes the batches of a data set with what a model says of them, and gives numbers. ``process`` is called on rank
+    0 alone."""
 
     def reset(self) -> None:
         """Forgets everything; called before the first batch."""
@@ -52,7 +53,9 @@ class DatasetEvaluators(DatasetEvaluator):
         for evaluator in self._evaluators:
             for name, value in (evaluator.evaluate() or {}).items():
                 if name in results:
-                    raise ArgumentError(f"two evaluators give a result {name!r}; one of them is {type(evaluator).__name__}")
+                    raise ArgumentError(
+                        f"two evaluators give a result {name!r}; one of them is {type(evaluator).__name__}"
+                    )
                 results[name] = value
         return results
 
@@ -68,8 +71,9 @@ def inference_on_dataset(
 ) -> dict[str, Any]:
     """The evaluator's results, on every rank, of a model on the first ``eval_iter`` batches of a loader.
 
-    The model, a module or a graph, is called with the fields of ``get_batch(batch, input_placement_device)``, in eval mode and without
-    gradients. Every batch is filled up to ``batch_size`` rows, so that a graph is compiled once; each sample counts once.
+    The model, a module or a graph, is called with the fields of ``get_batch(batch, input_placement_device)``, in eval
+    mode and without gradients. Every batch is filled up to ``batch_size`` rows, so that a graph is compiled once; each
+    sample counts once.
     """
     if eval_iter <= 0:
         raise ArgumentError(f"eval_iter is the number of batches to evaluate and above 0, got {eval_iter}")
@@ -87,7 +91,10 @@ def inference_on_dataset(
                 outputs = model(**padded)
             with run.clock("eval"):
                 rows = run.rows(number, data)
-                inputs, outputs = _on_rank_0(padded, rows, batch_size), _on_rank_0(_named(model, outputs), rows, batch_size)
+                inputs, outputs = (
+                    _on_rank_0(padded, rows, batch_size),
+                    _on_rank_0(_named(model, outputs), rows, batch_size),
+                )
                 if dist.is_main_process():
                     judge.process(inputs, outputs)
             run.log(number)
@@ -134,7 +141,11 @@ class _Run:
         """The rows of a batch that count, as they lie when each rank's part is filled up."""
         there = batch_rows(data)
         sampler: Any = getattr(self._loader, "batch_sampler", None)
-        counting = sampler.rows_that_count(number) if hasattr(sampler, "rows_that_count") else list(range(min(there, self._samples - self._counted)))
+        counting = (
+            sampler.rows_that_count(number)
+            if hasattr(sampler, "rows_that_count")
+            else list(range(min(there, self._samples - self._counted)))
+        )
         self._counted += len(counting)
         parts = max(parts_of(value) for value in data.values())
         share, full = there // parts, self._batch_size // parts
@@ -148,7 +159,8 @@ class _Run:
         log_every_n_seconds(
             logging.INFO,
             f"Inference done {self._counted}/{self._wanted}. Dataloading: {per_batch['data']:.4f} s/iter. "
-            f"Inference: {per_batch['compute']:.4f} s/iter. Eval: {per_batch['eval']:.4f} s/iter. Total: {total:.4f} s/iter. ETA={left}",
+            f"Inference: {per_batch['compute']:.4f} s/iter. Eval: {per_batch['eval']:.4f} s/iter. Total: {total:.4f} "
+            f"s/iter. ETA={left}",
             n=_LOG_SECONDS,
             name="libai.evaluation.evaluator",
         )
@@ -157,19 +169,33 @@ class _Run:
         total, compute = time.perf_counter() - self._start, self._seconds["compute"]
         each = max(self.batches, 1)
         self.logger.info("Total valid samples: %s", self._counted)
-        self.logger.info("Total inference time: %s (%.6f s / iter per device)", datetime.timedelta(seconds=int(total)), total / each)
-        self.logger.info("Total inference pure compute time: %s (%.6f s / iter per device)", datetime.timedelta(seconds=int(compute)), compute / each)
+        self.logger.info(
+            "Total inference time: %s (%.6f s / iter per device)", datetime.timedelta(seconds=int(total)), total / each
+        )
+        self.logger.info(
+            "Total inference pure compute time: %s (%.6f s / iter per device)",
+            datetime.timedelta(seconds=int(compute)),
+            compute / each,
+        )
 
 
 def _named(model: Any, outputs: Any) -> dict[str, Any]:
     if not isinstance(outputs, Mapping):
-        raise DTypeError(f"in eval mode a model returns a dictionary such as {{'prediction_scores': logits}}; {type(model).__name__} returned {type(outputs).__name__}")
+        raise DTypeError(
+            f"in eval mode a model returns a dictionary such as {{'prediction_scores': logits}}; "
+            f"{type(model).__name__} returned {type(outputs).__name__}"
+        )
     return dict(outputs)
 
 
 def _on_rank_0(values: Mapping[str, Any], rows: list[int], batch_size: int) -> dict[str, Any]:
     """The values with only the rows that count, whole on rank 0."""
-    return {name: _rows(dist.tensor_to_rank0(value, to_local=True), rows, batch_size) if isinstance(value, torch.Tensor) else value for name, value in values.items()}
+    return {
+        name: _rows(dist.tensor_to_rank0(value, to_local=True), rows, batch_size)
+        if isinstance(value, torch.Tensor)
+        else value
+        for name, value in values.items()
+    }
 
 
 def _rows(tensor: torch.Tensor, rows: list[int], batch_size: int) -> torch.Tensor:

@@ -11,8 +11,8 @@ from libai.evaluation.evaluator import DatasetEvaluator
 
 
 class RegEvaluator(DatasetEvaluator):
-    """``pearson``, ``spearman`` and their mean, ``corr``, of what the model predicts and the "labels": the highest of its "prediction_scores", or the
-    score itself where there is one column."""
+    """``pearson``, ``spearman`` and their mean, ``corr``, of what the model predicts and the "labels": the highest of
+    its "prediction_scores", or the score itself where there is one column."""
 
     def __init__(self) -> None:
         self.reset()

@@ -18,12 +18,16 @@ logger = logging.getLogger("libai.evaluation")
 def pad_batch(
     x_dict: Mapping[str, Any], batch_size: int, last_batch_lack: int, is_last_batch: bool, device: str | None = None
 ) -> tuple[dict[str, Any], int]:
-    """The tensors of a batch, filled up with zeros to ``batch_size`` rows, and how many rows count: those there were, in the last batch without
-    ``last_batch_lack``. Of a global tensor each rank's part is filled up to its share. ``device`` is not looked at: a tensor stays where it is.
+    """The tensors of a batch, filled up with zeros to ``batch_size`` rows, and how many rows count: those there were,
+    in the last batch without ``last_batch_lack``. Of a global tensor each rank's part is filled up to its share.
+    ``device`` is not looked at: a tensor stays where it is.
     """
     rows = batch_rows(x_dict)
     if rows > batch_size:
-        raise ArgumentError(f"a batch has {rows} rows, more than batch_size={batch_size}; test_micro_batch_size times the data parallel ranks is what a batch holds")
+        raise ArgumentError(
+            f"a batch has {rows} rows, more than batch_size={batch_size}; test_micro_batch_size times the data "
+            f"parallel ranks is what a batch holds"
+        )
     valid = rows - last_batch_lack if is_last_batch else rows
     if rows == batch_size:
         return dict(x_dict), valid
@@ -65,7 +69,8 @@ def _filled(tensor: torch.Tensor, rows: int) -> torch.Tensor:
 
 
 def print_csv_format(results: Mapping[str, Any]) -> None:
-    """Logs results so that they can be copied: ``name=value`` for numbers; for the results of a task their names and values on two lines."""
+    """Logs results so that they can be copied: ``name=value`` for numbers; for the results of a task their names and
+    values on two lines."""
     for task, found in results.items():
         if isinstance(found, Mapping):
             shown = [(name, value) for name, value in found.items() if "-" not in name]

@@ -30,9 +30,10 @@ MODES = ("libai", "huggingface", "random")
 class BasePipeline(ABC):
     """A model of a config with its weights, and what turns inputs into what it takes and what it gives into answers.
 
-    ``config_file`` defines ``model``, and ``tokenization`` where texts go in. ``mode`` says what ``model_path`` is, which may also be
-    ``model.cfg.pretrained_model_path``: the folder of a checkpoint ("libai"), one of transformers ("huggingface"), or nothing ("random"). Sizes that are not
-    given are 1. All ranks make it and call it together; rank 0 gets the answer, the others ``{}``.
+    ``config_file`` defines ``model``, and ``tokenization`` where texts go in. ``mode`` says what ``model_path`` is,
+    which may also be ``model.cfg.pretrained_model_path``: the folder of a checkpoint ("libai"), one of transformers
+    ("huggingface"), or nothing ("random"). Sizes that are not given are 1. All ranks make it and call it together; rank
+    0 gets the answer, the others ``{}``.
     """
 
     def __init__(
@@ -50,7 +51,9 @@ class BasePipeline(ABC):
     ) -> None:
         self.cfg: Any = _config(config_file)
         self.device = device
-        self.update_cfg(data_parallel or 1, tensor_parallel or 1, pipeline_parallel or 1, pipeline_stage_id, pipeline_num_layers)
+        self.update_cfg(
+            data_parallel or 1, tensor_parallel or 1, pipeline_parallel or 1, pipeline_stage_id, pipeline_num_layers
+        )
         dist.setup_dist_util(self.cfg.train.dist)
         self.model: Any = self._placed_model(model_path, mode)
         self.model.eval()
@@ -58,7 +61,12 @@ class BasePipeline(ABC):
         self._preprocess_params, self._forward_params, self._postprocess_params = self._parse_parameters(**kwargs)
 
     def update_cfg(
-        self, data_parallel: int = 1, tensor_parallel: int = 1, pipeline_parallel: int = 1, pipeline_stage_id: list[int] | None = None, pipeline_num_layers: int | None = None
+        self,
+        data_parallel: int = 1,
+        tensor_parallel: int = 1,
+        pipeline_parallel: int = 1,
+        pipeline_stage_id: list[int] | None = None,
+        pipeline_num_layers: int | None = None,
     ) -> None:
         """Writes the sizes into the config, which is the pipeline's own copy."""
         sizes = {
@@ -78,7 +86,10 @@ class BasePipeline(ABC):
         if mode not in MODES:
             raise ArgumentError(f"mode is one of {', '.join(MODES)}, got {mode!r}")
         if mode != "random" and not path:
-            raise ArgumentError(f"mode={mode!r} needs the folder of the weights: give model_path, or model.cfg.pretrained_model_path in the config")
+            raise ArgumentError(
+                f"mode={mode!r} needs the folder of the weights: give model_path, or model.cfg.pretrained_model_path "
+                f"in the config"
+            )
         return self.load_pretrain_weight(self.cfg.model, path, mode)
 
     def load_pretrain_weight(self, libai_cfg_model: Any, model_path: str | None, mode: str = "libai") -> nn.Module:
@@ -118,7 +129,8 @@ class BasePipeline(ABC):
     postprocess_names: tuple[str, ...] = ("function_to_apply", "return_all_scores")
 
     def __call__(self, inputs: Any, *args: Any, batch_size: int | None = None, **kwargs: Any) -> Any:
-        """The answer to ``inputs``, on rank 0; parameters override those that the pipeline was made with. ``batch_size`` inputs of a list go in at a time."""
+        """The answer to ``inputs``, on rank 0; parameters override those that the pipeline was made with.
+        ``batch_size`` inputs of a list go in at a time."""
         if batch_size is not None and isinstance(inputs, (list, tuple)):
             answers = [self(list(inputs[i : i + batch_size]), **kwargs) for i in range(0, len(inputs), batch_size)]
             return [one for answer in answers for one in answer] if dist.is_main_process() else {}
@@ -135,7 +147,11 @@ class BasePipeline(ABC):
         kept: dict[str, Any] = {}
         for name, value in model_outputs_dict.items():
             is_tensor: bool = flow.is_tensor(value)
-            kept[name] = dist.tensor_to_rank0(value, device=value.placement.type, to_local=True) if is_tensor and value.is_global else value
+            kept[name] = (
+                dist.tensor_to_rank0(value, device=value.placement.type, to_local=True)
+                if is_tensor and value.is_global
+                else value
+            )
         return kept
 
     def to_global(self, value: torch.Tensor) -> Any:
@@ -157,7 +173,11 @@ class BasePipeline(ABC):
 
 
 def _config(config_file: Any) -> DictConfig:
-    cfg = copied(LazyConfig.load(str(config_file)) if isinstance(config_file, (str, Path)) else OmegaConf.create(config_file, flags={"allow_objects": True}))
+    cfg = copied(
+        LazyConfig.load(str(config_file))
+        if isinstance(config_file, (str, Path))
+        else OmegaConf.create(config_file, flags={"allow_objects": True})
+    )
     if "model" not in cfg:
         raise ConfigError(f"the config {config_file} has no 'model'; a pipeline needs model = LazyCall(...)(cfg=cfg)")
     if "train" not in cfg:

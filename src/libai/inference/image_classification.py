@@ -15,8 +15,9 @@ from oneflow.core.errors import ArgumentError
 
 
 class ImageClassificationPipeline(BasePipeline):
-    """Called with the path of a picture, or a picture of PIL, gives ``{"label": ..., "score": ...}``; with a list, a list of these. ``return_all_scores`` gives every
-    label. A picture goes through the transform of ``dataloader.test``. Labels are the lines of the file ``labels``, or of ``model.cfg.labels``; numbers without one."""
+    """Called with the path of a picture, or a picture of PIL, gives ``{"label": ..., "score": ...}``; with a list, a
+    list of these. ``return_all_scores`` gives every label. A picture goes through the transform of ``dataloader.test``.
+    Labels are the lines of the file ``labels``, or of ``model.cfg.labels``; numbers without one."""
 
     def __init__(
         self,
@@ -31,7 +32,17 @@ class ImageClassificationPipeline(BasePipeline):
         labels: str | None = None,
         **kwargs: Any,
     ) -> None:
-        super().__init__(config_file, data_parallel, tensor_parallel, pipeline_parallel, pipeline_stage_id, pipeline_num_layers, model_path, mode, **kwargs)
+        super().__init__(
+            config_file,
+            data_parallel,
+            tensor_parallel,
+            pipeline_parallel,
+            pipeline_stage_id,
+            pipeline_num_layers,
+            model_path,
+            mode,
+            **kwargs,
+        )
         self.labels = labels or (self.cfg.model.get("cfg") or {}).get("labels")
         self.transform = self._test_transform()
 
@@ -39,7 +50,9 @@ class ImageClassificationPipeline(BasePipeline):
         loaders = (self.cfg.get("dataloader") or {}).get("test")
         found = loaders[0].dataset.get("transform") if loaders else None
         if found is None:
-            raise ArgumentError("the config has no dataloader.test[0].dataset.transform, which makes a tensor of a picture")
+            raise ArgumentError(
+                "the config has no dataloader.test[0].dataset.transform, which makes a tensor of a picture"
+            )
         return instantiate(found)
 
     def preprocess(self, inputs: Any, **kwargs: Any) -> dict[str, Any]:
@@ -51,7 +64,13 @@ class ImageClassificationPipeline(BasePipeline):
         found: dict[str, Any] = self.model(**mdoel_input_dict)
         return found
 
-    def postprocess(self, model_outputs_dict: dict[str, Any], function_to_apply: str | None = None, return_all_scores: bool = False, **kwargs: Any) -> Any:
+    def postprocess(
+        self,
+        model_outputs_dict: dict[str, Any],
+        function_to_apply: str | None = None,
+        return_all_scores: bool = False,
+        **kwargs: Any,
+    ) -> Any:
         scores = scores_of(model_outputs_dict["prediction_scores"], function_to_apply)
         names = self.label2id(scores.shape[-1])
         found = [labelled(row, names, return_all_scores) for row in scores]
@@ -63,7 +82,10 @@ class ImageClassificationPipeline(BasePipeline):
             return {i: str(i) for i in range(num_classes)}
         lines = Path(self.labels).read_text(encoding="utf-8").splitlines()
         if len(lines) != num_classes:
-            raise ArgumentError(f"{str(self.labels)!r} has {len(lines)} lines, and the model has {num_classes} classes: give a file with a line for each")
+            raise ArgumentError(
+                f"{str(self.labels)!r} has {len(lines)} lines, and the model has {num_classes} classes: give a file "
+                f"with a line for each"
+            )
         return dict(enumerate(lines))
 
 

@@ -29,4 +29,7 @@ def loader_of(kind: Any) -> Any:
     for name in (base.__name__ for base in getattr(kind, "__mro__", ())):
         if name in LOADERS:
             return LOADERS[name]
-    raise ArgumentError(f"there is no loader of transformers' folders for {getattr(kind, '__name__', kind)!r}; there are some for {', '.join(LOADERS)}. Override load_pretrain_weight")
+    raise ArgumentError(
+        f"there is no loader of transformers' folders for {getattr(kind, '__name__', kind)!r}; there are some for "
+        f"{', '.join(LOADERS)}. Override load_pretrain_weight"
+    )

@@ -11,7 +11,8 @@ from oneflow.core.errors import ArgumentError
 
 
 class TextClassificationPipeline(BasePipeline):
-    """Called with a text, gives ``{"label": "Label_1", "score": ...}``; with a list of texts, a list of these. ``return_all_scores`` gives every label."""
+    """Called with a text, gives ``{"label": "Label_1", "score": ...}``; with a list of texts, a list of these.
+    ``return_all_scores`` gives every label."""
 
     def __init__(
         self,
@@ -25,7 +26,17 @@ class TextClassificationPipeline(BasePipeline):
         mode: str = "libai",
         **kwargs: Any,
     ) -> None:
-        super().__init__(config_file, data_parallel, tensor_parallel, pipeline_parallel, pipeline_stage_id, pipeline_num_layers, model_path, mode, **kwargs)
+        super().__init__(
+            config_file,
+            data_parallel,
+            tensor_parallel,
+            pipeline_parallel,
+            pipeline_stage_id,
+            pipeline_num_layers,
+            model_path,
+            mode,
+            **kwargs,
+        )
 
     def preprocess(self, inputs: Any, pad: bool = False, **kwargs: Any) -> dict[str, Any]:
         texts = [inputs] if isinstance(inputs, str) else list(inputs)
@@ -43,7 +54,13 @@ class TextClassificationPipeline(BasePipeline):
         found: dict[str, Any] = self.model(**mdoel_input_dict)
         return found
 
-    def postprocess(self, model_outputs_dict: dict[str, Any], function_to_apply: str | None = None, return_all_scores: bool = False, **kwargs: Any) -> Any:
+    def postprocess(
+        self,
+        model_outputs_dict: dict[str, Any],
+        function_to_apply: str | None = None,
+        return_all_scores: bool = False,
+        **kwargs: Any,
+    ) -> Any:
         scores = scores_of(model_outputs_dict["logits"], function_to_apply)
         names = {i: f"Label_{i}" for i in range(scores.shape[-1])}
         found = [labelled(row, names, return_all_scores) for row in scores]

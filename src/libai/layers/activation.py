@@ -69,7 +69,9 @@ def build_activation(activation: str | Activation | None) -> nn.Module:
         return Passthrough()
     known = [one.value for one in Activation]
     if activation not in known:
-        raise ActivationError(f"activation is one of {', '.join(known)} or None, got {activation!r}.{nearest(str(activation), known)}")
+        raise ActivationError(
+            f"activation is one of {', '.join(known)} or None, got {activation!r}.{nearest(str(activation), known)}"
+        )
     return _MODULES[Activation(activation)]()
 
 

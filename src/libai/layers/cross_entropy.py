@@ -12,7 +12,8 @@ from oneflow.core.errors import ArgumentError
 
 
 class ParallelCrossEntropyLoss(nn.Module):
-    """The cross entropy of each token, a vector of batch * length: logits (batch, length, vocabulary), whose vocabulary may be cut, and targets (batch, length).
+    """The cross entropy of each token, a vector of batch * length: logits (batch, length, vocabulary), whose vocabulary
+    may be cut, and targets (batch, length).
 
     Targets below 0 count as 0: who calls it masks them. It lies on the last stage.
     """
@@ -24,7 +25,8 @@ class ParallelCrossEntropyLoss(nn.Module):
     def forward(self, logits: Any, target: Any) -> Any:
         if logits.ndim != 3 or tuple(target.shape) != tuple(logits.shape[:2]):
             raise ArgumentError(
-                f"ParallelCrossEntropyLoss takes logits of (batch, length, vocabulary) and targets of (batch, length), got {tuple(logits.shape)} and {tuple(target.shape)}"
+                f"ParallelCrossEntropyLoss takes logits of (batch, length, vocabulary) and targets of (batch, length), "
+                f"got {tuple(logits.shape)} and {tuple(target.shape)}"
             )
         answers = laid(at_layer(target, self.layer_idx)).clamp(min=0).long().flatten()
         return F.cross_entropy(logits.flatten(0, 1), answers, reduction="none")

@@ -11,7 +11,8 @@ from oneflow import nn
 
 
 def drop_path(x: Any, drop_prob: float = 0.5, training: bool = False, scale_by_keep: bool = True) -> Any:
-    """Zeroes samples (dim 0) with probability ``drop_prob``; ``scale_by_keep`` divides the others by what is kept. Without ``training`` it is ``x``."""
+    """Zeroes samples (dim 0) with probability ``drop_prob``; ``scale_by_keep`` divides the others by what is kept.
+    Without ``training`` it is ``x``."""
     if drop_prob == 0.0 or not training:
         return x
     rows = torch.ones_like(x[(slice(None), *(slice(1) for _ in range(x.ndim - 1)))])

@@ -20,7 +20,16 @@ class _Table(nn.Module):
 
     _sbp: Any = B
 
-    def __init__(self, num_embeddings: int, embedding_dim: int, padding_idx: int | None, init_method: Init, amp_enabled: bool, dtype: torch.dtype, layer_idx: int) -> None:
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None,
+        init_method: Init,
+        amp_enabled: bool,
+        dtype: torch.dtype,
+        layer_idx: int,
+    ) -> None:
         super().__init__()
         self.num_embeddings, self.embedding_dim, self.padding_idx = num_embeddings, embedding_dim, padding_idx
         self.amp_enabled, self.layer_idx = amp_enabled, layer_idx
@@ -57,13 +66,19 @@ class VocabEmbedding(_Table):
     _sbp = S(0)
 
     def __init__(
-        self, num_embeddings: int, embedding_dim: int, padding_idx: int | None = None, init_method: Init = first.xavier_normal_, amp_enabled: bool = False
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        init_method: Init = first.xavier_normal_,
+        amp_enabled: bool = False,
     ) -> None:
         super().__init__(num_embeddings, embedding_dim, padding_idx, init_method, amp_enabled, torch.float32, 0)
 
 
 class SinePositionalEmbedding(nn.Module):
-    """Positions as waves: column 2i is sin(p / 10000^(2i / dim)), column 2i + 1 its cosine. Nothing of it is trained."""
+    """Positions as waves: column 2i is sin(p / 10000^(2i / dim)), column 2i + 1 its cosine. Nothing of it is
+    trained."""
 
     position_embedding: Any
 
@@ -87,7 +102,8 @@ def _waves(table: Any) -> None:
 
 
 class PatchEmbedding(nn.Module):
-    """Pictures of exactly ``img_size`` as patches: (N, patches, embed_dim), or without ``flatten`` (N, embed_dim, rows, columns)."""
+    """Pictures of exactly ``img_size`` as patches: (N, patches, embed_dim), or without ``flatten`` (N, embed_dim, rows,
+    columns)."""
 
     def __init__(
         self,
@@ -110,7 +126,10 @@ class PatchEmbedding(nn.Module):
 
     def forward(self, x: Any) -> Any:
         if tuple(x.shape[2:]) != self.img_size:
-            raise ArgumentError(f"PatchEmbedding takes pictures of {self.img_size[0]}x{self.img_size[1]}, got {'x'.join(map(str, x.shape[2:]))}; resize them, or build the model with img_size of theirs")
+            raise ArgumentError(
+                f"PatchEmbedding takes pictures of {self.img_size[0]}x{self.img_size[1]}, got "
+                f"{'x'.join(map(str, x.shape[2:]))}; resize them, or build the model with img_size of theirs"
+            )
         x = self.proj(at_layer(x, self.layer_idx))
         return self.norm(x.flatten(2).transpose(1, 2) if self.flatten else x)
 
@@ -122,7 +141,9 @@ class _Patches(nn.Module):
         super().__init__()
         bound = 1 / math.sqrt(in_chans * patch_size[0] * patch_size[1])
         self.stride = patch_size
-        self.weight = new_parameter((embed_dim, in_chans, *patch_size), lambda w: first.uniform_(w, -bound, bound), layer_idx)
+        self.weight = new_parameter(
+            (embed_dim, in_chans, *patch_size), lambda w: first.uniform_(w, -bound, bound), layer_idx
+        )
         self.bias = new_parameter((embed_dim,), lambda b: first.uniform_(b, -bound, bound), layer_idx)
 
     def forward(self, x: Any) -> Any:

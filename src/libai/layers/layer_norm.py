@@ -13,11 +13,20 @@ from oneflow import nn
 
 
 class LayerNorm(nn.Module):
-    """Layer norm. With ``bias=False`` the bias is in the state dict, stays zero and is not trained; without ``elementwise_affine`` there are no parameters."""
+    """Layer norm. With ``bias=False`` the bias is in the state dict, stays zero and is not trained; without
+    ``elementwise_affine`` there are no parameters."""
 
     decays_as_norm = True  # weight_decay_norm of get_default_optimizer_params is for it
 
-    def __init__(self, normalized_shape: int | Sequence[int], eps: float = 1e-5, elementwise_affine: bool = True, bias: bool = True, *, layer_idx: int = 0) -> None:
+    def __init__(
+        self,
+        normalized_shape: int | Sequence[int],
+        eps: float = 1e-5,
+        elementwise_affine: bool = True,
+        bias: bool = True,
+        *,
+        layer_idx: int = 0,
+    ) -> None:
         super().__init__()
         self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
         self.eps, self.elementwise_affine, self.layer_idx = eps, elementwise_affine, layer_idx

@@ -25,14 +25,17 @@ class ParallelWayError(ArgumentError, KeyError):
 def require_way(parallel: str) -> None:
     """Refuses ways to cut a layer other than the three."""
     if parallel not in WAYS:
-        raise ParallelWayError(f'parallel is "col" (cut by outputs), "row" (by inputs) or "data" (not cut), got {parallel!r}.{nearest(str(parallel), WAYS)}')
+        raise ParallelWayError(
+            f'parallel is "col" (cut by outputs), "row" (by inputs) or "data" (not cut), got {parallel!r}.{nearest(str(parallel), WAYS)}'
+        )
 
 
 class Linear1D(nn.Module):
     """x Wᵀ + b with a weight of shape (out, in).
 
-    ``parallel="col"`` cuts weight and bias by outputs, and the last dim of the result is cut; ``"row"`` cuts the weight by inputs, and the result is
-    whole along the tensor axis; ``"data"`` cuts nothing. With ``skip_bias_add`` the result is ``(x Wᵀ, b)``.
+    ``parallel="col"`` cuts weight and bias by outputs, and the last dim of the result is cut; ``"row"`` cuts the weight
+    by inputs, and the result is whole along the tensor axis; ``"data"`` cuts nothing. With ``skip_bias_add`` the result
+    is ``(x Wᵀ, b)``.
     """
 
     def __init__(

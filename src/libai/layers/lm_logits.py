@@ -11,7 +11,8 @@ from oneflow import nn
 
 
 class LMLogits(nn.Module):
-    """x Eᵀ, and a bias with ``bias``, on the last stage, for a table E that may lie on the first. Along the tensor axis the vocabulary is cut."""
+    """x Eᵀ, and a bias with ``bias``, on the last stage, for a table E that may lie on the first. Along the tensor axis
+    the vocabulary is cut."""
 
     def __init__(self, vocab_size: int, bias: bool = False) -> None:
         super().__init__()

@@ -13,8 +13,8 @@ from oneflow import nn
 
 
 class MLP(nn.Module):
-    """Linear, ``activation`` (GELU by erf), linear, dropout; tensor parallelism cuts the first by outputs and the second by inputs. The fusion flags change no
-    number."""
+    """Linear, ``activation`` (GELU by erf), linear, dropout; tensor parallelism cuts the first by outputs and the
+    second by inputs. The fusion flags change no number."""
 
     def __init__(
         self,
@@ -33,11 +33,23 @@ class MLP(nn.Module):
         self.output_dropout_prob = output_dropout_prob
         self.bias_gelu_fusion, self.bias_dropout_fusion = bias_gelu_fusion, bias_dropout_fusion
         self.activation = build_activation(activation)
-        self.dense_h_to_4h = Linear(hidden_size, ffn_hidden_size, parallel="col", init_method=init_method, layer_idx=layer_idx)
-        self.dense_4h_to_h = Linear(ffn_hidden_size, hidden_size, parallel="row", init_method=output_layer_init_method or init_method, layer_idx=layer_idx)
+        self.dense_h_to_4h = Linear(
+            hidden_size, ffn_hidden_size, parallel="col", init_method=init_method, layer_idx=layer_idx
+        )
+        self.dense_4h_to_h = Linear(
+            ffn_hidden_size,
+            hidden_size,
+            parallel="row",
+            init_method=output_layer_init_method or init_method,
+            layer_idx=layer_idx,
+        )
 
     def forward(self, hidden_states: Any) -> Any:
-        return F.dropout(self.dense_4h_to_h(self.activation(self.dense_h_to_4h(hidden_states))), self.output_dropout_prob, self.training)
+        return F.dropout(
+            self.dense_4h_to_h(self.activation(self.dense_h_to_4h(hidden_states))),
+            self.output_dropout_prob,
+            self.training,
+        )
 
     def extra_repr(self) -> str:
         return f"bias_gelu_fusion={self.bias_gelu_fusion}, bias_dropout_fusion={self.bias_dropout_fusion}, dropout={self.output_dropout_prob}"

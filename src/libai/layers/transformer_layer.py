@@ -6,8 +6,8 @@ from typing import Any
 
 from libai.layers.attention import AttnMaskType, MultiheadAttention
 from libai.layers.droppath import DropPath
-from libai.layers.laying import Init, at_layer
 from libai.layers.layer_norm import LayerNorm
+from libai.layers.laying import Init, at_layer
 from libai.layers.mlp import MLP
 from oneflow import nn
 
@@ -15,9 +15,9 @@ from oneflow import nn
 class TransformerLayer(nn.Module):
     """Norm and self-attention, with ``is_decoder`` norm and cross-attention, norm and MLP, each added to what came in.
 
-    What a branch is added to is the value before its norm, with ``apply_residual_post_layernorm`` that behind it. All of a layer lies on the stage of
-    ``layer_idx``; what it is called with is brought there. The fusion flags change no number; ``activation`` is
-    that of the MLP, by its name in ``build_activation``.
+    What a branch is added to is the value before its norm, with ``apply_residual_post_layernorm`` that behind it. All
+    of a layer lies on the stage of ``layer_idx``; what it is called with is brought there. The fusion flags change no
+    number; ``activation`` is that of the MLP, by its name in ``build_activation``.
     """
 
     def __init__(
@@ -43,12 +43,19 @@ class TransformerLayer(nn.Module):
         activation: str = "gelu",
     ) -> None:
         super().__init__()
-        self.hidden_size, self.ffn_hidden_size, self.num_attention_heads = hidden_size, ffn_hidden_size, num_attention_heads
+        self.hidden_size, self.ffn_hidden_size, self.num_attention_heads = (
+            hidden_size,
+            ffn_hidden_size,
+            num_attention_heads,
+        )
         self.attention_dropout_prob, self.output_dropout_prob = attention_dropout_prob, output_dropout_prob
         self.layernorm_epsilon, self.attn_mask_type = layernorm_epsilon, attn_mask_type
         self.is_decoder, self.layer_idx = is_decoder, layer_idx
         self.bias_dropout_fusion, self.scale_mask_softmax_fusion = bias_dropout_fusion, scale_mask_softmax_fusion
-        self.apply_query_key_layer_scaling, self.apply_residual_post_layernorm = apply_query_key_layer_scaling, apply_residual_post_layernorm
+        self.apply_query_key_layer_scaling, self.apply_residual_post_layernorm = (
+            apply_query_key_layer_scaling,
+            apply_residual_post_layernorm,
+        )
         self.init_method, self.output_layer_init_method = init_method, output_layer_init_method or init_method
         self.drop_path = DropPath(drop_path_prob) if drop_path_prob > 0.0 else nn.Identity()
         self.input_layernorm = LayerNorm(hidden_size, eps=layernorm_epsilon, layer_idx=layer_idx)
@@ -95,15 +102,23 @@ class TransformerLayer(nn.Module):
         past_key_value: tuple[Any, ...] | None = None,
         use_cache: bool = False,
     ) -> Any:
-        """The new states; with ``use_cache`` also what ``past_key_value`` takes at the next call: keys and values of self-attention, and in a decoder those of
-        cross-attention behind them."""
+        """The new states; with ``use_cache`` also what ``past_key_value`` takes at the next call: keys and values of
+        self-attention, and in a decoder those of cross-attention behind them."""
         hidden_states = at_layer(hidden_states, self.layer_idx)
         normed = self.input_layernorm(hidden_states)
-        told = {"attention_mask": attention_mask, "past_key_value": None if past_key_value is None else past_key_value[:2], "use_cache": use_cache}
+        told = {
+            "attention_mask": attention_mask,
+            "past_key_value": None if past_key_value is None else past_key_value[:2],
+            "use_cache": use_cache,
+        }
         hidden_states, cache = self._added(hidden_states, normed, self.self_attention(normed, **told), use_cache)
         normed = self.post_attention_layernorm(hidden_states)
         if self.is_decoder:
-            told = {"attention_mask": encoder_attention_mask, "past_key_value": None if past_key_value is None else past_key_value[2:], "use_cache": use_cache}
+            told = {
+                "attention_mask": encoder_attention_mask,
+                "past_key_value": None if past_key_value is None else past_key_value[2:],
+                "use_cache": use_cache,
+            }
             found = self.cross_attention(normed, encoder_states, **told)
             hidden_states, others = self._added(hidden_states, normed, found, use_cache)
             normed, cache = self.post_cross_attention_layernorm(hidden_states), cache + others

@@ -7,7 +7,16 @@ from typing import Any
 import torch.nn.functional as F
 
 from libai.config import configurable
-from libai.layers import Embedding, LayerNorm, Linear, LMLogits, ParallelCrossEntropyLoss, TransformerLayer, VocabEmbedding, build_activation
+from libai.layers import (
+    Embedding,
+    LayerNorm,
+    Linear,
+    LMLogits,
+    ParallelCrossEntropyLoss,
+    TransformerLayer,
+    VocabEmbedding,
+    build_activation,
+)
 from libai.layers.laying import Init, at_layer, laid
 from libai.models.gpt_model import require_positions
 from libai.models.utils.given import given
@@ -18,7 +27,8 @@ from oneflow.nn import init
 
 
 class BertExtendedAttnMask(nn.Module):
-    """Which positions look at which: of (batch, length) with 0 at padding, (batch, 1, length, length) with 1 where both are tokens."""
+    """Which positions look at which: of (batch, length) with 0 at padding, (batch, 1, length, length) with 1 where both
+    are tokens."""
 
     def forward(self, attention_mask: Any) -> Any:
         return (attention_mask[:, None, :] * attention_mask[:, :, None])[:, None]
@@ -39,19 +49,31 @@ class BertEmbeddings(nn.Module):
     ) -> None:
         super().__init__()
         self.num_tokentypes, self.layer_idx = num_tokentypes, 0
-        self.vocab_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
-        self.position_embeddings = Embedding(max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
+        self.vocab_embeddings = VocabEmbedding(
+            vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+        )
+        self.position_embeddings = Embedding(
+            max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+        )
         if num_tokentypes > 0:
-            self.tokentype_embeddings = Embedding(num_tokentypes, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
+            self.tokentype_embeddings = Embedding(
+                num_tokentypes, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+            )
         self.embedding_dropout = nn.Dropout(embedding_dropout_prob)
 
     def forward(self, input_ids: Any, tokentype_ids: Any = None, position_ids: Any = None) -> Any:
         length = input_ids.shape[1]
         require_positions(length, self.position_embeddings.num_embeddings)
-        positions = self.position_embeddings.weight[:length] if position_ids is None else self.position_embeddings(position_ids)
+        positions = (
+            self.position_embeddings.weight[:length] if position_ids is None else self.position_embeddings(position_ids)
+        )
         found = self.vocab_embeddings(input_ids) + positions
         if self.num_tokentypes > 0:
-            found = found + (self.tokentype_embeddings.weight[0] if tokentype_ids is None else self.tokentype_embeddings(tokentype_ids))
+            found = found + (
+                self.tokentype_embeddings.weight[0]
+                if tokentype_ids is None
+                else self.tokentype_embeddings(tokentype_ids)
+            )
         return self.embedding_dropout(found)
 
     def word_embeddings(self) -> Any:
@@ -98,7 +120,9 @@ class BertLoss(nn.Module):
         self.add_binary_head = add_binary_head
         self.lm_loss = ParallelCrossEntropyLoss()
 
-    def forward(self, lm_output: Any, lm_labels: Any, loss_mask: Any, binary_logits: Any, ns_labels: Any) -> dict[str, Any]:
+    def forward(
+        self, lm_output: Any, lm_labels: Any, loss_mask: Any, binary_logits: Any, ns_labels: Any
+    ) -> dict[str, Any]:
         found = {"lm_loss": masked_mean(self.lm_loss(lm_output, lm_labels), loss_mask)}
         if self.add_binary_head:
             found["sop_loss"] = F.cross_entropy(binary_logits, at_layer(ns_labels, -1).long())
@@ -106,7 +130,8 @@ class BertLoss(nn.Module):
 
 
 class BertModel(nn.Module):
-    """The states of all positions, and with ``add_pooling_layer`` that of the first one through the pooler, else None."""
+    """The states of all positions, and with ``add_pooling_layer`` that of the first one through the pooler, else
+    None."""
 
     embeddings: BertEmbeddings
 
@@ -134,7 +159,9 @@ class BertModel(nn.Module):
     ) -> None:
         super().__init__()
         first = init_method_normal(initializer_range)
-        self.embeddings = self._build_embeddings(vocab_size, hidden_size, max_position_embeddings, hidden_dropout_prob, num_tokentypes, first, amp_enabled)
+        self.embeddings = self._build_embeddings(
+            vocab_size, hidden_size, max_position_embeddings, hidden_dropout_prob, num_tokentypes, first, amp_enabled
+        )
         self.extended_attn_mask = BertExtendedAttnMask()
         settings: dict[str, Any] = {
             "attention_dropout_prob": attention_probs_dropout_prob,
@@ -148,18 +175,34 @@ class BertModel(nn.Module):
             "apply_query_key_layer_scaling": apply_query_key_layer_scaling,
             "apply_residual_post_layernorm": apply_residual_post_layernorm,
         }
-        self.encoders = nn.ModuleList([TransformerLayer(hidden_size, intermediate_size, num_attention_heads, **settings, layer_idx=i) for i in range(hidden_layers)])
+        self.encoders = nn.ModuleList(
+            [
+                TransformerLayer(hidden_size, intermediate_size, num_attention_heads, **settings, layer_idx=i)
+                for i in range(hidden_layers)
+            ]
+        )
         self.final_layernorm = LayerNorm(hidden_size, eps=layernorm_eps, layer_idx=-1)
         self.pooler = BertPooler(hidden_size, first) if add_pooling_layer else None
 
-    def _build_embeddings(self, vocab_size: int, hidden_size: int, positions: int, dropout: float, tokentypes: int, init_method: Init, amp_enabled: bool) -> BertEmbeddings:
+    def _build_embeddings(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        positions: int,
+        dropout: float,
+        tokentypes: int,
+        init_method: Init,
+        amp_enabled: bool,
+    ) -> BertEmbeddings:
         return BertEmbeddings(vocab_size, hidden_size, positions, dropout, tokentypes, init_method, amp_enabled)
 
     @classmethod
     def from_config(cls, cfg: Any) -> dict[str, Any]:
         return {name: cfg[name] for name in _ARGUMENTS} | given(cfg, _OPTIONS)
 
-    def forward(self, input_ids: Any, attention_mask: Any = None, tokentype_ids: Any = None, position_ids: Any = None) -> tuple[Any, Any]:
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, tokentype_ids: Any = None, position_ids: Any = None
+    ) -> tuple[Any, Any]:
         mask = None if attention_mask is None else self.extended_attn_mask(attention_mask)
         states = self.embeddings(input_ids, tokentype_ids, position_ids)
         for layer in self.encoders:
@@ -185,14 +228,29 @@ _OPTIONS = (
 class BertPreTrainingHeads(nn.Module):
     """Scores of tokens and of the order of sentences; with labels their losses."""
 
-    def __init__(self, vocab_size: int, hidden_size: int, init_method: Init, add_binary_head: bool = True, layernorm_eps: float = 1e-5) -> None:
+    def __init__(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        init_method: Init,
+        add_binary_head: bool = True,
+        layernorm_eps: float = 1e-5,
+    ) -> None:
         super().__init__()
         self.predictions = BertLMPredictionHead(hidden_size, init_method, layernorm_eps)
         self.seq_relationship = Linear(hidden_size, 2, parallel="data", init_method=init_method, layer_idx=-1)
         self.lm_logits = LMLogits(vocab_size, bias=True)
         self.loss_func = BertLoss(add_binary_head)
 
-    def forward(self, sequence_output: Any, pooled_output: Any, word_embeddings_weight: Any, ns_labels: Any, lm_labels: Any, loss_mask: Any) -> dict[str, Any]:
+    def forward(
+        self,
+        sequence_output: Any,
+        pooled_output: Any,
+        word_embeddings_weight: Any,
+        ns_labels: Any,
+        lm_labels: Any,
+        loss_mask: Any,
+    ) -> dict[str, Any]:
         scores = self.lm_logits(self.predictions(sequence_output), word_embeddings_weight)
         order = None if pooled_output is None else self.seq_relationship(pooled_output)
         if lm_labels is not None:
@@ -201,17 +259,26 @@ class BertPreTrainingHeads(nn.Module):
 
 
 class BertForPreTraining(nn.Module):
-    """``BertModel`` with its heads: with labels ``lm_loss`` and, with ``cfg.add_binary_head``, ``sop_loss``; else their scores."""
+    """``BertModel`` with its heads: with labels ``lm_loss`` and, with ``cfg.add_binary_head``, ``sop_loss``; else their
+    scores."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
         self.cfg = cfg
         self.bert = BertModel(cfg)
         told = given(cfg, ("add_binary_head", "layernorm_eps"))
-        self.cls_head = BertPreTrainingHeads(cfg.vocab_size, cfg.hidden_size, init_method_normal(cfg.get("initializer_range", 0.02)), **told)
+        self.cls_head = BertPreTrainingHeads(
+            cfg.vocab_size, cfg.hidden_size, init_method_normal(cfg.get("initializer_range", 0.02)), **told
+        )
 
     def forward(
-        self, input_ids: Any, attention_mask: Any, tokentype_ids: Any = None, ns_labels: Any = None, lm_labels: Any = None, loss_mask: Any = None
+        self,
+        input_ids: Any,
+        attention_mask: Any,
+        tokentype_ids: Any = None,
+        ns_labels: Any = None,
+        lm_labels: Any = None,
+        loss_mask: Any = None,
     ) -> dict[str, Any]:
         states, pooled = self.bert(input_ids, attention_mask, tokentype_ids)
         return self.cls_head(states, pooled, self.bert.word_embeddings_weight(), ns_labels, lm_labels, loss_mask)
@@ -223,7 +290,8 @@ class BertForPreTraining(nn.Module):
 
 
 class BertForClassification(nn.Module):
-    """``BertModel`` with a classifier of ``cfg.num_labels`` on its pooler: ``cls_loss`` where labels are given, ``logits`` unless it trains on them."""
+    """``BertModel`` with a classifier of ``cfg.num_labels`` on its pooler: ``cls_loss`` where labels are given,
+    ``logits`` unless it trains on them."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__()
@@ -232,9 +300,16 @@ class BertForClassification(nn.Module):
         self.bert = BertModel(cfg)
         dropout = cfg.get("classifier_dropout")
         self.dropout = nn.Dropout(cfg.hidden_dropout_prob if dropout is None else dropout)
-        self.classifier = Linear(cfg.hidden_size, cfg.num_labels, init_method=init_method_normal(cfg.get("initializer_range", 0.02)), layer_idx=-1)
+        self.classifier = Linear(
+            cfg.hidden_size,
+            cfg.num_labels,
+            init_method=init_method_normal(cfg.get("initializer_range", 0.02)),
+            layer_idx=-1,
+        )
 
-    def forward(self, input_ids: Any, attention_mask: Any, tokentype_ids: Any = None, labels: Any = None, **kwargs: Any) -> dict[str, Any]:
+    def forward(
+        self, input_ids: Any, attention_mask: Any, tokentype_ids: Any = None, labels: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
         _, pooled = self.bert(input_ids, attention_mask, tokentype_ids)
         logits = self.classifier(self.dropout(pooled))
         if labels is None:

@@ -16,10 +16,14 @@ from oneflow.core.errors import DTypeError
 
 
 def build_model(cfg: Any) -> nn.Module:
-    """The module that a config describes, its parameters and buffers global tensors: where its layers lie, or whole on every rank of their stage."""
+    """The module that a config describes, its parameters and buffers global tensors: where its layers lie, or whole on
+    every rank of their stage."""
     model = instantiate(cfg)
     if not isinstance(model, nn.Module):
-        raise DTypeError(f"model describes a subclass of oneflow.nn.Module, such as LazyCall(NeuralNetwork)(num_classes=10); got {type(model).__name__}")
+        raise DTypeError(
+            f"model describes a subclass of oneflow.nn.Module, such as LazyCall(NeuralNetwork)(num_classes=10); got "
+            f"{type(model).__name__}"
+        )
     place(model)
     require_layers(model)
     return model
@@ -30,13 +34,16 @@ def _require_micro_batches(steps: int, file: str) -> None:
     stages = dist.get_pipeline_parallel_size()
     if stages > 1 and steps == 1:
         raise ConfigError(
-            f"train.dist.pipeline_parallel_size={stages} with train.num_accumulation_steps=1{file}: with one micro-batch a stage works 1/{stages} of the time and "
+            f"train.dist.pipeline_parallel_size={stages} with train.num_accumulation_steps=1{file}: with one "
+            f"micro-batch a stage works 1/{stages} of the time and "
             f"waits for the others for the rest; set train.num_accumulation_steps to {2 * stages} or more, "
             "and train_micro_batch_size to what one micro-batch has on a data parallel rank"
         )
 
 
-def build_graph(cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = False) -> nn.Graph:
+def build_graph(
+    cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = False
+) -> nn.Graph:
     """The graph of the whole config ``cfg`` that trains or evaluates ``model``."""
     cfg = completed(cfg)
     train = cfg.train

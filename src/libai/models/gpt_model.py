@@ -22,7 +22,8 @@ Caches = tuple[tuple[Any, ...], ...]
 
 
 class CasualMask(nn.Module):
-    """Which positions may be looked at: (1, 1, length, past + length) of 0 and 1; with a mask of keys, (batch, past + length), also by it."""
+    """Which positions may be looked at: (1, 1, length, past + length) of 0 and 1; with a mask of keys, (batch, past +
+    length), also by it."""
 
     def __init__(self, max_positions: int = 1024, *, layer_idx: int = 0) -> None:
         super().__init__()
@@ -39,25 +40,42 @@ class CasualMask(nn.Module):
 def require_positions(asked: int, known: int) -> None:
     """Refuses more positions than a model has."""
     if asked > known:
-        raise ArgumentError(f"{asked} positions, but the model has {known}; shorten the text, or build the model with more (max_seq_length, max_position_embeddings)")
+        raise ArgumentError(
+            f"{asked} positions, but the model has {known}; shorten the text, or build the model with more "
+            f"(max_seq_length, max_position_embeddings)"
+        )
 
 
 class GPTEmbedding(nn.Module):
     """Tokens and positions, added; dropout."""
 
     def __init__(
-        self, vocab_size: int, hidden_size: int, max_seq_length: int, init_method: Init = init.xavier_normal_, embedding_dropout_prob: float = 0.0, amp_enabled: bool = False
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        max_seq_length: int,
+        init_method: Init = init.xavier_normal_,
+        embedding_dropout_prob: float = 0.0,
+        amp_enabled: bool = False,
     ) -> None:
         super().__init__()
         self.layer_idx = 0
-        self.token_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
-        self.position_embeddings = Embedding(max_seq_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
+        self.token_embeddings = VocabEmbedding(
+            vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+        )
+        self.position_embeddings = Embedding(
+            max_seq_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+        )
         self.dropout = nn.Dropout(embedding_dropout_prob)
 
     def forward(self, input_ids: Any, past_length: int = 0, position_ids: Any = None) -> Any:
         stop = past_length + input_ids.shape[1]
         require_positions(stop, self.position_embeddings.num_embeddings)
-        positions = self.position_embeddings.weight[past_length:stop] if position_ids is None else self.position_embeddings(position_ids)
+        positions = (
+            self.position_embeddings.weight[past_length:stop]
+            if position_ids is None
+            else self.position_embeddings(position_ids)
+        )
         return self.dropout(self.token_embeddings(input_ids) + positions)
 
 
@@ -98,10 +116,21 @@ class Transformer(nn.Module):
             "attn_mask_type": AttnMaskType.causal,
             "activation": activation,
         }
-        self.layers = nn.ModuleList([TransformerLayer(hidden_size, ffn_hidden_size, num_attention_heads, **settings, layer_idx=i) for i in range(hidden_layers)])
+        self.layers = nn.ModuleList(
+            [
+                TransformerLayer(hidden_size, ffn_hidden_size, num_attention_heads, **settings, layer_idx=i)
+                for i in range(hidden_layers)
+            ]
+        )
         self.layernorm_f = LayerNorm(hidden_size, eps=layernorm_epsilon, layer_idx=-1)
 
-    def forward(self, hidden_states: Any, attention_mask: Any = None, past_key_values: Caches | None = None, use_cache: bool = False) -> Any:
+    def forward(
+        self,
+        hidden_states: Any,
+        attention_mask: Any = None,
+        past_key_values: Caches | None = None,
+        use_cache: bool = False,
+    ) -> Any:
         caches = []
         for number, layer in enumerate(self.layers):
             past = None if past_key_values is None else past_key_values[number]
@@ -141,7 +170,9 @@ class GPTModel(nn.Module):
     ) -> None:
         super().__init__()
         first = init_method_normal(initializer_range)
-        self.embeddings = GPTEmbedding(vocab_size, hidden_size, max_seq_length, first, embedding_dropout_prob, amp_enabled)
+        self.embeddings = GPTEmbedding(
+            vocab_size, hidden_size, max_seq_length, first, embedding_dropout_prob, amp_enabled
+        )
         self.casual_mask = CasualMask(max_seq_length)
         self.transformer = Transformer(
             hidden_layers,
@@ -152,7 +183,9 @@ class GPTModel(nn.Module):
             output_dropout_prob=output_dropout_prob,
             layernorm_epsilon=layernorm_epsilon,
             init_method=first,
-            output_layer_init_method=scaled_init_method_normal(initializer_range, hidden_layers) if use_scaled_init_for_output_weights else first,
+            output_layer_init_method=scaled_init_method_normal(initializer_range, hidden_layers)
+            if use_scaled_init_for_output_weights
+            else first,
             bias_gelu_fusion=bias_gelu_fusion,
             bias_dropout_fusion=bias_dropout_fusion,
             scale_mask_softmax_fusion=scale_mask_softmax_fusion,
@@ -173,9 +206,12 @@ class GPTModel(nn.Module):
             **given(cfg, _OPTIONS),
         }
 
-    def forward(self, input_ids: Any, attention_mask: Any = None, past_key_values: Caches | None = None, use_cache: bool = False) -> Any:
-        """``attention_mask``, (batch, all positions so far), has 0 where padding stands, on either side: positions count from the first token behind it.
-        With ``use_cache`` the result is the scores, and what ``past_key_values`` takes at the next call: keys and values of each layer."""
+    def forward(
+        self, input_ids: Any, attention_mask: Any = None, past_key_values: Caches | None = None, use_cache: bool = False
+    ) -> Any:
+        """``attention_mask``, (batch, all positions so far), has 0 where padding stands, on either side: positions
+        count from the first token behind it. With ``use_cache`` the result is the scores, and what ``past_key_values``
+        takes at the next call: keys and values of each layer."""
         past = 0 if past_key_values is None else past_key_values[0][0].shape[2]
         mask = positions = None
         if attention_mask is not None:
@@ -214,12 +250,21 @@ class GPTForPreTraining(nn.Module, Generator):
         self.GPT_model = GPTModel(cfg)
         self.loss_func = GPTLoss()
 
-    def forward(self, input_ids: Any, labels: Any = None, attention_mask: Any = None, past_key_values: Caches | None = None, use_cache: bool = False) -> dict[str, Any]:
+    def forward(
+        self,
+        input_ids: Any,
+        labels: Any = None,
+        attention_mask: Any = None,
+        past_key_values: Caches | None = None,
+        use_cache: bool = False,
+    ) -> dict[str, Any]:
         """With ``use_cache`` and without labels also ``past_key_values``, for the next call."""
         if labels is not None:
             return self.loss_func(self.GPT_model(input_ids, attention_mask), labels)
         found = self.GPT_model(input_ids, attention_mask, past_key_values, use_cache)
-        return {"prediction_scores": found[0], "past_key_values": found[1]} if use_cache else {"prediction_scores": found}
+        return (
+            {"prediction_scores": found[0], "past_key_values": found[1]} if use_cache else {"prediction_scores": found}
+        )
 
     def prepare_inputs_for_generation(self, input_ids: Any, **kwargs: Any) -> dict[str, Any]:
         """What :meth:`forward` is called with for the tokens so far."""

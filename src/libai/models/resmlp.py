@@ -31,7 +31,16 @@ class Affine(nn.Module):
 class layers_scale_mlp_blocks(nn.Module):
     """A connection over patches and one over channels, each added with a small weight for every channel."""
 
-    def __init__(self, dim: int, drop: float = 0.0, drop_path: float = 0.0, init_values: float = 1e-4, num_patches: int = 196, *, layer_idx: int = 0) -> None:
+    def __init__(
+        self,
+        dim: int,
+        drop: float = 0.0,
+        drop_path: float = 0.0,
+        init_values: float = 1e-4,
+        num_patches: int = 196,
+        *,
+        layer_idx: int = 0,
+    ) -> None:
         super().__init__()
         self.layer_idx = layer_idx
         self.norm1 = Affine(dim, layer_idx=layer_idx)
@@ -49,8 +58,8 @@ class layers_scale_mlp_blocks(nn.Module):
 
 
 class ResMLP(nn.Module):
-    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels. Every layer has the same drop path; ``init_scale`` is what
-    branches weigh at first; ``loss_func`` is cross entropy unless said."""
+    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels. Every layer has the
+    same drop path; ``init_scale`` is what branches weigh at first; ``loss_func`` is cross entropy unless said."""
 
     @configurable
     def __init__(
@@ -70,9 +79,18 @@ class ResMLP(nn.Module):
         self.num_classes, self.num_features = num_classes, embed_dim
         self.patch_embed = PatchEmbedding(img_size, patch_size, in_chans, embed_dim)
         patches = self.patch_embed.num_patches
-        self.blocks = nn.ModuleList([layers_scale_mlp_blocks(embed_dim, drop_rate, drop_path_rate, init_scale, patches, layer_idx=i) for i in range(depth)])
+        self.blocks = nn.ModuleList(
+            [
+                layers_scale_mlp_blocks(embed_dim, drop_rate, drop_path_rate, init_scale, patches, layer_idx=i)
+                for i in range(depth)
+            ]
+        )
         self.norm = Affine(embed_dim, layer_idx=-1)
-        self.head = Linear(embed_dim, num_classes, init_method=truncated_normal, layer_idx=-1) if num_classes > 0 else nn.Identity()
+        self.head = (
+            Linear(embed_dim, num_classes, init_method=truncated_normal, layer_idx=-1)
+            if num_classes > 0
+            else nn.Identity()
+        )
         self.loss_func = loss_of(loss_func)
 
     @classmethod
@@ -104,4 +122,15 @@ class ResMLP(nn.Module):
         recompute(model, layers_scale_mlp_blocks)
 
 
-_OPTIONS = ("img_size", "patch_size", "in_chans", "embed_dim", "depth", "drop_rate", "drop_path_rate", "init_scale", "num_classes", "loss_func")
+_OPTIONS = (
+    "img_size",
+    "patch_size",
+    "in_chans",
+    "embed_dim",
+    "depth",
+    "drop_rate",
+    "drop_path_rate",
+    "init_scale",
+    "num_classes",
+    "loss_func",
+)

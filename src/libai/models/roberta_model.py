@@ -35,7 +35,15 @@ class RobertaEmbeddings(BertEmbeddings):
         init_method: Init = init.xavier_normal_,
         amp_enabled: bool = False,
     ) -> None:
-        super().__init__(vocab_size, hidden_size, max_sequence_length, embedding_dropout_prob, num_tokentypes, init_method, amp_enabled)
+        super().__init__(
+            vocab_size,
+            hidden_size,
+            max_sequence_length,
+            embedding_dropout_prob,
+            num_tokentypes,
+            init_method,
+            amp_enabled,
+        )
         self.pad_token_id = pad_token_id
 
     def forward(self, input_ids: Any, tokentype_ids: Any = None, position_ids: Any = None) -> Any:
@@ -112,8 +120,19 @@ class RobertaModel(BertModel):
             amp_enabled,
         )
 
-    def _build_embeddings(self, vocab_size: int, hidden_size: int, positions: int, dropout: float, tokentypes: int, init_method: Init, amp_enabled: bool) -> BertEmbeddings:
-        return RobertaEmbeddings(vocab_size, hidden_size, positions, dropout, tokentypes, self._pad_token_id, init_method, amp_enabled)
+    def _build_embeddings(
+        self,
+        vocab_size: int,
+        hidden_size: int,
+        positions: int,
+        dropout: float,
+        tokentypes: int,
+        init_method: Init,
+        amp_enabled: bool,
+    ) -> BertEmbeddings:
+        return RobertaEmbeddings(
+            vocab_size, hidden_size, positions, dropout, tokentypes, self._pad_token_id, init_method, amp_enabled
+        )
 
     @classmethod
     def from_config(cls, cfg: Any) -> dict[str, Any]:
@@ -141,7 +160,12 @@ class RobertaPreTrainedModel(nn.Module):
         super().__init__()
         self.cfg = cfg
         self.roberta = RobertaModel(cfg, add_pooling_layer=False)
-        self.lm_head = RobertaLMHead(cfg.vocab_size, cfg.hidden_size, init_method_normal(cfg.get("initializer_range", 0.02)), cfg.get("layernorm_eps", 1e-12))
+        self.lm_head = RobertaLMHead(
+            cfg.vocab_size,
+            cfg.hidden_size,
+            init_method_normal(cfg.get("initializer_range", 0.02)),
+            cfg.get("layernorm_eps", 1e-12),
+        )
         self.loss_fc = RobertaLoss()
 
     def _scores(self, input_ids: Any, attention_mask: Any, tokentype_ids: Any, position_ids: Any = None) -> Any:
@@ -157,13 +181,21 @@ class RobertaPreTrainedModel(nn.Module):
 class RobertaForPreTraining(RobertaPreTrainedModel):
     """With labels the loss of masked tokens, else the scores."""
 
-    def forward(self, input_ids: Any, attention_mask: Any, tokentype_ids: Any = None, lm_labels: Any = None, loss_mask: Any = None) -> dict[str, Any]:
+    def forward(
+        self,
+        input_ids: Any,
+        attention_mask: Any,
+        tokentype_ids: Any = None,
+        lm_labels: Any = None,
+        loss_mask: Any = None,
+    ) -> dict[str, Any]:
         scores = self._scores(input_ids, attention_mask, tokentype_ids)
         return {"prediction_scores": scores} if lm_labels is None else self.loss_fc(scores, lm_labels, loss_mask)
 
 
 class RobertaForCausalLM(RobertaPreTrainedModel):
-    """RoBERTa that looks at nothing behind a position: with labels, the text itself, the loss of the next tokens; else the scores."""
+    """RoBERTa that looks at nothing behind a position: with labels, the text itself, the loss of the next tokens; else
+    the scores."""
 
     def __init__(self, cfg: Any) -> None:
         super().__init__(cfg)
@@ -171,7 +203,13 @@ class RobertaForCausalLM(RobertaPreTrainedModel):
             layer.self_attention.attn_mask_type = AttnMaskType.causal
 
     def forward(
-        self, input_ids: Any, attention_mask: Any, tokentype_ids: Any = None, position_ids: Any = None, labels: Any = None, loss_mask: Any = None
+        self,
+        input_ids: Any,
+        attention_mask: Any,
+        tokentype_ids: Any = None,
+        position_ids: Any = None,
+        labels: Any = None,
+        loss_mask: Any = None,
     ) -> dict[str, Any]:
         """Labels below 0 do not count, and neither do those where ``loss_mask`` is 0."""
         scores = self._scores(input_ids, attention_mask, tokentype_ids, position_ids)

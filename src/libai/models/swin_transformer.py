@@ -1,4 +1,5 @@
-"""Swin: attention inside windows, which are shifted at every second layer, on maps that become smaller from stage to stage."""
+"""Swin: attention inside windows, which are shifted at every second layer, on maps that become smaller from stage to
+stage."""
 
 from __future__ import annotations
 
@@ -34,20 +35,25 @@ Norm = Callable[..., nn.Module]
 
 
 def attend_in_windows(query: Any, key: Any, value: Any, bias: Any, mask: Any, dropout: float, scale: float) -> Any:
-    """Attention of (N * windows, heads, pixels, size) with ``bias`` (heads, pixels, pixels) and, of shifted windows, ``mask`` (windows, pixels, pixels)."""
+    """Attention of (N * windows, heads, pixels, size) with ``bias`` (heads, pixels, pixels) and, of shifted windows,
+    ``mask`` (windows, pixels, pixels)."""
     added = bias[None]
     shape = query.shape
     if mask is not None:
-        # The windows of a picture count as heads: what is added then is the same for every picture, and so are its parts on all ranks.
+        # The windows of a picture count as heads: what is added then is the same for every picture, and so are its
+        # parts on all ranks.
         windows, heads = mask.shape[0], shape[1]
-        query, key, value = (part.reshape(shape[0] // windows, windows * heads, *shape[2:]) for part in (query, key, value))
+        query, key, value = (
+            part.reshape(shape[0] // windows, windows * heads, *shape[2:]) for part in (query, key, value)
+        )
         added = (mask[:, None] + bias).flatten(0, 1)[None]
     found = F.scaled_dot_product_attention(query, key, value, attn_mask=added, dropout_p=dropout, scale=scale)
     return found.reshape(shape)
 
 
 class WindowAttention(nn.Module):
-    """Attention among the pixels of a window, with a learned bias for every distance. Its weights lie whole on every rank of a stage."""
+    """Attention among the pixels of a window, with a learned bias for every distance. Its weights lie whole on every
+    rank of a stage."""
 
     relative_position_index: Any
 
@@ -69,7 +75,10 @@ class WindowAttention(nn.Module):
         distances = (2 * window_size[0] - 1) * (2 * window_size[1] - 1)
         self.relative_position_bias_table = new_parameter((distances, num_heads), truncated_normal, layer_idx)
         index = relative_positions(window_size)
-        self.register_buffer("relative_position_index", new_tensor(index.shape, lambda made: made.copy_(index), layer_idx, dtype=torch.int64))
+        self.register_buffer(
+            "relative_position_index",
+            new_tensor(index.shape, lambda made: made.copy_(index), layer_idx, dtype=torch.int64),
+        )
         self.qkv = Linear(dim, dim * 3, bias=qkv_bias, init_method=truncated_normal, layer_idx=layer_idx)
         self.attn_drop = attn_drop
         self.proj = Linear(dim, dim, init_method=truncated_normal, layer_idx=layer_idx)
@@ -79,8 +88,14 @@ class WindowAttention(nn.Module):
         """(N * windows, pixels, dim) to the same."""
         x = at_layer(x, self.layer_idx)
         count, pixels, dim = x.shape
-        query, key, value = self.qkv(x).view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
-        bias = self.relative_position_bias_table[self.relative_position_index.flatten()].view(pixels, pixels, -1).permute(2, 0, 1)
+        query, key, value = (
+            self.qkv(x).view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        )
+        bias = (
+            self.relative_position_bias_table[self.relative_position_index.flatten()]
+            .view(pixels, pixels, -1)
+            .permute(2, 0, 1)
+        )
         found = attend_in_windows(query, key, value, bias, mask, self.attn_drop if self.training else 0.0, self.scale)
         return self.proj_drop(self.proj(found.transpose(1, 2).reshape(count, pixels, dim)))
 
@@ -110,11 +125,20 @@ class SwinTransformerBlock(nn.Module):
         super().__init__()
         self._lay_windows(input_resolution, window_size, shift_size, layer_idx)
         pair = (self.window_size, self.window_size)
-        attention = partial(WindowAttention, dim, pair, num_heads, qkv_bias, qk_scale, attn_drop, drop, layer_idx=layer_idx)
+        attention = partial(
+            WindowAttention, dim, pair, num_heads, qkv_bias, qk_scale, attn_drop, drop, layer_idx=layer_idx
+        )
         self._build(dim, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer)
 
     def _build(
-        self, dim: int, attention: Callable[[], nn.Module], mlp_ratio: float, drop: float, drop_path: float, act_layer: Callable[[], nn.Module], norm_layer: Norm
+        self,
+        dim: int,
+        attention: Callable[[], nn.Module],
+        mlp_ratio: float,
+        drop: float,
+        drop_path: float,
+        act_layer: Callable[[], nn.Module],
+        norm_layer: Norm,
     ) -> None:
         """The parts of both Swins' blocks, in the order in which their first values are drawn."""
         layer_idx = self.layer_idx
@@ -131,7 +155,10 @@ class SwinTransformerBlock(nn.Module):
         is_one = min(resolution) <= window_size
         self.window_size, self.shift_size = (min(resolution), 0) if is_one else (window_size, shift_size)
         if any(side % self.window_size for side in resolution):
-            raise ArgumentError(f"windows of {self.window_size} do not cover a map of {resolution[0]}x{resolution[1]}; take img_size and window_size that do at every stage")
+            raise ArgumentError(
+                f"windows of {self.window_size} do not cover a map of {resolution[0]}x{resolution[1]}; take img_size "
+                f"and window_size that do at every stage"
+            )
         mask = apart(resolution, self.window_size, self.shift_size) if self.shift_size else None
         made = None if mask is None else new_tensor(mask.shape, lambda tensor: tensor.copy_(mask), layer_idx)
         self.register_buffer("attn_mask", made, persistent=False)
@@ -172,7 +199,9 @@ class PatchMerging(nn.Module):
     _normed = 4
     """How many times ``dim`` the norm is wide."""
 
-    def __init__(self, input_resolution: tuple[int, int], dim: int, norm_layer: Norm = LayerNorm, layer_idx: int = 0) -> None:
+    def __init__(
+        self, input_resolution: tuple[int, int], dim: int, norm_layer: Norm = LayerNorm, layer_idx: int = 0
+    ) -> None:
         super().__init__()
         self.input_resolution, self.dim, self.layer_idx = input_resolution, dim, layer_idx
         self.reduction = Linear(4 * dim, 2 * dim, bias=False, init_method=truncated_normal, layer_idx=layer_idx)
@@ -222,10 +251,24 @@ class BasicLayer(nn.Module):
 
         def block(shift: int, dropped: float, layer_idx: int) -> SwinTransformerBlock:
             return SwinTransformerBlock(
-                dim, input_resolution, num_heads, window_size, shift, mlp_ratio, qkv_bias, qk_scale, drop, attn_drop, dropped, norm_layer=norm_layer, layer_idx=layer_idx
+                dim,
+                input_resolution,
+                num_heads,
+                window_size,
+                shift,
+                mlp_ratio,
+                qkv_bias,
+                qk_scale,
+                drop,
+                attn_drop,
+                dropped,
+                norm_layer=norm_layer,
+                layer_idx=layer_idx,
             )
 
-        self._build(block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset)
+        self._build(
+            block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset
+        )
 
     def _build(
         self,
@@ -242,8 +285,14 @@ class BasicLayer(nn.Module):
         """What a stage of both Swins is; ``make_block(shift, drop_path, layer_idx)`` makes one of its blocks."""
         self.dim, self.input_resolution, self.depth = dim, input_resolution, depth
         drops = drop_path if isinstance(drop_path, Sequence) else [drop_path] * depth
-        self.blocks = nn.ModuleList([make_block(number % 2 * (window_size // 2), drops[number], offset + number) for number in range(depth)])
-        self.downsample = downsample(input_resolution, dim, norm_layer=norm_layer, layer_idx=offset + depth - 1) if downsample else None
+        self.blocks = nn.ModuleList(
+            [make_block(number % 2 * (window_size // 2), drops[number], offset + number) for number in range(depth)]
+        )
+        self.downsample = (
+            downsample(input_resolution, dim, norm_layer=norm_layer, layer_idx=offset + depth - 1)
+            if downsample
+            else None
+        )
 
     def forward(self, x: Any) -> Any:
         for block in self.blocks:
@@ -252,7 +301,8 @@ class BasicLayer(nn.Module):
 
 
 class SwinBase(nn.Module):
-    """What both Swins are around their stages. ``make_stage(number, dim, resolution, drops, is_last, offset)`` makes one of them."""
+    """What both Swins are around their stages. ``make_stage(number, dim, resolution, drops, is_last, offset)`` makes
+    one of them."""
 
     def _build(
         self,
@@ -270,7 +320,13 @@ class SwinBase(nn.Module):
         patch_norm: bool,
         loss_func: Any,
     ) -> None:
-        self.num_classes, self.num_layers, self.embed_dim, self.ape, self.patch_norm = num_classes, len(depths), embed_dim, ape, patch_norm
+        self.num_classes, self.num_layers, self.embed_dim, self.ape, self.patch_norm = (
+            num_classes,
+            len(depths),
+            embed_dim,
+            ape,
+            patch_norm,
+        )
         self.num_features = embed_dim * 2 ** (len(depths) - 1)
         self.patch_embed = PatchEmbed(img_size, patch_size, in_chans, embed_dim, norm_layer if patch_norm else None)
         rows, columns = self.patch_embed.patches_resolution
@@ -280,11 +336,24 @@ class SwinBase(nn.Module):
         drops, offset, stages = growing(drop_path_rate, sum(depths)), 0, []
         for number, depth in enumerate(depths):
             resolution = (rows >> number, columns >> number)
-            stages.append(make_stage(number, embed_dim << number, resolution, drops[offset : offset + depth], number == len(depths) - 1, offset))
+            stages.append(
+                make_stage(
+                    number,
+                    embed_dim << number,
+                    resolution,
+                    drops[offset : offset + depth],
+                    number == len(depths) - 1,
+                    offset,
+                )
+            )
             offset += depth
         self.layers = nn.ModuleList(stages)
         self.norm = norm_layer(self.num_features, layer_idx=-1)
-        self.head = Linear(self.num_features, num_classes, init_method=truncated_normal, layer_idx=-1) if num_classes > 0 else nn.Identity()
+        self.head = (
+            Linear(self.num_features, num_classes, init_method=truncated_normal, layer_idx=-1)
+            if num_classes > 0
+            else nn.Identity()
+        )
         self.loss_func = loss_of(loss_func)
 
     def forward_features(self, x: Any) -> Any:
@@ -310,8 +379,9 @@ class SwinBase(nn.Module):
 
 
 class SwinTransformer(SwinBase):
-    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths`` and ``num_heads`` have a number for each stage.
-    Only MLPs are cut by tensor parallelism. ``loss_func`` is cross entropy unless said; arguments of other names are not looked at."""
+    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths`` and
+    ``num_heads`` have a number for each stage. Only MLPs are cut by tensor parallelism. ``loss_func`` is cross entropy
+    unless said; arguments of other names are not looked at."""
 
     @configurable
     def __init__(
@@ -338,14 +408,41 @@ class SwinTransformer(SwinBase):
     ) -> None:
         super().__init__()
 
-        def stage(number: int, dim: int, resolution: tuple[int, int], drops: list[float], is_last: bool, offset: int) -> BasicLayer:
+        def stage(
+            number: int, dim: int, resolution: tuple[int, int], drops: list[float], is_last: bool, offset: int
+        ) -> BasicLayer:
             merge = None if is_last else PatchMerging
             heads = num_heads[number]
             rates = (drop_rate, attn_drop_rate, drops)
-            return BasicLayer(dim, resolution, depths[number], heads, window_size, mlp_ratio, qkv_bias, qk_scale, *rates, norm_layer, merge, offset)
+            return BasicLayer(
+                dim,
+                resolution,
+                depths[number],
+                heads,
+                window_size,
+                mlp_ratio,
+                qkv_bias,
+                qk_scale,
+                *rates,
+                norm_layer,
+                merge,
+                offset,
+            )
 
         self._build(
-            stage, img_size, patch_size, in_chans, num_classes, embed_dim, depths, drop_rate, drop_path_rate, norm_layer, ape, patch_norm, loss_func
+            stage,
+            img_size,
+            patch_size,
+            in_chans,
+            num_classes,
+            embed_dim,
+            depths,
+            drop_rate,
+            drop_path_rate,
+            norm_layer,
+            ape,
+            patch_norm,
+            loss_func,
         )
 
     @classmethod

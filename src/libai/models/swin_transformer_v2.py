@@ -35,7 +35,8 @@ _LARGEST_SCALE = math.log(100.0)
 
 
 def distances(window: tuple[int, int], pretrained: tuple[int, int]) -> torch.Tensor:
-    """(1, 2h - 1, 2w - 1, 2): every distance in a window, logarithmically and so that the farthest of the ``pretrained`` window, if there was one, is 1."""
+    """(1, 2h - 1, 2w - 1, 2): every distance in a window, logarithmically and so that the farthest of the
+    ``pretrained`` window, if there was one, is 1."""
     sides = [pretrained[at] if pretrained[at] > 0 else window[at] for at in (0, 1)]
     ys, xs = torch.meshgrid(*(torch.arange(-(side - 1), side, dtype=torch.float32) for side in window), indexing="ij")
     table = 8 * torch.stack([ys / max(sides[0] - 1, 1), xs / max(sides[1] - 1, 1)], -1)[None]
@@ -43,7 +44,8 @@ def distances(window: tuple[int, int], pretrained: tuple[int, int]) -> torch.Ten
 
 
 class WindowAttention(nn.Module):
-    """Attention among the pixels of a window by the cosine of queries and keys, times a learned scale; keys have no bias."""
+    """Attention among the pixels of a window by the cosine of queries and keys, times a learned scale; keys have no
+    bias."""
 
     relative_coords_table: Any
     relative_position_index: Any
@@ -63,15 +65,22 @@ class WindowAttention(nn.Module):
         super().__init__()
         self.dim, self.window_size, self.num_heads, self.layer_idx = dim, window_size, num_heads, layer_idx
         self.pretrained_window_size = (pretrained_window_size[0], pretrained_window_size[1])
-        self.logit_scale = new_parameter((num_heads, 1, 1), lambda scale: nn.init.constant_(scale, math.log(10.0)), layer_idx)
+        self.logit_scale = new_parameter(
+            (num_heads, 1, 1), lambda scale: nn.init.constant_(scale, math.log(10.0)), layer_idx
+        )
         self.cpb_mlp = nn.Sequential(
             Linear(2, 512, init_method=truncated_normal, layer_idx=layer_idx),
             nn.ReLU(),
             Linear(512, num_heads, bias=False, init_method=truncated_normal, layer_idx=layer_idx),
         )
         table, index = distances(window_size, self.pretrained_window_size), relative_positions(window_size)
-        self.register_buffer("relative_coords_table", new_tensor(table.shape, lambda made: made.copy_(table), layer_idx))
-        self.register_buffer("relative_position_index", new_tensor(index.shape, lambda made: made.copy_(index), layer_idx, dtype=torch.int64))
+        self.register_buffer(
+            "relative_coords_table", new_tensor(table.shape, lambda made: made.copy_(table), layer_idx)
+        )
+        self.register_buffer(
+            "relative_position_index",
+            new_tensor(index.shape, lambda made: made.copy_(index), layer_idx, dtype=torch.int64),
+        )
         self.qkv = Linear(dim, dim * 3, bias=False, init_method=truncated_normal, layer_idx=layer_idx)
         self.q_bias = new_parameter((dim,), nn.init.zeros_, layer_idx) if qkv_bias else None
         self.v_bias = new_parameter((dim,), nn.init.zeros_, layer_idx) if qkv_bias else None
@@ -86,21 +95,36 @@ class WindowAttention(nn.Module):
         qkv = self.qkv(x)
         if self.q_bias is not None and self.v_bias is not None:
             qkv = qkv + torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
-        query, key, value = qkv.view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        query, key, value = (
+            qkv.view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
+        )
         query = F.normalize(query, dim=-1) * self.logit_scale.clamp(max=_LARGEST_SCALE).exp()
-        found = attend_in_windows(query, F.normalize(key, dim=-1), value, self._bias(pixels), mask, self.attn_drop if self.training else 0.0, 1.0)
+        found = attend_in_windows(
+            query,
+            F.normalize(key, dim=-1),
+            value,
+            self._bias(pixels),
+            mask,
+            self.attn_drop if self.training else 0.0,
+            1.0,
+        )
         return self.proj_drop(self.proj(found.transpose(1, 2).reshape(count, pixels, dim)))
 
     def _bias(self, pixels: int) -> Any:
         # The table is no batch: no layer may cut its first dim among ranks, so the connections are written out.
         first: Any = self.cpb_mlp[0]
         last: Any = self.cpb_mlp[2]
-        table = F.linear(F.relu(F.linear(self.relative_coords_table.flatten(0, 2), first.weight, first.bias)), last.weight)
-        return 16 * torch.sigmoid(table[self.relative_position_index.flatten()].view(pixels, pixels, -1).permute(2, 0, 1))
+        table = F.linear(
+            F.relu(F.linear(self.relative_coords_table.flatten(0, 2), first.weight, first.bias)), last.weight
+        )
+        return 16 * torch.sigmoid(
+            table[self.relative_position_index.flatten()].view(pixels, pixels, -1).permute(2, 0, 1)
+        )
 
 
 class SwinTransformerBlock(v1.SwinTransformerBlock):
-    """Attention in windows and an MLP, each with a norm behind it, added to what came in. The norms give nothing at first."""
+    """Attention in windows and an MLP, each with a norm behind it, added to what came in. The norms give nothing at
+    first."""
 
     def __init__(
         self,
@@ -122,7 +146,9 @@ class SwinTransformerBlock(v1.SwinTransformerBlock):
         nn.Module.__init__(self)
         self._lay_windows(input_resolution, window_size, shift_size, layer_idx)
         pair, pretrained = (self.window_size, self.window_size), (pretrained_window_size, pretrained_window_size)
-        attention = partial(WindowAttention, dim, pair, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx)
+        attention = partial(
+            WindowAttention, dim, pair, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx
+        )
         self._build(dim, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer)
         for norm in (self.norm1, self.norm2):
             for parameter in norm.parameters():
@@ -166,15 +192,34 @@ class BasicLayer(v1.BasicLayer):
         nn.Module.__init__(self)
 
         def block(shift: int, dropped: float, layer_idx: int) -> SwinTransformerBlock:
-            told: dict[str, Any] = {"norm_layer": norm_layer, "pretrained_window_size": pretrained_window_size, "layer_idx": layer_idx}
-            return SwinTransformerBlock(dim, input_resolution, num_heads, window_size, shift, mlp_ratio, qkv_bias, drop, attn_drop, dropped, **told)
+            told: dict[str, Any] = {
+                "norm_layer": norm_layer,
+                "pretrained_window_size": pretrained_window_size,
+                "layer_idx": layer_idx,
+            }
+            return SwinTransformerBlock(
+                dim,
+                input_resolution,
+                num_heads,
+                window_size,
+                shift,
+                mlp_ratio,
+                qkv_bias,
+                drop,
+                attn_drop,
+                dropped,
+                **told,
+            )
 
-        self._build(block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset)
+        self._build(
+            block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset
+        )
 
 
 class SwinTransformerV2(SwinBase):
-    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths``, ``num_heads`` and ``pretrained_window_sizes`` have
-    a number for each stage. Only MLPs are cut by tensor parallelism. ``loss_func`` is cross entropy unless said."""
+    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths``,
+    ``num_heads`` and ``pretrained_window_sizes`` have a number for each stage. Only MLPs are cut by tensor parallelism.
+    ``loss_func`` is cross entropy unless said."""
 
     @configurable
     def __init__(
@@ -200,14 +245,41 @@ class SwinTransformerV2(SwinBase):
     ) -> None:
         super().__init__()
 
-        def stage(number: int, dim: int, resolution: tuple[int, int], drops: list[float], is_last: bool, offset: int) -> BasicLayer:
+        def stage(
+            number: int, dim: int, resolution: tuple[int, int], drops: list[float], is_last: bool, offset: int
+        ) -> BasicLayer:
             merge = None if is_last else PatchMerging
             heads, pretrained = num_heads[number], pretrained_window_sizes[number]
             rates = (drop_rate, attn_drop_rate, drops)
-            return BasicLayer(dim, resolution, depths[number], heads, window_size, mlp_ratio, qkv_bias, *rates, norm_layer, merge, pretrained, offset)
+            return BasicLayer(
+                dim,
+                resolution,
+                depths[number],
+                heads,
+                window_size,
+                mlp_ratio,
+                qkv_bias,
+                *rates,
+                norm_layer,
+                merge,
+                pretrained,
+                offset,
+            )
 
         self._build(
-            stage, img_size, patch_size, in_chans, num_classes, embed_dim, depths, drop_rate, drop_path_rate, norm_layer, ape, patch_norm, loss_func
+            stage,
+            img_size,
+            patch_size,
+            in_chans,
+            num_classes,
+            embed_dim,
+            depths,
+            drop_rate,
+            drop_path_rate,
+            norm_layer,
+            ape,
+            patch_norm,
+            loss_func,
         )
 
     @classmethod

@@ -34,18 +34,28 @@ class T5Embedding(nn.Module):
     """Tokens and positions, added; dropout."""
 
     def __init__(
-        self, hidden_size: int, vocab_size: int, max_sequence_length: int, embedding_dropout_prob: float, init_method: Init = nn.init.xavier_normal_, amp_enabled: bool = False
+        self,
+        hidden_size: int,
+        vocab_size: int,
+        max_sequence_length: int,
+        embedding_dropout_prob: float,
+        init_method: Init = nn.init.xavier_normal_,
+        amp_enabled: bool = False,
     ) -> None:
         super().__init__()
         self.layer_idx = 0
         self.word_embeddings = VocabEmbedding(vocab_size, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
-        self.position_embeddings = Embedding(max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled)
+        self.position_embeddings = Embedding(
+            max_sequence_length, hidden_size, init_method=init_method, amp_enabled=amp_enabled
+        )
         self.embedding_dropout = nn.Dropout(embedding_dropout_prob)
 
     def forward(self, input_ids: Any, past_length: int = 0) -> Any:
         stop = past_length + input_ids.shape[1]
         require_positions(stop, self.position_embeddings.num_embeddings)
-        return self.embedding_dropout(self.word_embeddings(input_ids) + self.position_embeddings.weight[past_length:stop])
+        return self.embedding_dropout(
+            self.word_embeddings(input_ids) + self.position_embeddings.weight[past_length:stop]
+        )
 
 
 class _Stack(nn.Module):
@@ -84,7 +94,9 @@ class T5Model(nn.Module):
         super().__init__()
         first = init_method_normal(initializer_range)
         self.hidden_layers = hidden_layers
-        self.embedding = T5Embedding(hidden_size, vocab_size, max_position_embeddings, embedding_dropout_prob, first, amp_enabled)
+        self.embedding = T5Embedding(
+            hidden_size, vocab_size, max_position_embeddings, embedding_dropout_prob, first, amp_enabled
+        )
         self.extended_attn_mask = ExtendedMask()
         settings: dict[str, Any] = {
             "attention_dropout_prob": attention_probs_dropout_prob,
@@ -99,7 +111,15 @@ class T5Model(nn.Module):
             "apply_residual_post_layernorm": apply_residual_post_layernorm,
         }
         made = [
-            TransformerLayer(hidden_size, intermediate_size, num_attention_heads, is_decoder=i >= hidden_layers, **settings, layer_idx=i) for i in range(2 * hidden_layers)
+            TransformerLayer(
+                hidden_size,
+                intermediate_size,
+                num_attention_heads,
+                is_decoder=i >= hidden_layers,
+                **settings,
+                layer_idx=i,
+            )
+            for i in range(2 * hidden_layers)
         ]
         self.encoder = _Stack(made[:hidden_layers], hidden_size, layernorm_eps, hidden_layers - 1)
         self.decoder = _Stack(made[hidden_layers:], hidden_size, layernorm_eps, 2 * hidden_layers - 1)
@@ -111,12 +131,20 @@ class T5Model(nn.Module):
         return {name: cfg[name] for name in _ARGUMENTS} | given(cfg, _OPTIONS)
 
     def forward(
-        self, encoder_input_ids: Any, decoder_input_ids: Any, encoder_attn_mask: Any, decoder_attn_mask: Any, encoder_decoder_attn_mask: Any, use_cache: bool = False
+        self,
+        encoder_input_ids: Any,
+        decoder_input_ids: Any,
+        encoder_attn_mask: Any,
+        decoder_attn_mask: Any,
+        encoder_decoder_attn_mask: Any,
+        use_cache: bool = False,
     ) -> Any:
-        """Masks are (batch, queries, keys) with 1 where a key is looked at; that of the decoder says what stands behind a position as well.
+        """Masks are (batch, queries, keys) with 1 where a key is looked at; that of the decoder says what stands behind
+        a position as well.
 
-        With ``use_cache`` the model keeps what the encoder gave, and the keys and values of the decoder: at the next such call the encoder is left out, and
-        ``decoder_input_ids`` are those that follow. ``set_cache(None, None)`` begins anew.
+        With ``use_cache`` the model keeps what the encoder gave, and the keys and values of the decoder: at the next
+        such call the encoder is left out, and ``decoder_input_ids`` are those that follow. ``set_cache(None, None)``
+        begins anew.
         """
         if not use_cache:
             states, past = self._encoded(encoder_input_ids, encoder_attn_mask), None
@@ -126,7 +154,9 @@ class T5Model(nn.Module):
                 states, past = self._encoded(encoder_input_ids, encoder_attn_mask), None
         length = decoder_input_ids.shape[1]
         hidden = self.embedding(decoder_input_ids, self.past_length if past is not None else 0)
-        mask, others = (self.extended_attn_mask(one[:, -length:]) for one in (decoder_attn_mask, encoder_decoder_attn_mask))
+        mask, others = (
+            self.extended_attn_mask(one[:, -length:]) for one in (decoder_attn_mask, encoder_decoder_attn_mask)
+        )
         caches = []
         for number, layer in enumerate(self.decoder.layers):
             hidden = layer(hidden, mask, states, others, None if past is None else past[number], use_cache)
@@ -144,9 +174,13 @@ class T5Model(nn.Module):
         return self.encoder.final_layernorm(states)
 
     def set_cache(self, encoder_states: Any, past_key_values: Sequence[tuple[Any, ...]] | None) -> None:
-        """What calls with ``use_cache`` go on from: the encoder's states, and four tensors of each layer of the decoder. None forgets it."""
+        """What calls with ``use_cache`` go on from: the encoder's states, and four tensors of each layer of the
+        decoder. None forgets it."""
         if past_key_values is not None and len(past_key_values) != self.hidden_layers:
-            raise ArgumentError(f"past_key_values has what each of {self.hidden_layers} layers of the decoder keeps, got {len(past_key_values)}")
+            raise ArgumentError(
+                f"past_key_values has what each of {self.hidden_layers} layers of the decoder keeps, got "
+                f"{len(past_key_values)}"
+            )
         self.encoder_states, self.past_key_values = encoder_states, past_key_values
         self.past_length = 0 if past_key_values is None else past_key_values[0][0].shape[2]
 
@@ -173,7 +207,8 @@ class T5Loss(nn.Module):
 
 
 class T5ForPreTraining(nn.Module, Generator):
-    """``T5Model``: with labels its loss, else its scores. ``generate`` writes what the decoder says to what the encoder reads."""
+    """``T5Model``: with labels its loss, else its scores. ``generate`` writes what the decoder says to what the encoder
+    reads."""
 
     is_encoder_decoder = True
 
@@ -198,11 +233,21 @@ class T5ForPreTraining(nn.Module, Generator):
         loss_mask: Any = None,
         use_cache: bool = False,
     ) -> dict[str, Any]:
-        logits = self.t5_model(encoder_input_ids, decoder_input_ids, encoder_attn_mask, decoder_attn_mask, encoder_decoder_attn_mask, use_cache)
+        logits = self.t5_model(
+            encoder_input_ids,
+            decoder_input_ids,
+            encoder_attn_mask,
+            decoder_attn_mask,
+            encoder_decoder_attn_mask,
+            use_cache,
+        )
         return {"prediction_scores": logits} if lm_labels is None else self.loss_func(logits, lm_labels, loss_mask)
 
-    def prepare_inputs_for_generation(self, input_ids: Any, encoder_input_ids: Any = None, attention_mask: Any = None, **kwargs: Any) -> dict[str, Any]:
-        """What :meth:`forward` is called with for the tokens so far; ``attention_mask`` is that of the encoder's input."""
+    def prepare_inputs_for_generation(
+        self, input_ids: Any, encoder_input_ids: Any = None, attention_mask: Any = None, **kwargs: Any
+    ) -> dict[str, Any]:
+        """What :meth:`forward` is called with for the tokens so far; ``attention_mask`` is that of the encoder's
+        input."""
         mask = torch.ones_like(encoder_input_ids) if attention_mask is None else attention_mask
         each, tokens = torch.ones_like(encoder_input_ids), torch.ones_like(input_ids)
         return {
@@ -213,7 +258,9 @@ class T5ForPreTraining(nn.Module, Generator):
             "encoder_decoder_attn_mask": tokens[:, :, None] * mask[:, None, :],
         }
 
-    def cached_decoder(self, rows: int, capacity: int, encoder_input_ids: Any = None, attention_mask: Any = None, **model_kwargs: Any) -> Any:
+    def cached_decoder(
+        self, rows: int, capacity: int, encoder_input_ids: Any = None, attention_mask: Any = None, **model_kwargs: Any
+    ) -> Any:
         """What generates faster than :meth:`forward`; None where a layer is of a class of one's own."""
         return t5_decoder(self, rows, capacity, encoder_input_ids, attention_mask)
 

@@ -16,8 +16,9 @@ from oneflow import nn
 
 
 class VisionTransformer(nn.Module):
-    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels. Rates are those of dropout, of attention's, and of the
-    drop paths, which grow from layer to layer; ``loss_func`` is cross entropy unless said."""
+    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels. Rates are those of
+    dropout, of attention's, and of the drop paths, which grow from layer to layer; ``loss_func`` is cross entropy
+    unless said."""
 
     @configurable
     def __init__(
@@ -59,7 +60,11 @@ class VisionTransformer(nn.Module):
             ]
         )
         self.norm = LayerNorm(embed_dim, eps=layernorm_eps, layer_idx=-1)
-        self.head = Linear(embed_dim, num_classes, init_method=truncated_normal, layer_idx=-1) if num_classes > 0 else nn.Identity()
+        self.head = (
+            Linear(embed_dim, num_classes, init_method=truncated_normal, layer_idx=-1)
+            if num_classes > 0
+            else nn.Identity()
+        )
         self.loss_func = loss_of(loss_func)
 
     @classmethod

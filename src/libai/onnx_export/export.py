@@ -36,18 +36,22 @@ LENGTH, BATCH = "length", "batch"
 
 @dataclass(frozen=True)
 class Kind:
-    """What a model is called with, for a batch and a length; which dims of its inputs differ; and what of its results is exported."""
+    """What a model is called with, for a batch and a length; which dims of its inputs differ; and what of its results
+    is exported."""
 
     inputs: Callable[[Any, int, int], Inputs]
     axes: Mapping[str, tuple[str | None, ...]]
     outputs: tuple[str, ...]
 
 
-def export_to_onnx(model: nn.Module, path: str | os.PathLike[str], opset: int = 17, check: bool = True, atol: float = 1e-4) -> Path:
-    """Writes a GPT, Llama, BERT, RoBERTa, T5 or ViT, in evaluation mode, as one ONNX file that takes any batch and, of texts, any length up to the model's positions.
+def export_to_onnx(
+    model: nn.Module, path: str | os.PathLike[str], opset: int = 17, check: bool = True, atol: float = 1e-4
+) -> Path:
+    """Writes a GPT, Llama, BERT, RoBERTa, T5 or ViT, in evaluation mode, as one ONNX file that takes any batch and, of
+    texts, any length up to the model's positions.
 
-    ``check`` compares ONNX Runtime with the model for another batch and length: a difference above ``atol`` is an error, and no file is written. All ranks call
-    it; the first one writes, beside the place, and renames.
+    ``check`` compares ONNX Runtime with the model for another batch and length: a difference above ``atol`` is an
+    error, and no file is written. All ranks call it; the first one writes, beside the place, and renames.
     """
     kind = kind_of(model)
     if model.training:
@@ -73,7 +77,8 @@ class _Named(torch.nn.Module):
     def __init__(self, model: nn.Module, inputs: tuple[str, ...], outputs: tuple[str, ...]) -> None:
         super().__init__()
         self.model, self.inputs, self.outputs = model, inputs, outputs
-        self.eval()  # the exporter leaves the mode that this module had: dropout must stay off where its file is compared
+        # the exporter leaves the mode that this module had: dropout must stay off where its file is compared
+        self.eval()
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         found = self.model(**dict(zip(self.inputs, values)))
@@ -91,7 +96,9 @@ def whole_on_one(model: nn.Module) -> nn.Module:
                 if value is not None and value.is_global:
                     if id(value) not in done:
                         local = dist.ttol(value.detach(), device="cpu", ranks=list(range(dist.get_world_size())))
-                        done[id(value)] = nn.Parameter(local, requires_grad=False) if isinstance(value, nn.Parameter) else local
+                        done[id(value)] = (
+                            nn.Parameter(local, requires_grad=False) if isinstance(value, nn.Parameter) else local
+                        )
                     tensors[name] = done[id(value)]
     return made.eval()
 
@@ -140,7 +147,10 @@ def _compare(model: _Named, kind: Kind, path: str, atol: float) -> None:
         for name, mine, other in zip(kind.outputs, found, expected):
             largest = float(np.abs(mine - other.numpy()).max())
             if not largest <= atol:
-                raise ArgumentError(f"ONNX Runtime gives other {name} than the model for a batch of {batch}: {largest:.2e} apart, above atol={atol:.0e}")
+                raise ArgumentError(
+                    f"ONNX Runtime gives other {name} than the model for a batch of {batch}: {largest:.2e} apart, "
+                    f"above atol={atol:.0e}"
+                )
 
 
 # ------------------------------------------------------------------------------------------------------------ kinds
@@ -168,7 +178,10 @@ def _bert(model: Any, batch: int, length: int) -> Inputs:
 
 def _roberta(model: Any, batch: int, length: int) -> Inputs:
     mask = torch.ones(batch, length, dtype=torch.long)
-    return {"input_ids": _ids(model.roberta.embeddings.vocab_embeddings.num_embeddings, batch, length), "attention_mask": mask}
+    return {
+        "input_ids": _ids(model.roberta.embeddings.vocab_embeddings.num_embeddings, batch, length),
+        "attention_mask": mask,
+    }
 
 
 def _t5(model: Any, batch: int, length: int) -> Inputs:
@@ -212,12 +225,14 @@ def kind_of(model: nn.Module) -> Kind:
     for base in type(model).__mro__:
         if base.__name__ in KINDS:
             return KINDS[base.__name__]
-    raise ArgumentError(f"export_to_onnx takes {', '.join(KINDS)}, got {type(model).__name__}; flow.onnx.export takes any module")
+    raise ArgumentError(
+        f"export_to_onnx takes {', '.join(KINDS)}, got {type(model).__name__}; flow.onnx.export takes any module"
+    )
 
 
 def get_model(config_file: str) -> Any:
-    """The model of a config in evaluation mode, in this process alone; with the weights of ``model.cfg.pretrained_model_path``, if it has one: a folder of
-    transformers, or of a checkpoint."""
+    """The model of a config in evaluation mode, in this process alone; with the weights of
+    ``model.cfg.pretrained_model_path``, if it has one: a folder of transformers, or of a checkpoint."""
     dist.setup_dist_util({"device_type": "cpu"})
     lazy = LazyConfig.load(config_file).model
     path = (lazy.get("cfg") or {}).get("pretrained_model_path")
@@ -231,7 +246,9 @@ def get_model(config_file: str) -> Any:
 def command(describes: str, arguments: list[str] | None = None) -> None:
     """A command that exports the model of a config."""
     parser = argparse.ArgumentParser(description=describes)
-    parser.add_argument("config_file", help="defines model, and model.cfg.pretrained_model_path if the weights are not random")
+    parser.add_argument(
+        "config_file", help="defines model, and model.cfg.pretrained_model_path if the weights are not random"
+    )
     parser.add_argument("onnx_file")
     parser.add_argument("--opset", type=int, default=17)
     given = parser.parse_args(arguments)

@@ -17,8 +17,17 @@ class t5Graph(nn.Graph):
         super().__init__()
         self.model: Any = eager_model
 
-    def build(self, encoder_input_ids: Any, encoder_attn_mask: Any, decoder_input_ids: Any, decoder_attn_mask: Any, encoder_decoder_attn_mask: Any) -> Any:
-        found = self.model(encoder_input_ids, decoder_input_ids, encoder_attn_mask, decoder_attn_mask, encoder_decoder_attn_mask)
+    def build(
+        self,
+        encoder_input_ids: Any,
+        encoder_attn_mask: Any,
+        decoder_input_ids: Any,
+        decoder_attn_mask: Any,
+        encoder_decoder_attn_mask: Any,
+    ) -> Any:
+        found = self.model(
+            encoder_input_ids, decoder_input_ids, encoder_attn_mask, decoder_attn_mask, encoder_decoder_attn_mask
+        )
         return found["prediction_scores"]
 
 

@@ -26,7 +26,11 @@ _NORMS = (
 
 def build_optimizer(cfg: Any, model: nn.Module) -> torch.optim.Optimizer:
     """The optimizer that a config describes, on the parameters of ``model``. The config itself is left as it was."""
-    return instantiate(cfg, params={"model": model}) if _asks_for_model(cfg) else instantiate(cfg, params=list(model.parameters()))
+    return (
+        instantiate(cfg, params={"model": model})
+        if _asks_for_model(cfg)
+        else instantiate(cfg, params=list(model.parameters()))
+    )
 
 
 def get_default_optimizer_params(
@@ -42,15 +46,18 @@ def get_default_optimizer_params(
 ) -> list[dict[str, Any]]:
     """Parameter groups for an optimizer; parameters with the same options share a group.
 
-    A parameter has ``base_lr`` as lr and ``weight_decay``, where they are given; ``weight_decay_norm`` in modules that normalise batches, groups
-    or instances, and in LiBai's own LayerNorm; ``weight_decay_bias`` where its name is "bias"; then ``overrides``, options by the last part of a
-    parameter's name. With both clipping options each group is clipped by the norm of its own gradients. Frozen parameters are left out, and
-    shared ones come once. ``layer_norm_is_norm`` counts every LayerNorm and RMSNorm among the modules that normalise.
+    A parameter has ``base_lr`` as lr and ``weight_decay``, where they are given; ``weight_decay_norm`` in modules that
+    normalise batches, groups or instances, and in LiBai's own LayerNorm; ``weight_decay_bias`` where its name is
+    "bias"; then ``overrides``, options by the last part of a parameter's name. With both clipping options each group is
+    clipped by the norm of its own gradients. Frozen parameters are left out, and shared ones come once.
+    ``layer_norm_is_norm`` counts every LayerNorm and RMSNorm among the modules that normalise.
     """
     named = {name: dict(options) for name, options in (overrides or {}).items()}
     if weight_decay_bias is not None:
         if "bias" in named:
-            raise ArgumentError("Conflicting overrides for 'bias': give weight_decay_bias or overrides['bias'], not both")
+            raise ArgumentError(
+                "Conflicting overrides for 'bias': give weight_decay_bias or overrides['bias'], not both"
+            )
         named["bias"] = {"weight_decay": weight_decay_bias}
     defaults = {"lr": base_lr, "weight_decay": weight_decay}
     if clip_grad_max_norm is not None and clip_grad_norm_type is not None:
@@ -86,7 +93,9 @@ def _own_parameters(model: nn.Module) -> Iterator[tuple[nn.Module, str, torch.Te
 def _normalises(module: nn.Module, layer_norm_is_norm: bool) -> bool:
     if isinstance(module, _NORMS) or getattr(module, "decays_as_norm", False):
         return True
-    return layer_norm_is_norm and (isinstance(module, (nn.LayerNorm, nn.RMSNorm)) or type(module).__name__ in ("LayerNorm", "RMSLayerNorm"))
+    return layer_norm_is_norm and (
+        isinstance(module, (nn.LayerNorm, nn.RMSNorm)) or type(module).__name__ in ("LayerNorm", "RMSLayerNorm")
+    )
 
 
 def _asks_for_model(cfg: Any) -> bool:

@@ -19,9 +19,11 @@ __all__ = ["plan_config"]
 
 
 def plan_config(cfg: Any) -> Plan:
-    """The plan of a step of training as a config describes it, on ``train.dist``'s data * tensor * pipeline parallel devices; no data is read.
+    """The plan of a step of training as a config describes it, on ``train.dist``'s data * tensor * pipeline parallel
+    devices; no data is read.
 
-    Batches are as long as the data set, or else the model, says. A model of one's own needs a data set whose first sample is looked at.
+    Batches are as long as the data set, or else the model, says. A model of one's own needs a data set whose first
+    sample is looked at.
     """
     given = completed(cfg)
     require_fields(given, "model", "graph", "optim")

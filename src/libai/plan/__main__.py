@@ -1,5 +1,5 @@
-"""``python -m libai.plan --config-file c.py [--output plan.html] [key=value ...]``: what each rank would compute, hold and send in a step, for any number of
-devices; none is needed."""
+"""``python -m libai.plan --config-file c.py [--output plan.html] [key=value ...]``: what each rank would compute, hold
+and send in a step, for any number of devices; none is needed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,26 @@ _EPILOG = """the devices are train.dist's, data * tensor * pipeline parallel:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Prints what each rank costs, and writes the whole plan."""
-    parser = argparse.ArgumentParser(prog="python -m libai.plan", description=__doc__, epilog=_EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--config-file", required=True, metavar="FILE", help="a config: a .py file, or a .yaml file that a run has saved")
-    parser.add_argument("--output", metavar="FILE", help="a .html, .txt or .json file; without it plan.html in train.output_dir, where libai.board shows it")
-    parser.add_argument("opts", nargs=argparse.REMAINDER, metavar="key=value", help="overrides of the config; they come last")
+    parser = argparse.ArgumentParser(
+        prog="python -m libai.plan",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--config-file",
+        required=True,
+        metavar="FILE",
+        help="a config: a .py file, or a .yaml file that a run has saved",
+    )
+    parser.add_argument(
+        "--output",
+        metavar="FILE",
+        help="a .html, .txt or .json file; without it plan.html in train.output_dir, where libai.board shows it",
+    )
+    parser.add_argument(
+        "opts", nargs=argparse.REMAINDER, metavar="key=value", help="overrides of the config; they come last"
+    )
     args = parser.parse_args(arguments)
     add_project_to_path(args.config_file)
     cfg = completed(LazyConfig.apply_overrides(LazyConfig.load(args.config_file), args.opts))

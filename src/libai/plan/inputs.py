@@ -1,4 +1,5 @@
-"""The fields of a batch that a model is trained on: those of LiBai's models are known, others are looked up in the data set."""
+"""The fields of a batch that a model is trained on: those of LiBai's models are known, others are looked up in the data
+set."""
 
 from __future__ import annotations
 
@@ -43,9 +44,13 @@ def _length(cfg: Any) -> int:
     described = cfg.get("dataloader", {}).get("train")
     data = try_get_key(described, "dataset")
     first = data[0] if data is not None and not hasattr(data, "keys") else data
-    found = try_get_key(first, "max_seq_length") or try_get_key(cfg.model, "cfg.max_seq_length", "cfg.max_position_embeddings", "max_seq_length", "max_position_embeddings")
+    found = try_get_key(first, "max_seq_length") or try_get_key(
+        cfg.model, "cfg.max_seq_length", "cfg.max_position_embeddings", "max_seq_length", "max_position_embeddings"
+    )
     if found is None:
-        raise ConfigError(f"the length of texts{where(cfg)} is not known; give the model max_seq_length or max_position_embeddings")
+        raise ConfigError(
+            f"the length of texts{where(cfg)} is not known; give the model max_seq_length or max_position_embeddings"
+        )
     return found
 
 
@@ -57,7 +62,11 @@ def _of_text(cfg: Any, is_classified: bool) -> dict[str, Field]:
     length = _length(cfg)
     if not is_classified:
         return {"input_ids": _ids(length), "labels": _ids(length, layer=-1)}
-    return {"input_ids": _ids(length), "attention_mask": _ids(length), "labels": _ids(layer=-1) if try_get_key(cfg.model, "cfg.num_labels") else _ids(length, layer=-1)}
+    return {
+        "input_ids": _ids(length),
+        "attention_mask": _ids(length),
+        "labels": _ids(layer=-1) if try_get_key(cfg.model, "cfg.num_labels") else _ids(length, layer=-1),
+    }
 
 
 def _of_masked_text(cfg: Any, has_order: bool) -> dict[str, Field]:
@@ -70,7 +79,11 @@ def _of_masked_text(cfg: Any, has_order: bool) -> dict[str, Field]:
 def _of_pairs(cfg: Any) -> dict[str, Field]:
     length = _length(cfg)
     data = try_get_key(cfg, "dataloader.train.dataset")
-    decoder = try_get_key(data[0], "max_seq_length_dec", default=length) if data is not None and not hasattr(data, "keys") else length
+    decoder = (
+        try_get_key(data[0], "max_seq_length_dec", default=length)
+        if data is not None and not hasattr(data, "keys")
+        else length
+    )
     return {
         "encoder_input_ids": _ids(length),
         "decoder_input_ids": _ids(decoder),
@@ -85,15 +98,24 @@ def _of_pairs(cfg: Any) -> dict[str, Field]:
 def _of_pictures(cfg: Any) -> dict[str, Field]:
     extent = try_get_key(cfg.model, "img_size", "cfg.img_size", default=224)
     sides = (extent, extent) if isinstance(extent, int) else tuple(extent)
-    return {"images": Field((try_get_key(cfg.model, "in_chans", "cfg.in_chans", default=3), *sides), torch.float32, 0), "labels": _ids(layer=-1)}
+    return {
+        "images": Field((try_get_key(cfg.model, "in_chans", "cfg.in_chans", default=3), *sides), torch.float32, 0),
+        "labels": _ids(layer=-1),
+    }
 
 
 def _of_data_set(cfg: Any) -> dict[str, Field]:
     data = try_get_key(cfg, "dataloader.train.dataset")
     first = data[0] if data is not None and not hasattr(data, "keys") else data
     if first is None:
-        raise ConfigError(f"what the model is called with{where(cfg)} is told by the first sample of dataloader.train.dataset; there is none")
+        raise ConfigError(
+            f"what the model is called with{where(cfg)} is told by the first sample of dataloader.train.dataset; there "
+            f"is none"
+        )
     sample = instantiate(first)[0]
     if not isinstance(sample, Instance):
         raise ConfigError(f"a data set{where(cfg)} gives an Instance for each sample, got {type(sample).__name__}")
-    return {name: Field(tuple(field.tensor.shape), field.tensor.dtype, field.placement_idx) for name, field in sample.get_fields().items()}
+    return {
+        name: Field(tuple(field.tensor.shape), field.tensor.dtype, field.placement_idx)
+        for name, field in sample.get_fields().items()
+    }

@@ -7,4 +7,11 @@ from libai.tokenizer.tokenization_gpt2 import GPT2Tokenizer
 from libai.tokenizer.tokenization_roberta import RobertaTokenizer
 from libai.tokenizer.tokenization_t5 import T5Tokenizer
 
-__all__ = ["BertTokenizer", "GPT2Tokenizer", "PreTrainedTokenizer", "RobertaTokenizer", "T5Tokenizer", "build_tokenizer"]
+__all__ = [
+    "BertTokenizer",
+    "GPT2Tokenizer",
+    "PreTrainedTokenizer",
+    "RobertaTokenizer",
+    "T5Tokenizer",
+    "build_tokenizer",
+]

@@ -33,7 +33,10 @@ class ByteBPETokenizer(PreTrainedTokenizer):
     """Words with the blank before them, as bytes, put together by the merges of a file."""
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.json", "merges_file": "merges.txt"}
-    other_file_names: ClassVar[dict[str, tuple[str, ...]]] = {"vocab_file": ("encoder.json", WHOLE), "merges_file": ("vocab.bpe", WHOLE)}
+    other_file_names: ClassVar[dict[str, tuple[str, ...]]] = {
+        "vocab_file": ("encoder.json", WHOLE),
+        "merges_file": ("vocab.bpe", WHOLE),
+    }
 
     def __init__(self, vocab_file: str, merges_file: str, errors: str, add_bos_token: bool, **special: Any) -> None:
         super().__init__(**special)
@@ -73,7 +76,9 @@ class ByteBPETokenizer(PreTrainedTokenizer):
 
     def convert_tokens_to_string(self, tokens: Sequence[str]) -> str:
         """The text of tokens; bytes that are no text are treated as ``errors`` says."""
-        return bytearray(self.byte_decoder[character] for character in "".join(tokens)).decode("utf-8", errors=self.errors)
+        return bytearray(self.byte_decoder[character] for character in "".join(tokens)).decode(
+            "utf-8", errors=self.errors
+        )
 
     @staticmethod
     def clean_up_tokenization(out_string: str) -> str:
@@ -82,7 +87,10 @@ class ByteBPETokenizer(PreTrainedTokenizer):
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Writes ``vocab.json`` and ``merges.txt``, and returns their names."""
-        names = [os.path.join(save_directory, (f"{filename_prefix}-" if filename_prefix else "") + name) for name in self.vocab_files_names.values()]
+        names = [
+            os.path.join(save_directory, (f"{filename_prefix}-" if filename_prefix else "") + name)
+            for name in self.vocab_files_names.values()
+        ]
         write_whole(names[0], json.dumps(self.encoder, ensure_ascii=False))
         write_whole(names[1], "#version: 0.2\n" + "".join(f"{left} {right}\n" for left, right in self._merges))
         return tuple(names)
@@ -93,7 +101,9 @@ def _read_merges(path: str) -> list[tuple[str, str]]:
         given = parsed(path, "list of merges").get("model", {}).get("merges")
         lines = None if given is None else [one if isinstance(one, str) else " ".join(one) for one in given]
     else:
-        lines = [line for line in read_text(path, "list of merges").splitlines() if line and not line.startswith("#version")]
+        lines = [
+            line for line in read_text(path, "list of merges").splitlines() if line and not line.startswith("#version")
+        ]
     pairs = [tuple(line.split()) for line in lines or ()]
     if lines is None or any(len(pair) != 2 for pair in pairs):
         raise DataError(f"{path} is no list of merges: each line has two pieces with a blank between them")

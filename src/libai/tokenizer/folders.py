@@ -1,4 +1,5 @@
-"""Tokenizers in folders: vocabulary files, ``tokenizer_config.json``, ``special_tokens_map.json``, ``added_tokens.json``."""
+"""Tokenizers in folders: vocabulary files, ``tokenizer_config.json``, ``special_tokens_map.json``,
+``added_tokens.json``."""
 
 from __future__ import annotations
 
@@ -19,11 +20,17 @@ def load(cls: Any, path: Any = None, *inputs: Any, **kwargs: Any) -> Any:
     """A tokenizer of the class from a folder, or from its vocabulary file where it has only one."""
     if path is None or not os.path.exists(os.fspath(path)):
         needed = " and ".join(cls.vocab_files_names.values())
-        raise ArgumentError(f"there is no folder {str(path)!r}: {cls.__name__}.from_pretrained takes one that has {needed}; nothing is downloaded")
+        raise ArgumentError(
+            f"there is no folder {str(path)!r}: {cls.__name__}.from_pretrained takes one that has {needed}; nothing is "
+            f"downloaded"
+        )
     path = os.fspath(path)
     if os.path.isfile(path):
         if len(cls.vocab_files_names) != 1:
-            raise ArgumentError(f"{cls.__name__} has the files {' and '.join(cls.vocab_files_names.values())}; give from_pretrained their folder, not {path}")
+            raise ArgumentError(
+                f"{cls.__name__} has the files {' and '.join(cls.vocab_files_names.values())}; give from_pretrained "
+                f"their folder, not {path}"
+            )
         return cls(path, *inputs, **kwargs)
     files = {argument: _found(cls, path, argument, name) for argument, name in cls.vocab_files_names.items()}
     settings, added = {**_json(path, CONFIG), **_json(path, SPECIAL)}, _added(path)
@@ -35,7 +42,9 @@ def load(cls: Any, path: Any = None, *inputs: Any, **kwargs: Any) -> Any:
     tokenizer.set_added_tokens(sorted(added, key=added.__getitem__))
     wrong = {token: number for token, number in added.items() if tokenizer.convert_tokens_to_ids(token) != number}
     if wrong:
-        raise DataError(f"the tokens that were added in {path} do not fit its vocabulary: {wrong} have other numbers in it")
+        raise DataError(
+            f"the tokens that were added in {path} do not fit its vocabulary: {wrong} have other numbers in it"
+        )
     return tokenizer
 
 
@@ -45,8 +54,16 @@ def save(tokenizer: Any, folder: str) -> tuple[str, ...]:
         raise ArgumentError(f"save_pretrained takes a folder, {folder} is a file")
     os.makedirs(folder, exist_ok=True)
     written = [*tokenizer.save_vocabulary(folder)]
-    config = {"tokenizer_class": type(tokenizer).__name__, **getattr(tokenizer, "init_kwargs", {}), **tokenizer.special_tokens_map}
-    for name, content in ((CONFIG, config), (SPECIAL, tokenizer.special_tokens_map), (ADDED, tokenizer.get_added_vocab())):
+    config = {
+        "tokenizer_class": type(tokenizer).__name__,
+        **getattr(tokenizer, "init_kwargs", {}),
+        **tokenizer.special_tokens_map,
+    }
+    for name, content in (
+        (CONFIG, config),
+        (SPECIAL, tokenizer.special_tokens_map),
+        (ADDED, tokenizer.get_added_vocab()),
+    ):
         if content:
             write_whole(os.path.join(folder, name), json.dumps(content, ensure_ascii=False, indent=2) + "\n")
             written.append(os.path.join(folder, name))
@@ -86,7 +103,10 @@ def _found(cls: Any, folder: str, argument: str, name: str) -> str:
     for candidate in (name, *cls.other_file_names.get(argument, ())):
         if os.path.exists(os.path.join(folder, candidate)):
             return os.path.join(folder, candidate)
-    raise ArgumentError(f"{folder} has no {name}, which {cls.__name__} needs; it has {', '.join(sorted(os.listdir(folder))[:10]) or 'nothing'}")
+    raise ArgumentError(
+        f"{folder} has no {name}, which {cls.__name__} needs; it has "
+        f"{', '.join(sorted(os.listdir(folder))[:10]) or 'nothing'}"
+    )
 
 
 def _added(folder: str) -> dict[str, int]:

@@ -86,7 +86,9 @@ class SpecialTokens:
     @property
     def all_special_tokens(self) -> list[str]:
         """The special tokens, each once."""
-        return list(dict.fromkeys([*(token for token in self._special.values() if token is not None), *self._additional]))
+        return list(
+            dict.fromkeys([*(token for token in self._special.values() if token is not None), *self._additional])
+        )
 
     @property
     def all_special_ids(self) -> list[int]:

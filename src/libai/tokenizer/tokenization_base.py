@@ -18,12 +18,24 @@ from oneflow import sbp as sbp_values
 from oneflow.core.errors import ArgumentError, DTypeError, KeywordError, nearest
 
 _TENSORS = (None, "np", "of", "pt")
-_CLEANED = ((" .", "."), (" ?", "?"), (" !", "!"), (" ,", ","), (" ' ", "'"), (" n't", "n't"), (" 'm", "'m"), (" 's", "'s"), (" 've", "'ve"), (" 're", "'re"))
+_CLEANED = (
+    (" .", "."),
+    (" ?", "?"),
+    (" !", "!"),
+    (" ,", ","),
+    (" ' ", "'"),
+    (" n't", "n't"),
+    (" 'm", "'m"),
+    (" 's", "'s"),
+    (" 've", "'ve"),
+    (" 're", "'re"),
+)
 
 
 class PreTrainedTokenizer(SpecialTokens):
-    """The base of tokenizers. One of your own has ``vocab_size``, ``get_vocab``, ``_tokenize(text)``, ``_convert_token_to_id(token)``, ``_convert_id_to_token(index)`` and
-    ``save_vocabulary``, and names its files in ``vocab_files_names`` by the arguments that take them. Further arguments are special tokens."""
+    """The base of tokenizers. One of your own has ``vocab_size``, ``get_vocab``, ``_tokenize(text)``,
+    ``_convert_token_to_id(token)``, ``_convert_id_to_token(index)`` and ``save_vocabulary``, and names its files in
+    ``vocab_files_names`` by the arguments that take them. Further arguments are special tokens."""
 
     vocab_files_names: ClassVar[dict[str, str]] = {}
     # Other names under which folders hold these files.
@@ -40,7 +52,8 @@ class PreTrainedTokenizer(SpecialTokens):
 
     @classmethod
     def from_pretrained(cls, *inputs: Any, **kwargs: Any) -> Any:
-        """The tokenizer of a folder as ``save_pretrained`` or Hugging Face's tokenizers leave it; arguments replace those of the folder."""
+        """The tokenizer of a folder as ``save_pretrained`` or Hugging Face's tokenizers leave it; arguments replace
+        those of the folder."""
         return folders.load(cls, *inputs, **kwargs)
 
     def save_pretrained(self, save_directory: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -76,8 +89,12 @@ class PreTrainedTokenizer(SpecialTokens):
         return dict(self._added)
 
     def add_tokens(self, new_tokens: str | Iterable[Any], special_tokens: bool = False) -> int:
-        """Adds those tokens that are not there yet, and returns how many these are. With ``special_tokens`` they are special."""
-        given = [str(as_token("new_tokens", token)) for token in ([new_tokens] if isinstance(new_tokens, str) else new_tokens)]
+        """Adds those tokens that are not there yet, and returns how many these are. With ``special_tokens`` they are
+        special."""
+        given = [
+            str(as_token("new_tokens", token))
+            for token in ([new_tokens] if isinstance(new_tokens, str) else new_tokens)
+        ]
         before, known = len(self._added), self.get_vocab()
         for token in given:
             if token not in known and token not in self._added and token:
@@ -88,7 +105,8 @@ class PreTrainedTokenizer(SpecialTokens):
         return len(self._added) - before
 
     def set_added_tokens(self, tokens: Iterable[str]) -> None:
-        """Adds these tokens, in their order, in place of those that were added before, and then what special tokens are missing."""
+        """Adds these tokens, in their order, in place of those that were added before, and then what special tokens are
+        missing."""
         self._added.clear()
         self.add_tokens(tokens)
         self.sanitize_special_tokens()
@@ -101,7 +119,9 @@ class PreTrainedTokenizer(SpecialTokens):
         """Sets special tokens by name, adds those that are new, and returns how many these are."""
         for name, value in special_tokens_dict.items():
             if name not in (*NAMES, LIST):
-                raise KeywordError(f"add_special_tokens takes {', '.join((*NAMES, LIST))}, got {name!r}{nearest(name, (*NAMES, LIST))}")
+                raise KeywordError(
+                    f"add_special_tokens takes {', '.join((*NAMES, LIST))}, got {name!r}{nearest(name, (*NAMES, LIST))}"
+                )
             setattr(self, name, value)
         return self.sanitize_special_tokens()
 
@@ -119,7 +139,8 @@ class PreTrainedTokenizer(SpecialTokens):
         for name in ("_names_of_added", "_whole_tokens"):
             self.__dict__.pop(name, None)
 
-    # --------------------------------------------------------------------------------------------------- text to numbers
+    # --------------------------------------------------------------------------------------------------- text to
+    # numbers
 
     @cached_property
     def _whole_tokens(self) -> re.Pattern[str] | None:
@@ -160,26 +181,49 @@ class PreTrainedTokenizer(SpecialTokens):
     def _convert_token_to_id(self, token: str) -> Any:
         raise NotImplementedError
 
-    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> list[int]:
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
         """A text, or a pair, with the special tokens of the model."""
         return token_ids_0 if token_ids_1 is None else token_ids_0 + token_ids_1
 
     def encode(
-        self, text: Any, return_tensors: str | None = None, is_global: bool = False, device: str = "cuda", padding: bool = False, max_length: int | None = None, **kwargs: Any
+        self,
+        text: Any,
+        return_tensors: str | None = None,
+        is_global: bool = False,
+        device: str = "cuda",
+        padding: bool = False,
+        max_length: int | None = None,
+        **kwargs: Any,
     ) -> Any:
-        """The numbers of a text, of each of a list of texts, or numbers as they are; with the special tokens of the model if it was made with ``add_bos_token=True``.
+        """The numbers of a text, of each of a list of texts, or numbers as they are; with the special tokens of the
+        model if it was made with ``add_bos_token=True``.
 
-        ``max_length`` cuts texts, ``padding`` fills those of a list up to the longest. ``return_tensors`` is None for lists, "np" for an array, "of" for a
-        tensor, which with ``is_global`` is the same on all ranks (``sbp`` and ``placement`` may be given).
+        ``max_length`` cuts texts, ``padding`` fills those of a list up to the longest. ``return_tensors`` is None for
+        lists, "np" for an array, "of" for a tensor, which with ``is_global`` is the same on all ranks (``sbp`` and
+        ``placement`` may be given).
         """
         if isinstance(text, str):
             return self.convert_to_tensors(self._numbers(text, max_length), return_tensors, is_global, device, **kwargs)
-        if not isinstance(text, (list, tuple)) or not text or not all(isinstance(one, type(text[0])) for one in text) or not isinstance(text[0], (str, int)):
-            raise DTypeError(f"encode takes a string, a list of strings or a list of numbers, got {text if isinstance(text, (list, tuple)) else type(text).__name__!r}")
+        if (
+            not isinstance(text, (list, tuple))
+            or not text
+            or not all(isinstance(one, type(text[0])) for one in text)
+            or not isinstance(text[0], (str, int))
+        ):
+            raise DTypeError(
+                f"encode takes a string, a list of strings or a list of numbers, got "
+                f"{text if isinstance(text, (list, tuple)) else type(text).__name__!r}"
+            )
         if isinstance(text[0], int):
-            return self.convert_to_tensors(self._finished(list(text), max_length), return_tensors, is_global, device, **kwargs)
+            return self.convert_to_tensors(
+                self._finished(list(text), max_length), return_tensors, is_global, device, **kwargs
+            )
         rows = [self._numbers(one, max_length) for one in text]
-        return self.convert_to_tensors(self._padded(rows) if padding else rows, return_tensors, is_global, device, **kwargs)
+        return self.convert_to_tensors(
+            self._padded(rows) if padding else rows, return_tensors, is_global, device, **kwargs
+        )
 
     def _numbers(self, text: str, max_length: int | None) -> list[int]:
         return self._finished(self.convert_tokens_to_ids(self.tokenize(text)), max_length)
@@ -193,27 +237,42 @@ class PreTrainedTokenizer(SpecialTokens):
 
     def _padded(self, rows: list[list[int]]) -> list[list[int]]:
         if self.pad_token_id is None:
-            raise ArgumentError(f"padding needs a pad_token, {type(self).__name__} has none; set one, such as tokenizer.pad_token = tokenizer.eos_token")
+            raise ArgumentError(
+                f"padding needs a pad_token, {type(self).__name__} has none; set one, such as tokenizer.pad_token = "
+                f"tokenizer.eos_token"
+            )
         longest = max(map(len, rows))
         return [row + [self.pad_token_id] * (longest - len(row)) for row in rows]
 
-    def convert_to_tensors(self, token_ids: Any, return_tensors: str | None = None, is_global: bool = False, device: str = "cuda", **kwargs: Any) -> Any:
+    def convert_to_tensors(
+        self,
+        token_ids: Any,
+        return_tensors: str | None = None,
+        is_global: bool = False,
+        device: str = "cuda",
+        **kwargs: Any,
+    ) -> Any:
         """Numbers as a list, an array ("np") or a tensor ("of")."""
         if return_tensors not in _TENSORS:
             raise ArgumentError(f"return_tensors is one of None, 'np' and 'of', got {return_tensors!r}")
         if return_tensors is None:
             return token_ids
         if len(token_ids) and isinstance(token_ids[0], list) and len({len(row) for row in token_ids}) > 1:
-            raise ArgumentError(f"texts of {', '.join(str(len(row)) for row in token_ids)} tokens make no tensor; give padding=True")
+            raise ArgumentError(
+                f"texts of {', '.join(str(len(row)) for row in token_ids)} tokens make no tensor; give padding=True"
+            )
         if return_tensors == "np":
             return np.array(token_ids, np.int64)
         tensor: Any = torch.tensor(token_ids, dtype=torch.long, device=dist.available(device))
         if not is_global:
             return tensor
         placement = kwargs.get("placement") or dist.get_layer_placement(0, device)
-        return tensor.to_global(placement=placement, sbp=kwargs.get("sbp") or dist.get_nd_sbp([sbp_values.broadcast, sbp_values.broadcast]))
+        return tensor.to_global(
+            placement=placement, sbp=kwargs.get("sbp") or dist.get_nd_sbp([sbp_values.broadcast, sbp_values.broadcast])
+        )
 
-    # --------------------------------------------------------------------------------------------------- numbers to text
+    # --------------------------------------------------------------------------------------------------- numbers to
+    # text
 
     def convert_ids_to_tokens(self, ids: Any, skip_special_tokens: bool = False) -> Any:
         """The token of a number, or those of a list."""
@@ -232,13 +291,22 @@ class PreTrainedTokenizer(SpecialTokens):
         """The text of tokens."""
         return " ".join(tokens)
 
-    def decode(self, token_ids: Any, skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = True, spaces_between_special_tokens: bool = True) -> Any:
-        """The text of numbers; of rows of numbers a list of texts. ``clean_up_tokenization_spaces`` takes the blanks before punctuation, ``spaces_between_special_tokens``
-        puts some around tokens that were added."""
+    def decode(
+        self,
+        token_ids: Any,
+        skip_special_tokens: bool = False,
+        clean_up_tokenization_spaces: bool = True,
+        spaces_between_special_tokens: bool = True,
+    ) -> Any:
+        """The text of numbers; of rows of numbers a list of texts. ``clean_up_tokenization_spaces`` takes the blanks
+        before punctuation, ``spaces_between_special_tokens`` puts some around tokens that were added."""
         numbers = token_ids.tolist() if hasattr(token_ids, "tolist") else token_ids
         numbers = [numbers] if isinstance(numbers, int) else list(numbers)
         if numbers and not isinstance(numbers[0], (int, np.integer)):
-            return [self.decode(row, skip_special_tokens, clean_up_tokenization_spaces, spaces_between_special_tokens) for row in numbers]
+            return [
+                self.decode(row, skip_special_tokens, clean_up_tokenization_spaces, spaces_between_special_tokens)
+                for row in numbers
+            ]
         parts: list[str] = []
         run: list[str] = []
         for token in self.convert_ids_to_tokens(numbers, skip_special_tokens):

@@ -34,10 +34,11 @@ def whitespace_tokenize(text: str) -> list[str]:
 
 
 class BertTokenizer(PreTrainedTokenizer):
-    """Words by blanks, punctuation and Chinese characters, then the longest pieces of the vocabulary. ``never_split`` are words that stay as they are.
+    """Words by blanks, punctuation and Chinese characters, then the longest pieces of the vocabulary. ``never_split``
+    are words that stay as they are.
 
-    With ``do_chinese_wwm`` the characters of a Chinese word but its first begin with ``##``, as pieces of a word do, so that whole words are masked; words are found
-    by jieba.
+    With ``do_chinese_wwm`` the characters of a Chinese word but its first begin with ``##``, as pieces of a word do, so
+    that whole words are masked; words are found by jieba.
     """
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "vocab.txt"}
@@ -59,16 +60,34 @@ class BertTokenizer(PreTrainedTokenizer):
         add_bos_token: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(unk_token=unk_token, sep_token=sep_token, pad_token=pad_token, cls_token=cls_token, mask_token=mask_token, **kwargs)
+        super().__init__(
+            unk_token=unk_token,
+            sep_token=sep_token,
+            pad_token=pad_token,
+            cls_token=cls_token,
+            mask_token=mask_token,
+            **kwargs,
+        )
         self.vocab = load_vocab(os.fspath(vocab_file))
         self.ids_to_tokens = {number: token for token, number in self.vocab.items()}
         if self.unk_token not in self.vocab:
-            raise DataError(f"{vocab_file} has no token {self.unk_token!r}: it is no vocabulary of BERT, or unk_token= has another name in it")
-        self.add_bos_token, self.do_basic_tokenize, self.do_chinese_wwm = add_bos_token, do_basic_tokenize, do_chinese_wwm
+            raise DataError(
+                f"{vocab_file} has no token {self.unk_token!r}: it is no vocabulary of BERT, or unk_token= has another "
+                f"name in it"
+            )
+        self.add_bos_token, self.do_basic_tokenize, self.do_chinese_wwm = (
+            add_bos_token,
+            do_basic_tokenize,
+            do_chinese_wwm,
+        )
         words = BasicTokenizerWithChineseWWM if do_chinese_wwm else BasicTokenizer
         self.basic_tokenizer = words(do_lower_case, never_split, tokenize_chinese_chars)
         self.wordpiece_tokenizer = WordpieceTokenizer(self.vocab, self.unk_token)
-        self._at_once = _whole_way(self.vocab, self.unk_token, self.basic_tokenizer) if do_basic_tokenize and not never_split and not do_chinese_wwm else None
+        self._at_once = (
+            _whole_way(self.vocab, self.unk_token, self.basic_tokenizer)
+            if do_basic_tokenize and not never_split and not do_chinese_wwm
+            else None
+        )
         self.init_kwargs = {
             "do_lower_case": do_lower_case, "do_basic_tokenize": do_basic_tokenize, "never_split": sorted(never_split or ()),
             "tokenize_chinese_chars": tokenize_chinese_chars, "do_chinese_wwm": do_chinese_wwm, "add_bos_token": add_bos_token,
@@ -91,7 +110,9 @@ class BertTokenizer(PreTrainedTokenizer):
             return self.wordpiece_tokenizer.tokenize(text)
         found: list[str] = []
         for word in self.basic_tokenizer.tokenize(text, never_split=self.all_special_tokens):
-            if word in self.basic_tokenizer.never_split or (self.do_chinese_wwm and word.startswith("##") and word in self.vocab):
+            if word in self.basic_tokenizer.never_split or (
+                self.do_chinese_wwm and word.startswith("##") and word in self.vocab
+            ):
                 found.append(word)
             else:  # a vocabulary need not have every character as a piece
                 found += self.wordpiece_tokenizer.tokenize(word.removeprefix("##") if self.do_chinese_wwm else word)
@@ -107,25 +128,40 @@ class BertTokenizer(PreTrainedTokenizer):
         """The text of tokens: pieces joined to words, words with blanks between them."""
         return " ".join(tokens).replace(" ##", "").strip()
 
-    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> list[int]:
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
         """``[CLS] a [SEP]`` or ``[CLS] a [SEP] b [SEP]`` with ``add_bos_token``; without it no special tokens."""
         begin, end = ([self.cls_token_id], [self.sep_token_id]) if self.add_bos_token else ([], [])
         return begin + token_ids_0 + end if token_ids_1 is None else begin + token_ids_0 + end + token_ids_1 + end
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Writes ``vocab.txt``, and returns its name."""
-        path = os.path.join(save_directory, (f"{filename_prefix}-" if filename_prefix else "") + self.vocab_files_names["vocab_file"])
+        path = os.path.join(
+            save_directory, (f"{filename_prefix}-" if filename_prefix else "") + self.vocab_files_names["vocab_file"]
+        )
         write_whole(path, "".join(f"{token}\n" for token, _ in sorted(self.vocab.items(), key=lambda item: item[1])))
         return (path,)
 
 
 class BasicTokenizer:
-    """Words by blanks and punctuation, each Chinese character a word; lower case without accents if ``do_lower_case``."""
+    """Words by blanks and punctuation, each Chinese character a word; lower case without accents if
+    ``do_lower_case``."""
 
-    def __init__(self, do_lower_case: bool = True, never_split: Iterable[str] | None = None, tokenize_chinese_chars: bool = True) -> None:
-        self.do_lower_case, self.tokenize_chinese_chars, self.never_split = do_lower_case, tokenize_chinese_chars, set(never_split or ())
-        self.normalizer = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=None, lowercase=do_lower_case)
-        self._spacing = normalizers.BertNormalizer(clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=False, lowercase=False)
+    def __init__(
+        self, do_lower_case: bool = True, never_split: Iterable[str] | None = None, tokenize_chinese_chars: bool = True
+    ) -> None:
+        self.do_lower_case, self.tokenize_chinese_chars, self.never_split = (
+            do_lower_case,
+            tokenize_chinese_chars,
+            set(never_split or ()),
+        )
+        self.normalizer = normalizers.BertNormalizer(
+            clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=None, lowercase=do_lower_case
+        )
+        self._spacing = normalizers.BertNormalizer(
+            clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=False, lowercase=False
+        )
         self.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
 
     def tokenize(self, text: str, never_split: Iterable[str] | None = None) -> list[str]:
@@ -133,7 +169,11 @@ class BasicTokenizer:
         kept = self.never_split | set(never_split or ())
         if not any(word in text for word in kept):
             return self._words(text)
-        return [found for word in whitespace_tokenize(self._spacing.normalize_str(text)) for found in ([word] if word in kept else self._words(word))]
+        return [
+            found
+            for word in whitespace_tokenize(self._spacing.normalize_str(text))
+            for found in ([word] if word in kept else self._words(word))
+        ]
 
     def _words(self, text: str) -> list[str]:
         return [word for word, _ in self.pre_tokenizer.pre_tokenize_str(self.normalizer.normalize_str(text))]
@@ -142,7 +182,9 @@ class BasicTokenizer:
 class BasicTokenizerWithChineseWWM(BasicTokenizer):
     """As the basic one, and inside a Chinese word every character but the first begins with ``##``."""
 
-    def __init__(self, do_lower_case: bool = True, never_split: Iterable[str] | None = None, tokenize_chinese_chars: bool = True) -> None:
+    def __init__(
+        self, do_lower_case: bool = True, never_split: Iterable[str] | None = None, tokenize_chinese_chars: bool = True
+    ) -> None:
         _jieba()
         super().__init__(do_lower_case, never_split, tokenize_chinese_chars)
 
@@ -150,7 +192,11 @@ class BasicTokenizerWithChineseWWM(BasicTokenizer):
         found: list[str] = []
         for number, part in enumerate(_CHINESE_RUN.split(text)):
             if number % 2:
-                found += [character if place == 0 else f"##{character}" for word in _jieba().cut(part, HMM=False) for place, character in enumerate(word)]
+                found += [
+                    character if place == 0 else f"##{character}"
+                    for word in _jieba().cut(part, HMM=False)
+                    for place, character in enumerate(word)
+                ]
             elif part:
                 found += super()._words(part)
         return found
@@ -181,6 +227,9 @@ def _jieba() -> Any:
             warnings.simplefilter("ignore")
             import jieba
     except ImportError:
-        raise UnsupportedError("do_chinese_wwm finds Chinese words with jieba, which is not installed: pip install jieba, or pip install 'oneflow-torch[chinese]'") from None
+        raise UnsupportedError(
+            "do_chinese_wwm finds Chinese words with jieba, which is not installed: pip install jieba, or pip install "
+            "'oneflow-torch[chinese]'"
+        ) from None
     jieba.setLogLevel(logging.WARNING)
     return jieba

@@ -23,9 +23,20 @@ class GPT2Tokenizer(ByteBPETokenizer):
         add_bos_token: bool = False,
         **kwargs: Any,
     ) -> None:
-        super().__init__(vocab_file, merges_file, errors, add_bos_token, unk_token=unk_token, bos_token=bos_token, eos_token=eos_token, **kwargs)
+        super().__init__(
+            vocab_file,
+            merges_file,
+            errors,
+            add_bos_token,
+            unk_token=unk_token,
+            bos_token=bos_token,
+            eos_token=eos_token,
+            **kwargs,
+        )
 
-    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> list[int]:
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
         """``bos`` before each text with ``add_bos_token``; without it no special tokens."""
         begin = [self.bos_token_id] if self.add_bos_token else []
         return begin + token_ids_0 if token_ids_1 is None else begin + token_ids_0 + begin + token_ids_1

@@ -14,7 +14,8 @@ from oneflow.core.errors import ArgumentError, DataError
 
 
 class T5Tokenizer(PreTrainedTokenizer):
-    """The tokenizer of a sentencepiece model. ``<extra_id_0>`` has the last number, ``<extra_id_1>`` the one before it, and so on."""
+    """The tokenizer of a sentencepiece model. ``<extra_id_0>`` has the last number, ``<extra_id_1>`` the one before it,
+    and so on."""
 
     vocab_files_names: ClassVar[dict[str, str]] = {"vocab_file": "spiece.model"}
 
@@ -30,10 +31,22 @@ class T5Tokenizer(PreTrainedTokenizer):
         **kwargs: Any,
     ) -> None:
         sentinels, given = [f"<extra_id_{i}>" for i in range(extra_ids)], list(additional_special_tokens or ())
-        if any("<extra_id_" in token for token in given) and [token for token in given if "<extra_id_" in token] != sentinels:
-            raise ArgumentError(f"extra_ids={extra_ids} asks for <extra_id_0> to <extra_id_{extra_ids - 1}>, additional_special_tokens has others; leave one of them out")
+        if (
+            any("<extra_id_" in token for token in given)
+            and [token for token in given if "<extra_id_" in token] != sentinels
+        ):
+            raise ArgumentError(
+                f"extra_ids={extra_ids} asks for <extra_id_0> to <extra_id_{extra_ids - 1}>, additional_special_tokens "
+                f"has others; leave one of them out"
+            )
         others = [token for token in given if token not in sentinels]
-        super().__init__(eos_token=eos_token, unk_token=unk_token, pad_token=pad_token, additional_special_tokens=sentinels + others, **kwargs)
+        super().__init__(
+            eos_token=eos_token,
+            unk_token=unk_token,
+            pad_token=pad_token,
+            additional_special_tokens=sentinels + others,
+            **kwargs,
+        )
         self.sp_model = _model(os.fspath(vocab_file))
         self._count = self.sp_model.get_piece_size()
         self.extra_ids, self.add_bos_token = extra_ids, add_bos_token
@@ -75,14 +88,18 @@ class T5Tokenizer(PreTrainedTokenizer):
         parts += [self.sp_model.decode(run)] if run else []
         return " ".join(parts)
 
-    def build_inputs_with_special_tokens(self, token_ids_0: list[int], token_ids_1: list[int] | None = None) -> list[int]:
+    def build_inputs_with_special_tokens(
+        self, token_ids_0: list[int], token_ids_1: list[int] | None = None
+    ) -> list[int]:
         """``</s>`` behind each text with ``add_bos_token``; without it no special tokens."""
         end = [self.eos_token_id] if self.add_bos_token else []
         return token_ids_0 + end if token_ids_1 is None else token_ids_0 + end + token_ids_1 + end
 
     def save_vocabulary(self, save_directory: str, filename_prefix: str | None = None) -> tuple[str, ...]:
         """Writes ``spiece.model``, and returns its name."""
-        path = os.path.join(save_directory, (f"{filename_prefix}-" if filename_prefix else "") + self.vocab_files_names["vocab_file"])
+        path = os.path.join(
+            save_directory, (f"{filename_prefix}-" if filename_prefix else "") + self.vocab_files_names["vocab_file"]
+        )
         with whole_file(path) as file:
             file.write(self.sp_model.serialized_model_proto())
         return (path,)

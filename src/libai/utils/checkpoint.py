@@ -7,8 +7,9 @@
                                trainer/     iteration and samples, and the best value of the metric
     <output_dir>/model_best, model_final
 
-A checkpoint is written beside its place under a hidden name and renamed: a folder with one of these names is whole. Tensors are gathered to rank 0
-one by one, so a checkpoint does not know on how many ranks it was made, and is read on any.
+A checkpoint is written beside its place under a hidden name and renamed: a folder with one of these names is whole.
+Tensors are gathered to rank 0 one by one, so a checkpoint does not know on how many ranks it was made, and is read on
+any.
 """
 
 from __future__ import annotations
@@ -33,36 +34,48 @@ LAST = "last_checkpoint"
 BEST = "model_best"
 _PERIODIC = re.compile(r"_(\d{7,})$")
 _OTHER_SHAPE = (
-    "{!r} cannot be resumed: {!r} is {} there and {} in the model. Resume with the model's config as it was. A vocabulary is rounded up to a multiple of "
-    "tokenization.make_vocab_size_divisible_by x train.dist.tensor_parallel_size: with another number of ranks set the former so that it comes out the same"
+    "{!r} cannot be resumed: {!r} is {} there and {} in the model. Resume with the model's config as it was. A "
+    "vocabulary is rounded up to a multiple of "
+    "tokenization.make_vocab_size_divisible_by x train.dist.tensor_parallel_size: with another number of ranks set the "
+    "former so that it comes out the same"
 )
 
 
 class Checkpointer:
-    """Saves and loads a model, and other objects by their ``state_dict`` and ``load_state_dict``, in folders of ``save_dir``.
+    """Saves and loads a model, and other objects by their ``state_dict`` and ``load_state_dict``, in folders of
+    ``save_dir``.
 
     All ranks call ``save`` and ``load``; rank 0 reads and writes. ``save_to_disk=False`` only goes through the motions.
     """
 
-    def __init__(self, model: nn.Module, save_dir: str = "", *, save_to_disk: bool = True, **checkpointables: Any) -> None:
+    def __init__(
+        self, model: nn.Module, save_dir: str = "", *, save_to_disk: bool = True, **checkpointables: Any
+    ) -> None:
         for name, value in checkpointables.items():
             if not hasattr(value, "state_dict") or not hasattr(value, "load_state_dict"):
-                raise CheckpointError(f"{name}={type(value).__name__} cannot be saved: it needs state_dict() and load_state_dict()")
+                raise CheckpointError(
+                    f"{name}={type(value).__name__} cannot be saved: it needs state_dict() and load_state_dict()"
+                )
         self.model = model
         self.checkpointables = dict(checkpointables)
         self.save_dir = save_dir
         self.save_to_disk = save_to_disk
 
-    # ------------------------------------------------------------------------------------------------------------ saving
+    # ------------------------------------------------------------------------------------------------------------
+    # saving
 
     def save(self, name: str, **kwargs: Any) -> None:
-        """Writes the folder ``name``, replacing one of that name once it is whole, and notes it as the last unless it is the best. ``kwargs`` are
-        plain values or objects that are saved as well; ``iteration`` goes into ``trainer``."""
+        """Writes the folder ``name``, replacing one of that name once it is whole, and notes it as the last unless it
+        is the best. ``kwargs`` are plain values or objects that are saved as well; ``iteration`` goes into
+        ``trainer``."""
         if not self.save_dir or not self.save_to_disk:
             return
         target = Path(self.save_dir, name)
         hidden = target.with_name(f".{name}.tmp")
-        content = {"model": self._weights(), **{key: _state_of(key, value) for key, value in self.checkpointables.items()}}
+        content = {
+            "model": self._weights(),
+            **{key: _state_of(key, value) for key, value in self.checkpointables.items()},
+        }
         iteration = kwargs.pop("iteration", None)
         if iteration is not None:
             content["trainer"] = {**content.get("trainer", {}), "iteration": iteration}
@@ -93,7 +106,8 @@ class Checkpointer:
     def _weights(self) -> Mapping[str, Any]:
         return self.model.state_dict()
 
-    # ----------------------------------------------------------------------------------------------------------- loading
+    # -----------------------------------------------------------------------------------------------------------
+    # loading
 
     def has_checkpoint(self) -> bool:
         """Whether a last checkpoint is noted."""
@@ -117,8 +131,8 @@ class Checkpointer:
         return self.load(path, checkpointables=[])
 
     def load(self, path: str, checkpointables: Iterable[str] | None = None) -> dict[str, Any]:
-        """Loads the weights, and the objects that are named, all if none are. Returns what nobody asked for, and ``iter``, the iteration in the
-        folder's name.
+        """Loads the weights, and the objects that are named, all if none are. Returns what nobody asked for, and
+        ``iter``, the iteration in the folder's name.
 
         Weights that the model has not, or that have another shape, are named in a warning and left out.
         """
@@ -144,7 +158,10 @@ class Checkpointer:
         other = {"graph": "optimizer", "optimizer": "graph"}.get(key)
         if other in content:
             said = "false" if key == "graph" else "true"
-            raise CheckpointError(f"{str(folder)!r} was saved with graph.enabled={said}: it has {other!r} and no {key!r}. Resume with the same setting")
+            raise CheckpointError(
+                f"{str(folder)!r} was saved with graph.enabled={said}: it has {other!r} and no {key!r}. Resume with "
+                f"the same setting"
+            )
         _log.warning("%s has no %r; it starts anew", folder, key)
 
     @staticmethod
@@ -155,7 +172,8 @@ class Checkpointer:
         return int(found[1]) if found else 0
 
     def _read(self, folder: Path) -> dict[str, Any]:
-        """What the folder holds, by name; a folder of weights alone, as ``flow.save`` has written it, is taken as those of the model."""
+        """What the folder holds, by name; a folder of weights alone, as ``flow.save`` has written it, is taken as those
+        of the model."""
         names = dist.broadcast_py_object(_entries(folder) if dist.is_main_process() else None)
         if isinstance(names, str):
             raise CheckpointError(names)
@@ -167,7 +185,8 @@ class Checkpointer:
         return content | {name: None for name in names if name not in content}
 
     def _reader(self) -> int | None:
-        """The rank that reads for all, which makes global tensors; None for a local model in a process alone, which takes local ones."""
+        """The rank that reads for all, which makes global tensors; None for a local model in a process alone, which
+        takes local ones."""
         is_alone = dist.get_world_size() == 1 and not any(value.is_global for value in self.model.state_dict().values())
         return None if is_alone else 0
 
@@ -179,16 +198,21 @@ class Checkpointer:
         for name, value in state.items():
             if name in own and own[name].shape != value.shape:
                 if must_fit:
-                    raise CheckpointError(_OTHER_SHAPE.format(str(folder), name, tuple(value.shape), tuple(own[name].shape)))
+                    raise CheckpointError(
+                        _OTHER_SHAPE.format(str(folder), name, tuple(value.shape), tuple(own[name].shape))
+                    )
                 _log.warning(
-                    "Skip loading parameter %r to the model due to incompatible shapes: %s in the checkpoint but %s in the model! You might want to "
+                    "Skip loading parameter %r to the model due to incompatible shapes: %s in the checkpoint but %s in "
+                    "the model! You might want to "
                     "double check if this is expected.", name, tuple(value.shape), tuple(own[name].shape),
                 )  # fmt: skip
             else:
                 fitting[name] = laid_as(value, own[name]) if name in own else value
         missing, unexpected = self.model.load_state_dict(fitting, strict=False)
         if own and not set(own) & set(fitting):
-            raise CheckpointError(f"{str(folder)!r} has no weight of {type(self.model).__name__}: it has {', '.join(list(state)[:5])} ...")
+            raise CheckpointError(
+                f"{str(folder)!r} has no weight of {type(self.model).__name__}: it has {', '.join(list(state)[:5])} ..."
+            )
         if missing:
             _log.warning(get_missing_parameters_message(missing))
         if unexpected:
@@ -196,14 +220,21 @@ class Checkpointer:
 
 
 class PeriodicCheckpointer:
-    """Saves ``<file_prefix>_<iteration>`` every ``period`` iterations, never if that is 0, keeps the newest ``max_to_keep`` of them, and saves
-    ``<file_prefix>_final`` at the end of ``max_iter``."""
+    """Saves ``<file_prefix>_<iteration>`` every ``period`` iterations, never if that is 0, keeps the newest
+    ``max_to_keep`` of them, and saves ``<file_prefix>_final`` at the end of ``max_iter``."""
 
     def __init__(
-        self, checkpointer: Checkpointer, period: int, max_iter: int | None = None, max_to_keep: int | None = None, file_prefix: str = "model"
+        self,
+        checkpointer: Checkpointer,
+        period: int,
+        max_iter: int | None = None,
+        max_to_keep: int | None = None,
+        file_prefix: str = "model",
     ) -> None:
         if max_to_keep is not None and max_to_keep < 1:
-            raise CheckpointError(f"max_to_keep is the number of checkpoints that stay, from 1 on, or None for all; got {max_to_keep}")
+            raise CheckpointError(
+                f"max_to_keep is the number of checkpoints that stay, from 1 on, or None for all; got {max_to_keep}"
+            )
         self.checkpointer = checkpointer
         self.period = int(period)
         self.max_iter = max_iter
@@ -232,7 +263,9 @@ class PeriodicCheckpointer:
             for left in [*folder.glob(".*.tmp"), *folder.glob(".*.old")]:  # of a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
         there = [(self.iteration_of(path.name), path.name) for path in folder.iterdir()] if folder.is_dir() else []
-        self.recent = [name for iteration, name in sorted((i, name) for i, name in there if i is not None) if iteration < before]
+        self.recent = [
+            name for iteration, name in sorted((i, name) for i, name in there if i is not None) if iteration < before
+        ]
 
     def step(self, iteration: int, **kwargs: Any) -> None:
         """To be called after each iteration."""
@@ -274,14 +307,21 @@ def _grouped(keys: Iterable[str]) -> str:
     for key in keys:
         module, _, leaf = key.rpartition(".")
         groups.setdefault(module, []).append(leaf)
-    lines = [f"{module}.{{{', '.join(leaves)}}}" if len(leaves) > 1 else ".".join(filter(None, (module, leaves[0]))) for module, leaves in groups.items()]
+    lines = [
+        f"{module}.{{{', '.join(leaves)}}}" if len(leaves) > 1 else ".".join(filter(None, (module, leaves[0])))
+        for module, leaves in groups.items()
+    ]
     return "\n".join(f"  {line}" for line in lines)
 
 
 def laid_as(value: Any, like: Any) -> Any:
     """A loaded tensor as the one that it is copied into: on its ranks and in its layout, or local."""
     if like.is_global:
-        whole = value if value.is_global else value.to_global(like.placement, [flow.sbp.broadcast] * like.placement.ranks.ndim)
+        whole = (
+            value
+            if value.is_global
+            else value.to_global(like.placement, [flow.sbp.broadcast] * like.placement.ranks.ndim)
+        )
         return whole.to_global(placement=like.placement, sbp=like.sbp)
     return dist.ttol(value, device="cpu", ranks=list(range(dist.get_world_size()))) if value.is_global else value
 
@@ -297,7 +337,9 @@ def _state_of(key: str, value: Any) -> Any:
 
 def _load_state(key: str, value: Any, state: Any) -> None:
     if key == "graph":
-        own = {name: inner for name, inner in state.items() if not isinstance(inner, Mapping)}  # LiBai's own have the weights once more
+        own = {
+            name: inner for name, inner in state.items() if not isinstance(inner, Mapping)
+        }  # LiBai's own have the weights once more
         value.load_state_dict(own, strict=False)
     elif key == "optimizer":
         value.load_state_dict(_optimizer_state(state, value))
@@ -306,8 +348,8 @@ def _load_state(key: str, value: Any, state: Any) -> None:
 
 
 def _optimizer_state(state: Mapping[str, Any], optimizer: Any) -> dict[str, Any]:
-    """The state of an optimizer as ours has it; OneFlow's has the options of a group inside one more dictionary, and one counter for all. Tensors are laid
-    as their parameters."""
+    """The state of an optimizer as ours has it; OneFlow's has the options of a group inside one more dictionary, and
+    one counter for all. Tensors are laid as their parameters."""
     kept, groups = dict(state["state"]), [dict(group) for group in state["param_groups"]]
     count = kept.pop("step", None)
     for group in groups:
@@ -319,10 +361,15 @@ def _optimizer_state(state: Mapping[str, Any], optimizer: Any) -> dict[str, Any]
             group["step"] = int(count)
     ordered = [p for group in optimizer.param_groups for p in group["params"]]
     if len(ordered) != sum(len(group["params"]) for group in groups):
-        raise CheckpointError(f"the checkpoint's optimizer has {sum(len(g['params']) for g in groups)} parameters, this one has {len(ordered)}")
+        raise CheckpointError(
+            f"the checkpoint's optimizer has {sum(len(g['params']) for g in groups)} parameters, this one has "
+            f"{len(ordered)}"
+        )
     laid = {}
     for index, states in kept.items():
-        laid[index] = {_SUFFIXES.get(name, name): _laid_if_alike(value, ordered[index]) for name, value in states.items()}
+        laid[index] = {
+            _SUFFIXES.get(name, name): _laid_if_alike(value, ordered[index]) for name, value in states.items()
+        }
     return {"state": laid, "param_groups": groups}
 
 
@@ -351,7 +398,8 @@ def _all_global(state: Any, everywhere: Any) -> Any:
     return state
 
 
-# --------------------------------------------------------------------------------------------------------------- folders
+# ---------------------------------------------------------------------------------------------------------------
+# folders
 
 
 def _on_rank_0(act: Any, path: Path) -> None:

@@ -1,6 +1,7 @@
 """Who this process is among the ranks, and where tensors lie.
 
-One layout of ranks holds for the whole process, as the published functions have no argument for it: :func:`setup_dist_util` makes it, the others ask it.
+One layout of ranks holds for the whole process, as the published functions have no argument for it:
+:func:`setup_dist_util` makes it, the others ask it.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class DistUtil:
         """Where a layer lies. Every field of every batch asks, so each is made once."""
         found = self._placements.get((layer_idx, device_type))
         if found is None:
-            found = self._placements[layer_idx, device_type] = flow.placement(device_type, self.get_layer_ranks(layer_idx))
+            found = self._placements[layer_idx, device_type] = flow.placement(
+                device_type, self.get_layer_ranks(layer_idx)
+            )
         return found
 
     def get_layer_ranks(self, layer_idx: int) -> np.ndarray:
@@ -102,14 +105,17 @@ _current: list[DistUtil] = []  # none, or the one of this process
 
 
 def setup_dist_util(cfg: Mapping[str, Any]) -> DistUtil:
-    """Makes the layout of ranks that ``train.dist`` asks for. The data parallel size is what the other sizes leave of the ranks; ``cfg`` is not changed."""
+    """Makes the layout of ranks that ``train.dist`` asks for. The data parallel size is what the other sizes leave of
+    the ranks; ``cfg`` is not changed."""
     world = get_world_size()
     tensor, pipeline = cfg.get("tensor_parallel_size") or 1, cfg.get("pipeline_parallel_size") or 1
     layers, custom = cfg.get("pipeline_num_layers"), cfg.get("custom_pipeline_stage_id")
     layout = rank_layout(world, tensor, pipeline, layers, None if custom is None else list(custom))
     for key, asked, given in (("tensor", tensor, layout.tensor), ("pipeline", pipeline, layout.pipeline)):
         if asked != given:
-            _log.warning("train.dist.%s_parallel_size=%d is more than %d ranks allow; it is %d here", key, asked, world, given)
+            _log.warning(
+                "train.dist.%s_parallel_size=%d is more than %d ranks allow; it is %d here", key, asked, world, given
+            )
     _current[:] = [DistUtil(layout, cfg.get("device_type") or "cuda", layers)]
     return _current[0]
 
@@ -127,14 +133,21 @@ def laid_out(cfg: Mapping[str, Any]) -> Iterator[DistUtil]:
 def get_dist_util() -> DistUtil:
     """The layout of this process; one of data parallel ranks alone if none was set up."""
     if not _current:
-        _log.warning("Distributed env is not set up; all ranks are data parallel. Call libai.utils.distributed.setup_dist_util(cfg.train.dist)")
+        _log.warning(
+            "Distributed env is not set up; all ranks are data parallel. Call "
+            "libai.utils.distributed.setup_dist_util(cfg.train.dist)"
+        )
         setup_dist_util({})
     return _current[0]
 
 
 def available(device_type: str) -> str:
     """``device_type``, or ``"cpu"`` in place of ``"cuda"`` where there is no GPU. A planned world has all devices."""
-    return "cpu" if device_type == "cuda" and not torch.cuda.is_available() and not current_world().is_planned else device_type
+    return (
+        "cpu"
+        if device_type == "cuda" and not torch.cuda.is_available() and not current_world().is_planned
+        else device_type
+    )
 
 
 def get_layer_placement(layer_idx: int, device_type: str | None = None) -> flow.placement:
@@ -146,7 +159,10 @@ def get_layer_placement(layer_idx: int, device_type: str | None = None) -> flow.
 def get_nd_sbp(sbp_list: Sequence[Any]) -> list[Any]:
     """Of the SBP of the data axis and that of the tensor axis, those that this layout has axes for."""
     if len(sbp_list) != 2 or not all(isinstance(sbp, flow.sbp.sbp) for sbp in sbp_list):
-        raise ConfigError(f"get_nd_sbp takes two SBPs, of the data and of the tensor axis, such as [flow.sbp.split(0), flow.sbp.broadcast]; got {sbp_list!r}")
+        raise ConfigError(
+            f"get_nd_sbp takes two SBPs, of the data and of the tensor axis, such as [flow.sbp.split(0), "
+            f"flow.sbp.broadcast]; got {sbp_list!r}"
+        )
     util = get_dist_util()
     found = [sbp for sbp, is_cut in zip(sbp_list, (util.is_data_parallel(), util.is_tensor_model_parallel())) if is_cut]
     return found or [flow.sbp.broadcast]
@@ -171,7 +187,9 @@ def get_batch_layout(sbp_list: Sequence[str], placement_idx: int, device_type: s
     if found is None:
         device = available(asked)
         sbp = get_nd_sbp([sbp_named(word) for word in sbp_list])
-        found = util.batch_layouts[key] = BatchLayout(tuple(sbp), util.placement_of(0, device), util.placement_of(placement_idx, device))
+        found = util.batch_layouts[key] = BatchLayout(
+            tuple(sbp), util.placement_of(0, device), util.placement_of(placement_idx, device)
+        )
     return found
 
 
@@ -249,7 +267,11 @@ def broadcast_py_object(obj: Any, src: int = 0) -> Any:
     told = pickle.dumps(obj) if get_rank() == src else b""
     length = torch.tensor([len(told)])
     flow.comm.broadcast(length, src)
-    content = torch.frombuffer(bytearray(told), dtype=torch.uint8) if get_rank() == src else torch.empty(int(length), dtype=torch.uint8)
+    content = (
+        torch.frombuffer(bytearray(told), dtype=torch.uint8)
+        if get_rank() == src
+        else torch.empty(int(length), dtype=torch.uint8)
+    )
     flow.comm.broadcast(content, src)
     return obj if get_rank() == src else pickle.loads(content.numpy().tobytes())
 
@@ -263,15 +285,21 @@ def common_seed() -> int:
 
 
 def convert_to_distributed_default_setting(t: Any) -> Any:
-    """A local tensor whole on every rank of the first stage; a global one where it lies, on the device type of the layout."""
+    """A local tensor whole on every rank of the first stage; a global one where it lies, on the device type of the
+    layout."""
     device_type = available(get_dist_util().device_type)
     if t.is_global:
-        return t if t.placement.type == device_type else t.to_global(placement=flow.placement(device_type, t.placement.ranks))
+        return (
+            t
+            if t.placement.type == device_type
+            else t.to_global(placement=flow.placement(device_type, t.placement.ranks))
+        )
     return t.to_global(placement=get_layer_placement(0), sbp=get_nd_sbp([flow.sbp.broadcast, flow.sbp.broadcast]))
 
 
 def ttol(tensor: Any, pure_local: bool = False, device: str = "cuda", ranks: Any = None) -> Any:
-    """The whole of a global tensor as a local one, on the ranks it lies on or on ``ranks``; with ``pure_local`` this rank's part. Local tensors stay."""
+    """The whole of a global tensor as a local one, on the ranks it lies on or on ``ranks``; with ``pure_local`` this
+    rank's part. Local tensors stay."""
     if not tensor.is_global:
         return tensor
     if pure_local:

@@ -16,7 +16,14 @@ from libai.utils.history_buffer import HistoryBuffer
 from libai.utils.memory import peak_memory_mb
 from oneflow.core.errors import ArgumentError
 
-__all__ = ["CommonMetricPrinter", "EventStorage", "EventWriter", "JSONWriter", "TensorboardXWriter", "get_event_storage"]
+__all__ = [
+    "CommonMetricPrinter",
+    "EventStorage",
+    "EventWriter",
+    "JSONWriter",
+    "TensorboardXWriter",
+    "get_event_storage",
+]
 
 _PACE_SECONDS = 1.0
 _STACK: list[EventStorage] = []  # the storages whose ``with`` is open: training may evaluate inside one
@@ -46,12 +53,15 @@ class EventStorage:
         self.histograms: list[tuple[str, Any, int]] = []
 
     def put_scalar(self, name: str, value: Any, smoothing_hint: bool = True) -> None:
-        """Adds the value that a scalar has in this iteration. ``smoothing_hint`` says whether it is shown as a median of several; it stays the
-        same for a name."""
+        """Adds the value that a scalar has in this iteration. ``smoothing_hint`` says whether it is shown as a median
+        of several; it stays the same for a name."""
         name = self._prefix + name
         value = float(value)
         if self._hints.setdefault(name, smoothing_hint) != smoothing_hint:
-            raise ArgumentError(f"Scalar {name} was put with a different smoothing_hint! It was {self._hints[name]}, now it is {smoothing_hint}")
+            raise ArgumentError(
+                f"Scalar {name} was put with a different smoothing_hint! It was {self._hints[name]}, now it is "
+                f"{smoothing_hint}"
+            )
         self._history[name].update(value, self._iter)
         self._latest[name] = (value, self._iter)
 
@@ -139,7 +149,9 @@ class EventStorage:
 
     def __exit__(self, *_: object) -> None:
         if _STACK.pop() is not self:
-            raise ArgumentError("EventStorage contexts are left in the order opposite to that in which they were entered")
+            raise ArgumentError(
+                "EventStorage contexts are left in the order opposite to that in which they were entered"
+            )
 
 
 class EventWriter:
@@ -154,7 +166,8 @@ class EventWriter:
 
 
 class _NewScalars:
-    """The scalars that a writer has not seen yet. An evaluation after the last iteration has that iteration's number and is new all the same."""
+    """The scalars that a writer has not seen yet. An evaluation after the last iteration has that iteration's number
+    and is new all the same."""
 
     def __init__(self, window_size: int) -> None:
         self._window_size = window_size
@@ -162,13 +175,18 @@ class _NewScalars:
 
     def take(self) -> list[tuple[str, float, int]]:
         storage = get_event_storage()
-        new = [(name, storage.smoothed(name, self._window_size), at) for name, (_, at) in storage.latest().items() if at > self._seen.get(name, -1)]
+        new = [
+            (name, storage.smoothed(name, self._window_size), at)
+            for name, (_, at) in storage.latest().items()
+            if at > self._seen.get(name, -1)
+        ]
         self._seen.update((name, at) for name, _, at in new)
         return new
 
 
 class _Pace:
-    """Says when something is due that takes milliseconds and need not be done more than once a second, however often a run logs."""
+    """Says when something is due that takes milliseconds and need not be done more than once a second, however often a
+    run logs."""
 
     def __init__(self) -> None:
         self._next = 0.0
@@ -182,10 +200,11 @@ class _Pace:
 
 
 class JSONWriter(EventWriter):
-    """One JSON object for each iteration that has something new, as a line of ``json_file``: the scalars by name, and ``iteration``.
+    """One JSON object for each iteration that has something new, as a line of ``json_file``: the scalars by name, and
+    ``iteration``.
 
-    Lines are appended, and in the file when ``write`` returns, whatever becomes of the process; they are forced to the disk at most once a second, and by ``close``.
-    A last line that an earlier process did not finish is removed.
+    Lines are appended, and in the file when ``write`` returns, whatever becomes of the process; they are forced to the
+    disk at most once a second, and by ``close``. A last line that an earlier process did not finish is removed.
     """
 
     def __init__(self, json_file: str, window_size: int = 20) -> None:
@@ -214,8 +233,8 @@ class JSONWriter(EventWriter):
 
 
 class TensorboardXWriter(EventWriter):
-    """The scalars, pictures and histograms as a TensorBoard event file in ``log_dir``. Further arguments are those of torch's
-    ``SummaryWriter``."""
+    """The scalars, pictures and histograms as a TensorBoard event file in ``log_dir``. Further arguments are those of
+    torch's ``SummaryWriter``."""
 
     def __init__(self, log_dir: str, window_size: int = 20, **kwargs: Any) -> None:
         from torch.utils.tensorboard import SummaryWriter  # takes a second to load, and only one rank writes
@@ -242,7 +261,8 @@ class TensorboardXWriter(EventWriter):
 
 
 class CommonMetricPrinter(EventWriter):
-    """One line in the log: time left, iteration, samples, losses, speed, learning rate and memory. ``batch_size`` is the global one."""
+    """One line in the log: time left, iteration, samples, losses, speed, learning rate and memory. ``batch_size`` is
+    the global one."""
 
     def __init__(self, batch_size: int, max_iter: int) -> None:
         self.logger = logging.getLogger("libai.utils.events")
@@ -263,9 +283,17 @@ class CommonMetricPrinter(EventWriter):
                 now=now,
                 end=self._max_iter,
                 samples=storage.samples,
-                losses="  ".join(f"{name}: {history.median(200):.4g}" for name, history in storage.histories().items() if "loss" in name),
-                time=f"time: {storage.history('time').global_avg():.4f} s/iter  " if "time" in storage.histories() else "",
-                data_time=f"data_time: {storage.history('data_time').avg(20):.4f} s/iter " if "data_time" in storage.histories() else "",
+                losses="  ".join(
+                    f"{name}: {history.median(200):.4g}"
+                    for name, history in storage.histories().items()
+                    if "loss" in name
+                ),
+                time=f"time: {storage.history('time').global_avg():.4f} s/iter  "
+                if "time" in storage.histories()
+                else "",
+                data_time=f"data_time: {storage.history('data_time').avg(20):.4f} s/iter "
+                if "data_time" in storage.histories()
+                else "",
                 throughput=self._throughput(storage),
                 lr=f"lr: {storage.history('lr').latest():.2e}" if "lr" in storage.histories() else "lr: N/A",
                 memory=memory,

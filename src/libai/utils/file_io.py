@@ -1,4 +1,5 @@
-"""Paths and addresses under one interface: ``PathManagerBase`` opens, copies and lists, by the handler that an address begins with."""
+"""Paths and addresses under one interface: ``PathManagerBase`` opens, copies and lists, by the handler that an address
+begins with."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ class LazyPath(os.PathLike):
 
 
 class PathHandler:
-    """What is done with addresses of one kind; a handler of one's own names its prefixes and overrides what it can do."""
+    """What is done with addresses of one kind; a handler of one's own names its prefixes and overrides what it can
+    do."""
 
     def __init__(self, async_executor: Executor | None = None) -> None:
         self._async_executor = async_executor
@@ -100,15 +102,27 @@ class PathHandler:
     def _set_cwd(self, path: str | None, **kwargs: Any) -> bool:
         raise self._cannot("work in", str(path))
 
-    def _opena(self, path: str, mode: str = "r", buffering: int = -1, callback_after_file_close: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
-        return self._writers.get_non_blocking_io(path, self._open(path, mode, **kwargs), callback_after_file_close, buffering)
+    def _opena(
+        self,
+        path: str,
+        mode: str = "r",
+        buffering: int = -1,
+        callback_after_file_close: Callable[[], Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        return self._writers.get_non_blocking_io(
+            path, self._open(path, mode, **kwargs), callback_after_file_close, buffering
+        )
 
     def _async_join(self, path: str | None = None) -> bool:
         return self._writers.join(path)
 
     def _check_kwargs(self, kwargs: dict[str, Any], is_strict: bool) -> None:
         if kwargs and is_strict:
-            raise KeywordError(f"{type(self).__name__} takes no argument {sorted(kwargs)[0]!r}; set_strict_kwargs_checking(False) lets it pass")
+            raise KeywordError(
+                f"{type(self).__name__} takes no argument {sorted(kwargs)[0]!r}; set_strict_kwargs_checking(False) "
+                f"lets it pass"
+            )
 
     def _cannot(self, what: str, path: str) -> UnsupportedError:
         return UnsupportedError(f"{type(self).__name__} cannot {what} {path}")
@@ -129,7 +143,16 @@ class NativePathHandler(PathHandler):
     def _get_local_path(self, path: str, force: bool = False, **kwargs: Any) -> str:
         return self._at(path)
 
-    def _open(self, path: str, mode: str = "r", buffering: int = -1, encoding: str | None = None, errors: str | None = None, newline: str | None = None, **kwargs: Any) -> IO[Any]:
+    def _open(
+        self,
+        path: str,
+        mode: str = "r",
+        buffering: int = -1,
+        encoding: str | None = None,
+        errors: str | None = None,
+        newline: str | None = None,
+        **kwargs: Any,
+    ) -> IO[Any]:
         return open(self._at(path), mode, buffering=buffering, encoding=encoding, errors=errors, newline=newline)
 
     def _copy(self, src_path: str, dst_path: str, overwrite: bool = False, **kwargs: Any) -> bool:
@@ -211,7 +234,8 @@ class OneDrivePathHandler(HTTPURLHandler):
 
 
 class PathManagerBase:
-    """Functions on paths and addresses. ``register_handler`` adds a kind of address; all else is a file of this machine."""
+    """Functions on paths and addresses. ``register_handler`` adds a kind of address; all else is a file of this
+    machine."""
 
     def __init__(self) -> None:
         self._handlers: dict[str, PathHandler] = {}
@@ -237,8 +261,16 @@ class PathManagerBase:
         """An open file of a handler that keeps ``buffering`` parts ahead; those here are opened as by ``open``."""
         return self._call("_open", path, mode, **kwargs)
 
-    def opena(self, path: str, mode: str = "r", buffering: int = -1, callback_after_file_close: Callable[[], Any] | None = None, **kwargs: Any) -> Any:
-        """A file that a thread writes; ``async_join`` waits for it, and ``async_close`` comes at the end of a program."""
+    def opena(
+        self,
+        path: str,
+        mode: str = "r",
+        buffering: int = -1,
+        callback_after_file_close: Callable[[], Any] | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """A file that a thread writes; ``async_join`` waits for it, and ``async_close`` comes at the end of a
+        program."""
         if not set(mode) & set("wax"):
             raise ArgumentError(f"opena writes; {path} was to be opened with mode {mode!r}")
         return self._call("_opena", path, mode, buffering, callback_after_file_close, **kwargs)
@@ -306,7 +338,9 @@ class PathManagerBase:
         """Adds a kind of address."""
         for prefix in handler._get_supported_prefixes():
             if prefix in self._handlers and not allow_override and type(self._handlers[prefix]) is not type(handler):
-                raise ArgumentError(f"{prefix!r} belongs to {type(self._handlers[prefix]).__name__} already; give allow_override=True")
+                raise ArgumentError(
+                    f"{prefix!r} belongs to {type(self._handlers[prefix]).__name__} already; give allow_override=True"
+                )
             self._handlers[prefix] = handler
 
     def set_strict_kwargs_checking(self, enable: bool) -> None:

@@ -1,4 +1,5 @@
-"""Files of the network, kept in a folder: ``$LIBAI_CACHE``, else ``~/.oneflow/libai_cache``. Nothing is fetched where ``ONEFLOW_OFFLINE`` is set."""
+"""Files of the network, kept in a folder: ``$LIBAI_CACHE``, else ``~/.oneflow/libai_cache``. Nothing is fetched where
+``ONEFLOW_OFFLINE`` is set."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def default_cache_path() -> str:
 def url_to_filename(url: str, etag: str | None = None) -> str:
     """A name for the file of an address, other for each version that a server tells apart by its ``etag``."""
     parts = [url] if etag is None else [url, etag]
-    return ".".join(hashlib.sha256(part.encode()).hexdigest() for part in parts) + (".h5" if url.endswith(".h5") else "")
+    return ".".join(hashlib.sha256(part.encode()).hexdigest() for part in parts) + (
+        ".h5" if url.endswith(".h5") else ""
+    )
 
 
 def filename_to_url(filename: str, cache_dir: str | None = None) -> tuple[str, str | None]:
@@ -43,7 +46,12 @@ def filename_to_url(filename: str, cache_dir: str | None = None) -> tuple[str, s
     return told["url"], told["etag"]
 
 
-def cached_path(url_or_filename: str | os.PathLike[str], cache_dir: str | None = None, force_download: bool = False, proxies: dict[str, str] | None = None) -> str:
+def cached_path(
+    url_or_filename: str | os.PathLike[str],
+    cache_dir: str | None = None,
+    force_download: bool = False,
+    proxies: dict[str, str] | None = None,
+) -> str:
     """The path of a file: itself if it is there, or that of an address once it was fetched."""
     name = os.fspath(url_or_filename)
     if urlparse(name).scheme in _SCHEMES:
@@ -55,8 +63,15 @@ def cached_path(url_or_filename: str | os.PathLike[str], cache_dir: str | None =
     raise ArgumentError(f"{name!r} is neither a file nor an address of {', '.join(_SCHEMES)}")
 
 
-def get_from_cache(url: str, cache_dir: str | None = None, force_download: bool = False, proxies: dict[str, str] | None = None, etag_timeout: float = 10) -> str:
-    """The path of the file of an address, fetched unless this version is there. Without a network the newest version that is there."""
+def get_from_cache(
+    url: str,
+    cache_dir: str | None = None,
+    force_download: bool = False,
+    proxies: dict[str, str] | None = None,
+    etag_timeout: float = 10,
+) -> str:
+    """The path of the file of an address, fetched unless this version is there. Without a network the newest version
+    that is there."""
     folder = cache_dir or default_cache_path()
     os.makedirs(folder, exist_ok=True)
     try:
@@ -71,8 +86,11 @@ def get_from_cache(url: str, cache_dir: str | None = None, force_download: bool 
     return path
 
 
-def get_data_from_cache(url: str, cache_dir: str | None = None, force_download: bool = False, md5: str | None = None) -> str:
-    """The path of the file of an address, by its own name in the folder, fetched unless it is there and has this MD5."""
+def get_data_from_cache(
+    url: str, cache_dir: str | None = None, force_download: bool = False, md5: str | None = None
+) -> str:
+    """The path of the file of an address, by its own name in the folder, fetched unless it is there and has this
+    MD5."""
     path = os.path.join(cache_dir or default_cache_path(), url.split("?")[0].rstrip("/").split("/")[-1])
     if force_download or not os.path.exists(path) or (md5 is not None and get_md5(path) != md5):
         download_file(path, url)
@@ -128,7 +146,8 @@ def split_s3_path(url: str) -> tuple[str, str]:
 
 
 def s3_request(func: Callable[..., Any]) -> Callable[..., Any]:
-    """A decorator for functions of one's own that ask S3 for an address, their first argument: an answer of 404 is a ``MissingFileError``."""
+    """A decorator for functions of one's own that ask S3 for an address, their first argument: an answer of 404 is a
+    ``MissingFileError``."""
 
     @functools.wraps(func)
     def asked(url: str, *args: Any, **kwargs: Any) -> Any:
@@ -146,7 +165,9 @@ def s3_request(func: Callable[..., Any]) -> Callable[..., Any]:
 def s3_etag(url: str, proxies: dict[str, str] | None = None) -> str | None:
     """Refused: S3 needs credentials and a library of its own."""
     bucket, name = split_s3_path(url)
-    raise UnsupportedError(f"S3 is not read here; fetch {name} of {bucket} with its own tools, and give the path of the file")
+    raise UnsupportedError(
+        f"S3 is not read here; fetch {name} of {bucket} with its own tools, and give the path of the file"
+    )
 
 
 def s3_get(url: str, temp_file: IO[bytes], proxies: dict[str, str] | None = None) -> None:

@@ -29,7 +29,8 @@ class HistoryBuffer:
     def median(self, window_size: int) -> float:
         """The median of the last ``window_size`` values."""
         values = np.array(self._last(window_size))
-        values.sort()  # by hand: np.median takes many times as long for so few values, and they are asked for at every line of a log
+        # by hand: np.median takes many times as long for so few values, and they are asked for at every line of a log
+        values.sort()
         if values[-1] != values[-1]:  # those that are no numbers come last
             return float("nan")
         half = len(values) // 2

@@ -19,13 +19,18 @@ _GREEN, _YELLOW, _RED, _PLAIN = "\x1b[32m", "\x1b[31m", "\x1b[31;4m", "\x1b[0m"
 
 @functools.cache
 def setup_logger(
-    output: str | None = None, distributed_rank: int = 0, *, color: bool = True, name: str = "libai", abbrev_name: str | None = None
+    output: str | None = None,
+    distributed_rank: int = 0,
+    *,
+    color: bool = True,
+    name: str = "libai",
+    abbrev_name: str | None = None,
 ) -> logging.Logger:
     """The logger ``name``, with a console on rank 0 and, where ``output`` is given, a file for each rank.
 
-    ``output`` is a folder, in which the file is ``log.txt``, or a file that ends in .txt or .log; ranks but the first add ``.rank<k>``. Files are
-    appended to. The console shows ``name`` as ``abbrev_name``, by default "lb" for "libai". Called again with the same arguments it
-    gives the same logger; called with others it replaces what it had set up.
+    ``output`` is a folder, in which the file is ``log.txt``, or a file that ends in .txt or .log; ranks but the first
+    add ``.rank<k>``. Files are appended to. The console shows ``name`` as ``abbrev_name``, by default "lb" for "libai".
+    Called again with the same arguments it gives the same logger; called with others it replaces what it had set up.
     """
     logger = logging.getLogger(name)
     logger.setLevel(logging.DEBUG)
@@ -46,8 +51,11 @@ def setup_logger(
     return logger
 
 
-def log_first_n(lvl: int, msg: str, n: int = 1, *, name: str | None = None, key: str | tuple[str, ...] = "caller") -> None:
-    """Logs only the first ``n`` times. What counts as the same is said by ``key``: the "caller"'s line, the "message", or both."""
+def log_first_n(
+    lvl: int, msg: str, n: int = 1, *, name: str | None = None, key: str | tuple[str, ...] = "caller"
+) -> None:
+    """Logs only the first ``n`` times. What counts as the same is said by ``key``: the "caller"'s line, the "message",
+    or both."""
     keys = (key,) if isinstance(key, str) else key
     caller, module = _caller()
     identity: tuple[Hashable, ...] = ((caller,) if "caller" in keys else ()) + ((msg,) if "message" in keys else ())

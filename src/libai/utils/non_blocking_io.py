@@ -24,14 +24,21 @@ class PathData:
 
 
 class NonBlockingIOManager:
-    """Hands out files that are written by threads, one for each path. ``buffered`` ones collect what is small first. An ``executor`` runs what comes after closing."""
+    """Hands out files that are written by threads, one for each path. ``buffered`` ones collect what is small first. An
+    ``executor`` runs what comes after closing."""
 
     def __init__(self, buffered: bool = False, executor: concurrent.futures.Executor | None = None) -> None:
         self._is_buffered, self._executor = buffered, executor
         self._paths: dict[str, PathData] = {}
         self._failed: list[BaseException] = []
 
-    def get_non_blocking_io(self, path: str, io_obj: IO[Any], callback_after_file_close: Callable[[], Any] | None = None, buffering: int = -1) -> Any:
+    def get_non_blocking_io(
+        self,
+        path: str,
+        io_obj: IO[Any],
+        callback_after_file_close: Callable[[], Any] | None = None,
+        buffering: int = -1,
+    ) -> Any:
         """A file that writes into ``io_obj``, after all that was written to ``path`` before."""
         if not io_obj.writable():
             raise ArgumentError(f"{path}: only files that are written are written by a thread")
@@ -39,7 +46,11 @@ class NonBlockingIOManager:
         if data.thread is None:
             data.thread = Thread(target=self._work, args=(data.queue,), name=f"writes {path}", daemon=True)
             data.thread.start()
-        after = callback_after_file_close if self._executor is None or callback_after_file_close is None else self._later(callback_after_file_close)
+        after = (
+            callback_after_file_close
+            if self._executor is None or callback_after_file_close is None
+            else self._later(callback_after_file_close)
+        )
         if self._is_buffered:
             return NonBlockingBufferedIO(data.queue.put, io_obj, after, buffering)
         return NonBlockingIO(data.queue.put, io_obj, after)
@@ -70,7 +81,12 @@ class NonBlockingIOManager:
 class NonBlockingIO(io.IOBase):
     """A file each of whose calls is done by a thread, in its order. It can be written and moved in, not read."""
 
-    def __init__(self, notify_manager: Callable[[Callable[[], Any]], None], io_obj: IO[Any], callback_after_file_close: Callable[[], Any] | None = None) -> None:
+    def __init__(
+        self,
+        notify_manager: Callable[[Callable[[], Any]], None],
+        io_obj: IO[Any],
+        callback_after_file_close: Callable[[], Any] | None = None,
+    ) -> None:
         super().__init__()
         self._notify, self._io, self._after = notify_manager, io_obj, callback_after_file_close
 
@@ -123,7 +139,11 @@ class NonBlockingBufferedIO(NonBlockingIO):
     """As ``NonBlockingIO``; what is small is collected first, up to ``buffering`` bytes (a megabyte)."""
 
     def __init__(
-        self, notify_manager: Callable[[Callable[[], Any]], None], io_obj: IO[Any], callback_after_file_close: Callable[[], Any] | None = None, buffering: int = -1
+        self,
+        notify_manager: Callable[[Callable[[], Any]], None],
+        io_obj: IO[Any],
+        callback_after_file_close: Callable[[], Any] | None = None,
+        buffering: int = -1,
     ) -> None:
         super().__init__(notify_manager, io_obj, callback_after_file_close)
         self._most = buffering if buffering > 0 else _BUFFER

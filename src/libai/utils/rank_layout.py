@@ -14,7 +14,8 @@ NO_LAYERS = 10000  # of a model that is not cut: any index is a layer of stage 0
 
 @dataclass(frozen=True)
 class RankLayout:
-    """The sizes, and the stage of every layer. Ranks are counted with the pipeline's stages slowest, then data, then tensor parallel ranks."""
+    """The sizes, and the stage of every layer. Ranks are counted with the pipeline's stages slowest, then data, then
+    tensor parallel ranks."""
 
     world: int
     data: int
@@ -27,7 +28,9 @@ class RankLayout:
         if self.pipeline == 1:
             return 0
         if not -len(self.stages) <= layer < len(self.stages):
-            raise ConfigError(f"layer {layer} is not among the {len(self.stages)} that train.dist.pipeline_num_layers says")
+            raise ConfigError(
+                f"layer {layer} is not among the {len(self.stages)} that train.dist.pipeline_num_layers says"
+            )
         return self.stages[layer]
 
     def ranks_of(self, stage: int) -> np.ndarray:
@@ -41,18 +44,25 @@ class RankLayout:
         return (rank // self.tensor) % self.data
 
 
-def rank_layout(world: int, tensor: int, pipeline: int, layers: int | None = None, custom: Sequence[int] | None = None) -> RankLayout:
-    """The layout of ``world`` ranks. Sizes larger than the world are brought down to it; the data parallel size is what the others leave."""
+def rank_layout(
+    world: int, tensor: int, pipeline: int, layers: int | None = None, custom: Sequence[int] | None = None
+) -> RankLayout:
+    """The layout of ``world`` ranks. Sizes larger than the world are brought down to it; the data parallel size is what
+    the others leave."""
     for key, size in (("tensor_parallel_size", tensor), ("pipeline_parallel_size", pipeline)):
         if type(size) is not int or size < 1:
             raise ConfigError(f"train.dist.{key} is a whole number from 1 on, got {size!r}")
     tensor = min(tensor, world)
     if world % tensor:
-        raise ConfigError(f"{world} ranks are not divisible by train.dist.tensor_parallel_size={tensor}; choose one of {_divisors(world)}")
+        raise ConfigError(
+            f"{world} ranks are not divisible by train.dist.tensor_parallel_size={tensor}; choose one of "
+            f"{_divisors(world)}"
+        )
     pipeline = min(pipeline, world // tensor)
     if world % (tensor * pipeline):
         raise ConfigError(
-            f"{world} ranks are not divisible by tensor_parallel_size * pipeline_parallel_size = {tensor} * {pipeline} of train.dist; "
+            f"{world} ranks are not divisible by tensor_parallel_size * pipeline_parallel_size = {tensor} * {pipeline} "
+            f"of train.dist; "
             f"with tensor_parallel_size={tensor} choose a pipeline_parallel_size of {_divisors(world // tensor)}"
         )
     return RankLayout(world, world // (tensor * pipeline), tensor, pipeline, _stages(pipeline, layers, custom, world))
@@ -66,24 +76,37 @@ def _stages(pipeline: int, layers: int | None, custom: Sequence[int] | None, wor
     if pipeline == 1:
         return ()
     if layers is None:
-        raise ConfigError(f"cfg.train.dist.pipeline_num_layers must be set when run pipeline parallel: how many layers go to the {pipeline} stages")
+        raise ConfigError(
+            f"cfg.train.dist.pipeline_num_layers must be set when run pipeline parallel: how many layers go to the "
+            f"{pipeline} stages"
+        )
     if type(layers) is not int or layers < pipeline:
-        raise ConfigError(f"train.dist.pipeline_num_layers={layers!r} is less than pipeline_parallel_size={pipeline}: each stage has a layer at least")
+        raise ConfigError(
+            f"train.dist.pipeline_num_layers={layers!r} is less than pipeline_parallel_size={pipeline}: each stage has "
+            f"a layer at least"
+        )
     return stages_by_hand(custom, layers, pipeline) if custom is not None else stages_by_count(layers, pipeline)
 
 
 def stages_by_hand(custom: Sequence[int], layers: int, pipeline: int) -> tuple[int, ...]:
     """What ``custom_pipeline_stage_id`` says, checked."""
     if len(custom) != layers:
-        raise ConfigError(f"train.dist.custom_pipeline_stage_id has {len(custom)} entries, pipeline_num_layers is {layers}; give a stage for each layer")
+        raise ConfigError(
+            f"train.dist.custom_pipeline_stage_id has {len(custom)} entries, pipeline_num_layers is {layers}; give a "
+            f"stage for each layer"
+        )
     wrong = [stage for stage in custom if type(stage) is not int or not 0 <= stage < pipeline]
     if wrong:
-        raise ConfigError(f"train.dist.custom_pipeline_stage_id has {wrong[0]!r}; stages are 0 to {pipeline - 1}, as pipeline_parallel_size={pipeline} says")
+        raise ConfigError(
+            f"train.dist.custom_pipeline_stage_id has {wrong[0]!r}; stages are 0 to {pipeline - 1}, as "
+            f"pipeline_parallel_size={pipeline} says"
+        )
     return tuple(custom)
 
 
 def stages_by_count(layers: int, pipeline: int) -> tuple[int, ...]:
-    """Layers in equal shares; what is left over goes to the last stages. In deep pipelines the last stage, which has the loss too, gets less."""
+    """Layers in equal shares; what is left over goes to the last stages. In deep pipelines the last stage, which has
+    the loss too, gets less."""
     spread = layers
     if pipeline >= 4 and layers >= 8 and layers % pipeline == 0:
         spread += min(pipeline - 1, layers // pipeline)

@@ -1,4 +1,5 @@
-"""Files that are written beside their place and renamed: whatever happens, a reader finds the old one or the new one, whole."""
+"""Files that are written beside their place and renamed: whatever happens, a reader finds the old one or the new one,
+whole."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
 @contextmanager
 def whole_file(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """A file to write that stands at ``path`` once the block is left and the disk has it; nothing is there if the block fails."""
+    """A file to write that stands at ``path`` once the block is left and the disk has it; nothing is there if the block
+    fails."""
     file = BesideFile(path)
     try:
         yield file.file

@@ -31,9 +31,21 @@ ABSENT = {
         [
             *("dispatch_coco_reader", "dispatch_coin_flip", "dispatch_crop_mirror_normalize_from_tensorbuffer"),
             *("dispatch_crop_mirror_normalize_from_uint8", "dispatch_image_batch_align", "dispatch_image_decode"),
-            *("dispatch_image_decoder_random_crop_resize", "dispatch_image_normalize", "dispatch_image_resize_keep_aspect_ratio"),
-            *("dispatch_image_resize_to_fixed", "dispatch_megatron_gpt_mmap_data_loader", "dispatch_ofrecord_bytes_decoder"),
-            *("dispatch_ofrecord_image_decoder", "dispatch_ofrecord_image_decoder_random_crop", "dispatch_ofrecord_raw_decoder"),
+            *(
+                "dispatch_image_decoder_random_crop_resize",
+                "dispatch_image_normalize",
+                "dispatch_image_resize_keep_aspect_ratio",
+            ),
+            *(
+                "dispatch_image_resize_to_fixed",
+                "dispatch_megatron_gpt_mmap_data_loader",
+                "dispatch_ofrecord_bytes_decoder",
+            ),
+            *(
+                "dispatch_ofrecord_image_decoder",
+                "dispatch_ofrecord_image_decoder_random_crop",
+                "dispatch_ofrecord_raw_decoder",
+            ),
             *("dispatch_ofrecord_reader", "dispatch_onerec_reader", "dispatch_raw_reader", "image_flip"),
         ],
         _READERS,
@@ -42,21 +54,42 @@ ABSENT = {
     **dict.fromkeys(
         [
             *("one_embedding_adagrad_update", "one_embedding_adam_update", "one_embedding_embedding_gradient_shuffle"),
-            *("one_embedding_embedding_put", "one_embedding_embedding_shuffle", "one_embedding_ftrl_update", "one_embedding_fused_lookup"),
-            *("one_embedding_fused_lookup_grad", "one_embedding_id_shuffle", "one_embedding_lookup", "one_embedding_sgd_update"),
+            *(
+                "one_embedding_embedding_put",
+                "one_embedding_embedding_shuffle",
+                "one_embedding_ftrl_update",
+                "one_embedding_fused_lookup",
+            ),
+            *(
+                "one_embedding_fused_lookup_grad",
+                "one_embedding_id_shuffle",
+                "one_embedding_lookup",
+                "one_embedding_sgd_update",
+            ),
             "one_embedding_unique_key_value_pair",
         ],
         _ROOT["one_embedding"],
     ),
-    **dict.fromkeys(["fake_quantization", "min_max_observer", "moving_average_min_max_observer", "quantization"], _QUANTIZATION),
+    **dict.fromkeys(
+        ["fake_quantization", "min_max_observer", "moving_average_min_max_observer", "quantization"], _QUANTIZATION
+    ),
     **dict.fromkeys(
         [
-            *("comm_broadcast", "dispatch_eager_ccl_all_reduce", "local_all_gather", "local_all_reduce", "local_reduce"),
+            *(
+                "comm_broadcast",
+                "dispatch_eager_ccl_all_reduce",
+                "local_all_gather",
+                "local_all_reduce",
+                "local_reduce",
+            ),
             *("local_reduce_scatter", "recv", "send"),
         ],
         _RANKS,
     ),
-    **dict.fromkeys(["reduce_max_device_stage", "reduce_max_global_stage", "reduce_min_device_stage", "reduce_min_global_stage"], _STAGES),
+    **dict.fromkeys(
+        ["reduce_max_device_stage", "reduce_max_global_stage", "reduce_min_device_stage", "reduce_min_global_stage"],
+        _STAGES,
+    ),
     **dict.fromkeys(["normalization", "normalization_add_relu"], _NORM),
     **dict.fromkeys(
         ["global_arange", "global_constant", "global_empty", "global_tensor_constant"],

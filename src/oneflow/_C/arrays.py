@@ -59,7 +59,9 @@ def constant(shape: Sequence[int], value: float, *, dtype: torch.dtype, device: 
     return torch.full(tuple(shape), value, dtype=dtype, device=device)
 
 
-def tensor_constant(shape: Sequence[int], value: torch.Tensor, *, dtype: torch.dtype, device: Any = None) -> torch.Tensor:
+def tensor_constant(
+    shape: Sequence[int], value: torch.Tensor, *, dtype: torch.dtype, device: Any = None
+) -> torch.Tensor:
     """The one element of ``value`` everywhere."""
     return value.to(dtype=dtype, device=device).reshape(()).expand(tuple(shape)).clone()
 
@@ -159,7 +161,9 @@ def slice(x: torch.Tensor, start: Bounds, stop: Bounds, step: Bounds) -> torch.T
     return index.slice(x, list(zip(start, stop, step)))
 
 
-def slice_update(ref: torch.Tensor, value: torch.Tensor, start: Bounds, stop: Bounds, step: Bounds, inplace: bool = False) -> torch.Tensor:
+def slice_update(
+    ref: torch.Tensor, value: torch.Tensor, start: Bounds, stop: Bounds, step: Bounds, inplace: bool = False
+) -> torch.Tensor:
     """``ref``, or a copy unless ``inplace``, with ``value`` in its slices."""
     return index.slice_update(ref if inplace else ref.clone(), value, list(zip(start, stop, step)))
 
@@ -201,7 +205,9 @@ def unsorted_segment_sum(x: torch.Tensor, segment_ids: torch.Tensor, axis: int, 
     return x.new_zeros(shape).index_add(axis, segment_ids.flatten().long(), flat)
 
 
-def pack_padded_sequence(input: torch.Tensor, lengths: torch.Tensor, batch_first: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+def pack_padded_sequence(
+    input: torch.Tensor, lengths: torch.Tensor, batch_first: bool = False
+) -> tuple[torch.Tensor, torch.Tensor]:
     """The elements of sequences, longest first, step by step, and how many sequences each step has."""
     packed = torch.nn.utils.rnn.pack_padded_sequence(input, lengths, batch_first)
     return packed.data, packed.batch_sizes

@@ -37,7 +37,8 @@ def batch_norm_gather_stats_with_counts(
     eps: float,
     counts: torch.Tensor,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Mean and 1 / sqrt(variance + eps) of all batches from those of each, (batches, channels), of ``counts`` elements."""
+    """Mean and 1 / sqrt(variance + eps) of all batches from those of each, (batches, channels), of ``counts``
+    elements."""
     share = counts.reshape(-1, 1).to(mean.dtype) / counts.sum()
     whole = (mean * share).sum(0)
     variance = ((invstd.square().reciprocal() - eps + (mean - whole).square()) * share).sum(0)

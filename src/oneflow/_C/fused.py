@@ -21,12 +21,16 @@ def fused_bias_add_gelu(a: torch.Tensor, b: torch.Tensor, *, axis: int = 1) -> t
     return F.gelu(bias_add(a, b, axis))
 
 
-def fused_bias_add_dropout(a: torch.Tensor, b: torch.Tensor, *, p: float = 0.5, axis: int = 1, generator: Generator = None) -> torch.Tensor:
+def fused_bias_add_dropout(
+    a: torch.Tensor, b: torch.Tensor, *, p: float = 0.5, axis: int = 1, generator: Generator = None
+) -> torch.Tensor:
     """dropout(a + b), with b along ``axis``."""
     return dropout(bias_add(a, b, axis), p, True, False, generator)
 
 
-def fused_scale_mask_softmax(x: torch.Tensor, mask: torch.Tensor, fill_value: float = 0.0, scale: float = 1.0) -> torch.Tensor:
+def fused_scale_mask_softmax(
+    x: torch.Tensor, mask: torch.Tensor, fill_value: float = 0.0, scale: float = 1.0
+) -> torch.Tensor:
     """softmax over the last dim of x * scale where ``mask`` is true and ``fill_value`` elsewhere."""
     return torch.softmax((x * scale).masked_fill(mask == 0, fill_value), -1)
 
@@ -58,7 +62,9 @@ def fused_bias_add_scale_mask_softmax_dropout(
     generator: Generator = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """``fused_scale_mask_softmax_dropout`` of x + bias."""
-    return fused_scale_mask_softmax_dropout(x + bias, mask, fill_value=fill_value, scale=scale, p=p, training=training, generator=generator)
+    return fused_scale_mask_softmax_dropout(
+        x + bias, mask, fill_value=fill_value, scale=scale, p=p, training=training, generator=generator
+    )
 
 
 def fused_scale_tril(x: torch.Tensor, diagonal: int = 0, fill_value: float = 0, scale: float = 1) -> torch.Tensor:
@@ -164,8 +170,11 @@ def grouped_matmul_bias(xs: Tensors, weights: Tensors, biases: Tensors) -> tuple
     return tuple(F.linear(x, w, b) for x, w, b in zip(xs, weights, biases))
 
 
-def fused_self_attention(hidden_states: torch.Tensor, head_size: int = 8, alpha: float = 1.0) -> tuple[torch.Tensor, torch.Tensor]:
-    """alpha * q k^T and v, each (batch, heads, ...), of (sequence, batch, heads * 3 * head_size) that holds q, k and v of each head."""
+def fused_self_attention(
+    hidden_states: torch.Tensor, head_size: int = 8, alpha: float = 1.0
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """alpha * q k^T and v, each (batch, heads, ...), of (sequence, batch, heads * 3 * head_size) that holds q, k and v
+    of each head."""
     sequence, batch, width = hidden_states.shape
     parts = hidden_states.reshape(sequence, batch, width // (3 * head_size), 3 * head_size).permute(1, 2, 0, 3)
     q, k, v = parts.chunk(3, -1)
@@ -217,7 +226,8 @@ def fused_dot_feature_interaction(
     output_padding: int = 0,
     pooling: str = "none",
 ) -> torch.Tensor:
-    """Products of every pair of the features (batch, count, size), beside ``output_concat`` and ``output_padding`` zeros.
+    """Products of every pair of the features (batch, count, size), beside ``output_concat`` and ``output_padding``
+    zeros.
 
     With ``pooling="sum"`` their sum over pairs instead, (batch, size).
     """
@@ -252,7 +262,9 @@ def fused_get_intersection_area(*corners: torch.Tensor) -> torch.Tensor:
     return width * (torch.minimum(a_y2, b_y2) - torch.maximum(a_y1, b_y1)).clamp(min=0)
 
 
-def fused_get_iou(w1: torch.Tensor, h1: torch.Tensor, w2: torch.Tensor, h2: torch.Tensor, inter: torch.Tensor, eps: float) -> torch.Tensor:
+def fused_get_iou(
+    w1: torch.Tensor, h1: torch.Tensor, w2: torch.Tensor, h2: torch.Tensor, inter: torch.Tensor, eps: float
+) -> torch.Tensor:
     """Intersection over union."""
     return inter / (w1 * h1 + w2 * h2 - inter + eps)
 
@@ -270,7 +282,9 @@ def fused_get_center_dist(*corners: torch.Tensor) -> torch.Tensor:
     return ((b_x1 + b_x2 - a_x1 - a_x2).square() + (b_y1 + b_y2 - a_y1 - a_y2).square()) / 4
 
 
-def fused_get_ciou_diagonal_angle(w1: torch.Tensor, h1: torch.Tensor, w2: torch.Tensor, h2: torch.Tensor, eps: float) -> torch.Tensor:
+def fused_get_ciou_diagonal_angle(
+    w1: torch.Tensor, h1: torch.Tensor, w2: torch.Tensor, h2: torch.Tensor, eps: float
+) -> torch.Tensor:
     """How much the shapes of two boxes differ: 4 / pi^2 times the squared difference of their angles."""
     return 4 / math.pi**2 * (torch.atan(w2 / (h2 + eps)) - torch.atan(w1 / (h1 + eps))).square()
 

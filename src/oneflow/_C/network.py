@@ -68,7 +68,9 @@ def _conv(
 ) -> torch.Tensor:
     """A convolution over as many dims as x has beside batch and channels."""
     call = (F.conv1d, F.conv2d, F.conv3d)[x.dim() - 3]
-    return _back(call(_first(x, channel_pos), _first(weight, channel_pos), bias, stride, padding, dilation, groups), channel_pos)
+    return _back(
+        call(_first(x, channel_pos), _first(weight, channel_pos), bias, stride, padding, dilation, groups), channel_pos
+    )
 
 
 conv1d = conv2d = conv3d = _conv
@@ -89,7 +91,16 @@ def _deconv(
 ) -> torch.Tensor:
     """A transposed convolution; ``filters`` and ``kernel_size`` are read from the weight."""
     call = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)[x.dim() - 3]
-    made = call(_first(x, data_format), _first(weight, data_format), bias, strides, padding, output_padding, groups, dilation_rate)
+    made = call(
+        _first(x, data_format),
+        _first(weight, data_format),
+        bias,
+        strides,
+        padding,
+        output_padding,
+        groups,
+        dilation_rate,
+    )
     return _back(made, data_format)
 
 
@@ -108,7 +119,9 @@ def _max_pool(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The greatest of each window, and where each stands."""
     call: Any = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[x.dim() - 3]
-    values, places = call(_first(x, data_format), kernel_size, stride, padding, dilation, ceil_mode=ceil_mode, return_indices=True)
+    values, places = call(
+        _first(x, data_format), kernel_size, stride, padding, dilation, ceil_mode=ceil_mode, return_indices=True
+    )
     return _back(values, data_format), _back(places, data_format)
 
 
@@ -125,7 +138,9 @@ def avg_pool2d_nhwc(
     divisor_override: int | None = None,
 ) -> torch.Tensor:
     """Means of windows of pictures whose channels stand last."""
-    made = F.avg_pool2d(x.movedim(-1, 1), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override or None)
+    made = F.avg_pool2d(
+        x.movedim(-1, 1), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override or None
+    )
     return made.movedim(1, -1)
 
 
@@ -151,14 +166,22 @@ def upsample_nearest_1d(
 
 
 def upsample_linear_1d(
-    x: torch.Tensor, scale_factor: float = 0.0, align_corners: bool = False, output_size: Any = None, data_format: str = "channels_first"
+    x: torch.Tensor,
+    scale_factor: float = 0.0,
+    align_corners: bool = False,
+    output_size: Any = None,
+    data_format: str = "channels_first",
 ) -> torch.Tensor:
     """Enlarged linearly."""
     return _resized(x, "linear", (scale_factor,), output_size, align_corners, data_format)
 
 
 def upsample_nearest_2d(
-    x: torch.Tensor, height_scale: float = 0.0, width_scale: float = 0.0, output_size: Any = None, data_format: str = "channels_first"
+    x: torch.Tensor,
+    height_scale: float = 0.0,
+    width_scale: float = 0.0,
+    output_size: Any = None,
+    data_format: str = "channels_first",
 ) -> torch.Tensor:
     """Enlarged by the nearest pixel."""
     return _resized(x, "nearest", (height_scale, width_scale), output_size, None, data_format)
@@ -222,11 +245,22 @@ def upsample(
     data_format: str = "channels_first",
 ) -> torch.Tensor:
     """Enlarged pictures; ``interpolation`` is "nearest", "bilinear" or "bicubic"."""
-    return _resized(x, interpolation, (height_scale, width_scale), None, None if interpolation == "nearest" else align_corners, data_format)
+    return _resized(
+        x,
+        interpolation,
+        (height_scale, width_scale),
+        None,
+        None if interpolation == "nearest" else align_corners,
+        data_format,
+    )
 
 
 def grid_sample(
-    input: torch.Tensor, grid: torch.Tensor, interpolation_mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+    input: torch.Tensor,
+    grid: torch.Tensor,
+    interpolation_mode: str = "bilinear",
+    padding_mode: str = "zeros",
+    align_corners: bool = False,
 ) -> torch.Tensor:
     """Samples of ``input`` at the positions of ``grid``."""
     return F.grid_sample(input, grid, interpolation_mode, padding_mode, align_corners)
@@ -263,7 +297,12 @@ def layer_norm(x: torch.Tensor, begin_norm_axis: int, begin_params_axis: int, ep
 
 
 def layer_norm_affine(
-    x: torch.Tensor, gamma: torch.Tensor, beta: torch.Tensor, begin_norm_axis: int, begin_params_axis: int, epsilon: float
+    x: torch.Tensor,
+    gamma: torch.Tensor,
+    beta: torch.Tensor,
+    begin_norm_axis: int,
+    begin_params_axis: int,
+    epsilon: float,
 ) -> torch.Tensor:
     """``layer_norm`` times gamma plus beta, which have the shape of the axes from ``begin_params_axis`` on."""
     return F.layer_norm(x, x.shape[begin_norm_axis:], None, None, epsilon) * gamma + beta
@@ -281,7 +320,9 @@ def group_norm(
     return F.group_norm(x, num_groups, gamma if affine else None, beta if affine else None, epsilon)
 
 
-def rms_norm(x: torch.Tensor, weight: torch.Tensor | None, normalized_shape: Sequence[int], epsilon: float = 1e-6) -> torch.Tensor:
+def rms_norm(
+    x: torch.Tensor, weight: torch.Tensor | None, normalized_shape: Sequence[int], epsilon: float = 1e-6
+) -> torch.Tensor:
     """x / sqrt(mean(x^2) + epsilon) over the last dims, times weight."""
     return F.rms_norm(x, list(normalized_shape), weight, epsilon)
 
@@ -299,7 +340,11 @@ def cross_entropy(
 
 
 def nll_loss(
-    input: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, ignore_index: int = -100, reduction: str = "mean"
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
 ) -> torch.Tensor:
     """Minus the log-probability of the target class."""
     return F.nll_loss(input, target.long(), weight, ignore_index=ignore_index, reduction=reduction)
@@ -345,7 +390,11 @@ def binary_cross_entropy_with_logits_loss(
 
 
 def binary_cross_entropy_with_logits_loss_grad(
-    dy: torch.Tensor, input: torch.Tensor, target: torch.Tensor, weight: torch.Tensor | None = None, pos_weight: torch.Tensor | None = None
+    dy: torch.Tensor,
+    input: torch.Tensor,
+    target: torch.Tensor,
+    weight: torch.Tensor | None = None,
+    pos_weight: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The gradient of the loss of each element."""
     sigmoid = input.sigmoid()
@@ -364,12 +413,16 @@ def mse_loss(input: torch.Tensor, target: torch.Tensor, reduction: str = "mean")
     return F.mse_loss(input, target, reduction=reduction)
 
 
-def smooth_l1_loss(input: torch.Tensor, target: torch.Tensor, beta: float = 1.0, reduction: str = "mean") -> torch.Tensor:
+def smooth_l1_loss(
+    input: torch.Tensor, target: torch.Tensor, beta: float = 1.0, reduction: str = "mean"
+) -> torch.Tensor:
     """Squares of small differences, absolute values of others."""
     return F.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
 
 
-def kl_div_loss(input: torch.Tensor, target: torch.Tensor, reduction: str = "mean", log_target: bool = False) -> torch.Tensor:
+def kl_div_loss(
+    input: torch.Tensor, target: torch.Tensor, reduction: str = "mean", log_target: bool = False
+) -> torch.Tensor:
     """target * (log target - input); "mean" is over all elements."""
     each = F.kl_div(input, target, reduction="none", log_target=log_target)
     return {"none": each, "mean": each.mean(), "sum": each.sum()}[reduction]
@@ -389,6 +442,8 @@ def ctc_loss(
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, reduction, zero_infinity)
 
 
-def combined_margin_loss(x: torch.Tensor, label: torch.Tensor, m1: float = 1.0, m2: float = 0.0, m3: float = 0.0) -> torch.Tensor:
+def combined_margin_loss(
+    x: torch.Tensor, label: torch.Tensor, m1: float = 1.0, m2: float = 0.0, m3: float = 0.0
+) -> torch.Tensor:
     """Cosines with that of the label replaced by cos(m1 * angle + m2) - m3."""
     return _loss.combined_margin(x, label, m1, m2, m3)

@@ -18,14 +18,22 @@ from oneflow.array._choose import (
     tensor_scatter_nd_update,
     where,
 )
-from oneflow.array._create import constant, constant_like, constant_scalar, elem_cnt, ones, ones_like, range, zeros, zeros_like
-from oneflow.array._layout import cast_to_current_logical_view, hierarchical_parallel_cast, parallel_cast
 from oneflow.array._classes import combined_margin_loss, distributed_partial_fc_sample
+from oneflow.array._create import (
+    constant,
+    constant_like,
+    constant_scalar,
+    elem_cnt,
+    ones,
+    ones_like,
+    range,
+    zeros,
+    zeros_like,
+)
 from oneflow.array._dynamic import argwhere, nonzero
+from oneflow.array._layout import cast_to_current_logical_view, hierarchical_parallel_cast, parallel_cast
 from oneflow.array._micro import acc, pack, repeat, unpack
 from oneflow.array._pads import constant_pad2d, reflection_pad2d, replication_pad2d, zero_pad2d
-from oneflow.array._user_op import consistent_user_op_builder, user_op_builder
-from oneflow.math import broadcast_to_compatible_with, unsorted_batch_segment_sum, unsorted_segment_sum, unsorted_segment_sum_like
 from oneflow.array._shape import (
     amp_white_identity,
     argsort,
@@ -53,6 +61,13 @@ from oneflow.array._shape import (
     squeeze,
     stack,
     transpose,
+)
+from oneflow.array._user_op import consistent_user_op_builder, user_op_builder
+from oneflow.math import (
+    broadcast_to_compatible_with,
+    unsorted_batch_segment_sum,
+    unsorted_segment_sum,
+    unsorted_segment_sum_like,
 )
 
 __all__ = [

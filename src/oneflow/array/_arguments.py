@@ -70,7 +70,8 @@ def dtype_of(dtype: Any, what: str) -> DType:
 
 
 def slices_of(value: Iterable[Any]) -> tuple[tuple[int | None, int | None, int | None], ...]:
-    """Slices as users write them: (start, stop, step) each, any of them None; a shorter tuple leaves out the last ones."""
+    """Slices as users write them: (start, stop, step) each, any of them None; a shorter tuple leaves out the last
+    ones."""
     return tuple(_slice_of(entry) for entry in sequence_of("a list of slices", value))
 
 

@@ -35,19 +35,26 @@ def slice_v2(x: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str 
     return apply(rows.slice_v2, x, bounds=slices_of(slice_tup_list), name=name)
 
 
-def slice_update(x: Blob, update: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None) -> Blob:
+def slice_update(
+    x: Blob, update: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None
+) -> Blob:
     """x with ``update`` in the place of ``slice_v2(x, slice_tup_list)``."""
     return apply(rows.slice_update, x, update, bounds=slices_of(slice_tup_list), name=name)
 
 
 def gather(
-    params: Blob, indices: Blob, validate_indices: None = None, axis: int | None = None, batch_dims: int = 0, name: str | None = None
+    params: Blob,
+    indices: Blob,
+    validate_indices: None = None,
+    axis: int | None = None,
+    batch_dims: int = 0,
+    name: str | None = None,
 ) -> Blob:
     """The slices of ``params`` along ``axis`` (``batch_dims`` if not given) that ``indices`` name.
 
-    With ``batch_dims`` the first axes of both count the same things, each of which has its own indices; ``axis`` is then
-    ``batch_dims``. Where all axes of ``indices`` but the last are the first ones of ``params`` they are the ones that count, whatever
-    number ``batch_dims`` gives. An index outside the axis ends the run with an error.
+    With ``batch_dims`` the first axes of both count the same things, each of which has its own indices; ``axis`` is
+    then ``batch_dims``. Where all axes of ``indices`` but the last are the first ones of ``params`` they are the ones
+    that count, whatever number ``batch_dims`` gives. An index outside the axis ends the run with an error.
     """
     if validate_indices:
         raise UnsupportedError("gather has no validate_indices: an index outside the axis is an error always")
@@ -67,7 +74,8 @@ def gather_nd(params: Blob, indices: Blob, name: str | None = None) -> Blob:
 
 @spelled("dim_gather")
 def dim_gather(x: Blob, dim: int, index: Blob, name: str | None = None) -> Blob:
-    """For each element of ``index`` the element of x at that position along ``dim``, on the other axes at its own place."""
+    """For each element of ``index`` the element of x at that position along ``dim``, on the other axes at its own
+    place."""
     return apply(rows.dim_gather, x, index, dim=dim, name=name)
 
 
@@ -85,11 +93,16 @@ def one_hot(
     ``dtype`` defaults to the job's default data type. An index outside 0 .. depth - 1 gives ``off_value`` everywhere.
     """
     size, out = whole("one_hot's depth", depth, above=0), dtype_of(dtype, "one_hot").torch
-    return apply(rows.one_hot, indices, depth=size, on_value=on_value, off_value=off_value, axis=axis, dtype=out, name=name)
+    return apply(
+        rows.one_hot, indices, depth=size, on_value=on_value, off_value=off_value, axis=axis, dtype=out, name=name
+    )
 
 
-def where(condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None) -> Blob:
-    """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number. Without them it is ``argwhere``."""
+def where(
+    condition: Blob, x: Blob | float | None = None, y: Blob | float | None = None, name: str | None = None
+) -> Blob:
+    """x where ``condition`` is not 0, y elsewhere; all three are broadcast. One of x and y may be a Python number.
+    Without them it is ``argwhere``."""
     if x is None and y is None:
         return argwhere(condition, name=name)
     if x is None or y is None:
@@ -108,7 +121,8 @@ def scatter_nd(indices: Blob, updates: Blob, shape: Sequence[int], name: str | N
 
 
 def tensor_scatter_nd_update(params: Blob, indices: Blob, updates: Blob, name: str | None = None) -> Blob:
-    """``params`` with ``updates`` at the positions along the last axis of ``indices``, which should differ from each other."""
+    """``params`` with ``updates`` at the positions along the last axis of ``indices``, which should differ from each
+    other."""
     return apply(scatter_rows.tensor_scatter_nd_update, params, indices, updates, name=name)
 
 
@@ -117,11 +131,15 @@ def tensor_scatter_nd_add(params: Blob, indices: Blob, updates: Blob, name: str 
     return apply(scatter_rows.tensor_scatter_nd_add, params, indices, updates, name=name)
 
 
-def categorical_ordinal_encode(table: Blob, size: Blob, input_tensor: Blob, hash_precomputed: bool = True, name: str | None = None) -> Blob:
-    """Each value of ``input_tensor`` as a number: 0 stays 0, the others get 1, 2 ... in the order in which they first appear.
+def categorical_ordinal_encode(
+    table: Blob, size: Blob, input_tensor: Blob, hash_precomputed: bool = True, name: str | None = None
+) -> Blob:
+    """Each value of ``input_tensor`` as a number: 0 stays 0, the others get 1, 2 ... in the order in which they first
+    appear.
 
-    ``table``, a variable of shape (2 x capacity,) in the dtype of the input, and ``size``, one of shape (1,), keep what was seen; more
-    values than the capacity end the run. Values are keys as they are, so ``hash_precomputed`` changes nothing.
+    ``table``, a variable of shape (2 x capacity,) in the dtype of the input, and ``size``, one of shape (1,), keep what
+    was seen; more values than the capacity end the run. Values are keys as they are, so ``hash_precomputed`` changes
+    nothing.
     """
     encoded, known, count = emit_many(dynamic_rows.categorical_ordinal_encode, table, input_tensor, name=name)
     assign(table, known)

@@ -62,7 +62,9 @@ def ones_like(like: Blob, dtype: Any = None, name: str | None = None) -> Blob:
     return constant_like(like, 1, dtype, name)
 
 
-def range(start: float, limit: float | None = None, delta: float = 1, dtype: Any = None, name: str | None = None) -> Blob:
+def range(
+    start: float, limit: float | None = None, delta: float = 1, dtype: Any = None, name: str | None = None
+) -> Blob:
     """``start``, ``start + delta`` ... short of ``limit``; with one number from 0 up to it.
 
     Without ``dtype``: int64 for ints, the job's default data type for floats.

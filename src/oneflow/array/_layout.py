@@ -18,8 +18,11 @@ from oneflow.ops.structure import layout
 
 
 @spelled("parallel_cast")
-def parallel_cast(x: Blob, name: str | None = None, distribute: Sbp | None = None, gradient_distribute: Sbp | None = None) -> Blob:
-    """The same value, laid out as ``distribute`` says, its gradient as ``gradient_distribute`` says; None leaves it open."""
+def parallel_cast(
+    x: Blob, name: str | None = None, distribute: Sbp | None = None, gradient_distribute: Sbp | None = None
+) -> Blob:
+    """The same value, laid out as ``distribute`` says, its gradient as ``gradient_distribute`` says; None leaves it
+    open."""
     forward, backward = _text("distribute", distribute), _text("gradient_distribute", gradient_distribute)
     blob = apply(layout, x, forward=forward, backward=backward, name=name)
     change_op_note(blob.node, hint=distribute)

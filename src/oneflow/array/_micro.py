@@ -1,4 +1,5 @@
-"""Micro-batches by hand, as they were before ``train.num_gradient_accumulation_steps``: blobs are cut, or repeated, and put together again."""
+"""Micro-batches by hand, as they were before ``train.num_gradient_accumulation_steps``: blobs are cut, or repeated, and
+put together again."""
 
 from __future__ import annotations
 
@@ -19,19 +20,27 @@ def acc(one: Blob, max_acc_num: int, name: str | None = None) -> Blob:
     count = _count("acc", one, max_acc_num)
     if count == 1:
         return identity(one, name)
-    made = emit(add_n, [Blob(node) for node in micro.copies(require_trace("flow.acc"), one.node, count, "flow.acc")], name=name)
+    made = emit(
+        add_n, [Blob(node) for node in micro.copies(require_trace("flow.acc"), one.node, count, "flow.acc")], name=name
+    )
     change_op_note(made.node, micro=1)
     return made
 
 
 def pack(input: Blob, pack_num: int, name: str | None = None) -> Blob:
-    """The values of ``pack_num`` micro-batches, which ``unpack`` or ``repeat`` has made, joined along the first axis."""
+    """The values of ``pack_num`` micro-batches, which ``unpack`` or ``repeat`` has made, joined along the first
+    axis."""
     count = _count("pack", input, pack_num)
-    return identity(input, name) if count == 1 else Blob(micro.record_joined(micro.copies(require_trace("flow.pack"), input.node, count, "flow.pack"), name))
+    return (
+        identity(input, name)
+        if count == 1
+        else Blob(micro.record_joined(micro.copies(require_trace("flow.pack"), input.node, count, "flow.pack"), name))
+    )
 
 
 def unpack(input: Blob, unpack_num: int, name: str | None = None) -> Blob:
-    """``input`` cut along the first axis into ``unpack_num`` micro-batches. What follows runs for each of them, up to ``pack`` or ``acc``."""
+    """``input`` cut along the first axis into ``unpack_num`` micro-batches. What follows runs for each of them, up to
+    ``pack`` or ``acc``."""
     count = _count("unpack", input, unpack_num)
     if count == 1:
         return identity(input, name)
@@ -43,7 +52,8 @@ def unpack(input: Blob, unpack_num: int, name: str | None = None) -> Blob:
 
 
 def repeat(input: Blob, repeat_num: int, name: str | None = None) -> Blob:
-    """``input``, given to each of ``repeat_num`` micro-batches. What follows runs for each of them, up to ``pack`` or ``acc``."""
+    """``input``, given to each of ``repeat_num`` micro-batches. What follows runs for each of them, up to ``pack`` or
+    ``acc``."""
     count = _count("repeat", input, repeat_num)
     first = identity(input, name)
     if count > 1:

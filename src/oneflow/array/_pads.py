@@ -32,7 +32,8 @@ def replication_pad2d(x: Blob, padding: int | Sequence[int], name: str | None = 
 
 
 def constant_pad2d(x: Blob, padding: int | Sequence[int], constant_value: float = 0, name: str | None = None) -> Blob:
-    """x of shape (N, C, H, W) surrounded by ``constant_value``; ``padding`` is one int or (left, right, top, bottom)."""
+    """x of shape (N, C, H, W) surrounded by ``constant_value``; ``padding`` is one int or (left, right, top,
+    bottom)."""
     left, right, top, bottom = sides_of("constant_pad2d", padding)
     if len(blob_of("constant_pad2d", x).shape) != 4:
         raise ArgumentError(f"constant_pad2d takes a blob of rank 4, (N, C, H, W), got {x!r}")

@@ -78,11 +78,22 @@ def squeeze(x: Blob, axis: int | Sequence[int] | None = None, name: str | None =
 
 
 @spelled("transpose")
-def transpose(a: Blob, perm: Sequence[int] | None = None, conjugate: bool = False, batch_axis_non_change: bool = False, name: str | None = None) -> Blob:
-    """``a`` with its axes in the order ``perm``; in reverse order if none is given. ``batch_axis_non_change`` changes nothing."""
+def transpose(
+    a: Blob,
+    perm: Sequence[int] | None = None,
+    conjugate: bool = False,
+    batch_axis_non_change: bool = False,
+    name: str | None = None,
+) -> Blob:
+    """``a`` with its axes in the order ``perm``; in reverse order if none is given. ``batch_axis_non_change`` changes
+    nothing."""
     if conjugate:
         raise UnsupportedError("transpose with conjugate=True: there are no complex blobs")
-    order = tuple(reversed(range(len(blob_of("transpose", a).shape)))) if perm is None else sequence_of("transpose's perm", perm)
+    order = (
+        tuple(reversed(range(len(blob_of("transpose", a).shape))))
+        if perm is None
+        else sequence_of("transpose's perm", perm)
+    )
     return apply(rows.transpose, a, perm=order, name=name)
 
 
@@ -123,7 +134,8 @@ def stack(inputs: Sequence[Blob], axis: int = 0, name: str | None = None) -> Blo
 
 
 def pad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float = 0, name: str | None = None) -> Blob:
-    """x surrounded by ``constant_value``; ``paddings`` holds (before, after) for every axis, the batch axis included."""
+    """x surrounded by ``constant_value``; ``paddings`` holds (before, after) for every axis, the batch axis
+    included."""
     pairs = tuple(_pair(entry) for entry in sequence_of("pad's paddings", paddings))
     return apply(rows.pad, x, paddings=pairs, constant_value=constant_value, name=name)
 
@@ -133,8 +145,12 @@ def pad_grad(x: Blob, paddings: Sequence[Sequence[int]], constant_value: float =
     pairs = [_pair(entry) for entry in sequence_of("pad_grad's paddings", paddings)]
     sizes = blob_of("pad_grad", x).shape
     bounds = tuple((before, size - after, 1) for (before, after), size in zip(pairs, sizes))
-    if len(pairs) != len(sizes) or any(before < 0 or after < 0 or before >= stop for (before, after), (_, stop, _) in zip(pairs, bounds)):
-        raise ArgumentError(f"pad_grad takes (before, after) for every axis of what pad has made, got {paddings!r} for {x!r}")
+    if len(pairs) != len(sizes) or any(
+        before < 0 or after < 0 or before >= stop for (before, after), (_, stop, _) in zip(pairs, bounds)
+    ):
+        raise ArgumentError(
+            f"pad_grad takes (before, after) for every axis of what pad has made, got {paddings!r} for {x!r}"
+        )
     return emit(index.slice_v2, x, bounds=bounds, name=name)
 
 
@@ -176,7 +192,8 @@ def same_padding(
 
 
 def broadcast_like(x: Blob, like: Blob, broadcast_axes: Sequence[int] | None = None, name: str | None = None) -> Blob:
-    """x repeated to the shape of ``like``; ``broadcast_axes`` names the axes of ``like`` that x lacks or has with size 1."""
+    """x repeated to the shape of ``like``; ``broadcast_axes`` names the axes of ``like`` that x lacks or has with size
+    1."""
     axes = None if broadcast_axes is None else ints_of(broadcast_axes)
     return apply(rows.broadcast_like, x, like, broadcast_axes=axes, name=name)
 
@@ -188,7 +205,8 @@ def expand(x: Blob, expand_size: Sequence[int], name: str | None = None) -> Blob
 
 @spelled("diag")
 def diag(x: Blob, diagonal: int = 0, name: str | None = None) -> Blob:
-    """The matrix that has a vector on the given diagonal (0 is the main one, positive ones lie above), or that diagonal of a matrix."""
+    """The matrix that has a vector on the given diagonal (0 is the main one, positive ones lie above), or that diagonal
+    of a matrix."""
     return apply(rows.diag, x, diagonal=diagonal, name=name)
 
 

@@ -14,7 +14,8 @@ from oneflow.ops import activation as activation_rows
 from oneflow.ops import matmul as matmul_rows
 
 _UNARY = (
-    "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp expm1 floor gelu lgamma log log1p log_sigmoid negative reciprocal "
+    "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp expm1 floor gelu lgamma log log1p log_sigmoid "
+    "negative reciprocal "
     "reciprocal_no_nan relu rint round rsqrt sigmoid sign sin sinh softplus sqrt square tan tanh"
 ).split()
 _BINARY = {
@@ -37,7 +38,10 @@ class _Call:
 
     def blobs(self, key: str) -> list[Blob]:
         if key not in self.inputs:
-            raise ArgumentError(f"the op {self.kind!r} has an input {key!r}, given were {sorted(self.inputs)}.{nearest(key, self.inputs)}")
+            raise ArgumentError(
+                f"the op {self.kind!r} has an input {key!r}, given were "
+                f"{sorted(self.inputs)}.{nearest(key, self.inputs)}"
+            )
         return self.inputs[key]
 
     def get(self, key: str, default: Any = None) -> Any:
@@ -54,14 +58,23 @@ def _binary(name: str) -> Callable[[_Call], Blob]:
 
 def _reduce(name: str) -> Callable[[_Call], Blob]:
     def made(call: _Call) -> Blob:
-        return getattr(math, name)(call.blob("input_tensor"), call.get("axis"), call.get("keepdims", False), name=call.name)
+        return getattr(math, name)(
+            call.blob("input_tensor"), call.get("axis"), call.get("keepdims", False), name=call.name
+        )
 
     return made
 
 
 def _matmul(call: _Call) -> Blob:
     attributes = {key: bool(call.get(key, False)) for key in ("transpose_a", "transpose_b")}
-    return emit(matmul_rows.matmul, call.blob("a"), call.blob("b"), alpha=float(call.get("alpha", 1.0)), name=call.name, **attributes)
+    return emit(
+        matmul_rows.matmul,
+        call.blob("a"),
+        call.blob("b"),
+        alpha=float(call.get("alpha", 1.0)),
+        name=call.name,
+        **attributes,
+    )
 
 
 _KINDS: dict[str, Callable[[_Call], Blob]] = {
@@ -76,7 +89,9 @@ _KINDS: dict[str, Callable[[_Call], Blob]] = {
     "expand_dims": lambda call: expand_dims(call.blob("in"), call.get("axis", 0), name=call.name),
     "gather": lambda call: gather(call.blob("in"), call.blob("indices"), axis=call.get("axis", 0), name=call.name),
     "identity": lambda call: identity(call.blob("in"), name=call.name),
-    "leaky_relu": lambda call: emit(activation_rows.leaky_relu, call.blob("x"), alpha=float(call.get("alpha", 0.2)), name=call.name),
+    "leaky_relu": lambda call: emit(
+        activation_rows.leaky_relu, call.blob("x"), alpha=float(call.get("alpha", 0.2)), name=call.name
+    ),
     "matmul": _matmul,
     "reshape": lambda call: reshape(call.blob("in"), list(call.get("shape", ())), name=call.name),
     "squeeze": lambda call: squeeze(call.blob("in"), call.get("axes"), name=call.name),
@@ -85,7 +100,8 @@ _KINDS: dict[str, Callable[[_Call], Blob]] = {
 
 
 class UserOpBuilder:
-    """Collects what an op is given: ``.Op(type).Input(key, [blob]).Output(key).Attr(key, value).Build().InferAndTryRun().RemoteBlobList()``."""
+    """Collects what an op is given: ``.Op(type).Input(key, [blob]).Output(key).Attr(key,
+    value).Build().InferAndTryRun().RemoteBlobList()``."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -98,7 +114,8 @@ class UserOpBuilder:
         """Says which op it is; one that is not here is refused by its type."""
         if op_type_name not in _KINDS:
             raise UnsupportedError(
-                f"flow.user_op_builder({self._name!r}).Op({op_type_name!r}): no op is here under this type.{nearest(op_type_name, _KINDS)} "
+                f"flow.user_op_builder({self._name!r}).Op({op_type_name!r}): no op is here under this "
+                f"type.{nearest(op_type_name, _KINDS)} "
                 "Call the function of flow that does the same; ops in C++ are not there"
             )
         self._kind = op_type_name
@@ -116,7 +133,10 @@ class UserOpBuilder:
     def Output(self, output_name: str, num: int = 1) -> UserOpBuilder:
         """The ops that are here have one output."""
         if num != 1:
-            raise UnsupportedError(f"flow.user_op_builder({self._name!r}): {num} outputs of {output_name!r}; the ops that are here have one")
+            raise UnsupportedError(
+                f"flow.user_op_builder({self._name!r}): {num} outputs of {output_name!r}; the ops that are here have "
+                f"one"
+            )
         return self
 
     def Attr(self, attr_name: str, attr_value: Any, attr_type_name: str | None = None) -> UserOpBuilder:

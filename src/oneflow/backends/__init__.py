@@ -1,4 +1,5 @@
-"""``flow.backends``: torch's switches of cuDNN, oneDNN (``mkldnn``) and CUDA. The modules are torch's own, so setting one here sets it there."""
+"""``flow.backends``: torch's switches of cuDNN, oneDNN (``mkldnn``) and CUDA. The modules are torch's own, so setting
+one here sets it there."""
 
 import sys
 

@@ -1,11 +1,17 @@
-"""``flow.boxing.nccl``: how collectives are put together. The names are OneFlow's; they hold for gloo and for memory that ranks share as well as for NCCL."""
+"""``flow.boxing.nccl``: how collectives are put together. The names are OneFlow's; they hold for gloo and for memory
+that ranks share as well as for NCCL."""
 
 from __future__ import annotations
 
 from oneflow.core.number import flag, whole
 from oneflow.graph.fusion import FUSION
 
-__all__ = ["disable_group_boxing_by_dst_parallel", "enable_use_compute_stream", "set_fusion_max_ops_num", "set_fusion_threshold_mbytes"]
+__all__ = [
+    "disable_group_boxing_by_dst_parallel",
+    "enable_use_compute_stream",
+    "set_fusion_max_ops_num",
+    "set_fusion_threshold_mbytes",
+]
 
 
 def set_fusion_threshold_mbytes(mbytes: int) -> None:
@@ -24,5 +30,6 @@ def enable_use_compute_stream(enable: bool = True) -> None:
 
 
 def disable_group_boxing_by_dst_parallel(enable: bool = True) -> None:
-    """Taken, changes nothing: a gather stands where its value is first read; gathers of parameters are not put together."""
+    """Taken, changes nothing: a gather stands where its value is first read; gathers of parameters are not put
+    together."""
     flag("enable", enable)

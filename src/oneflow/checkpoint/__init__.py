@@ -15,8 +15,8 @@ from oneflow.checkpoint import positions, tiers
 from oneflow.checkpoint.folder import FileValue, read_checkpoint, write_checkpoint
 from oneflow.checkpoint.from_torch import from_torch
 from oneflow.checkpoint.safetensors import to_safetensors
-from oneflow.core.fusion_setting import fusion_tier
 from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.core.fusion_setting import fusion_tier
 from oneflow.core.tracebacks import entry
 from oneflow.job.function import default_session
 from oneflow.job.session import Session
@@ -54,7 +54,8 @@ def get_all_variables() -> dict[str, Variable]:
 
 @entry
 def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None) -> None:
-    """Saves all variables and where the jobs' readers stand, or the given variables. ``path`` must not exist, or be an empty folder."""
+    """Saves all variables and where the jobs' readers stand, or the given variables. ``path`` must not exist, or be an
+    empty folder."""
     values: Mapping[str, Any] = get_all_variables() if var_dict is None else var_dict
     others = {**positions.positions(default_session()), **_fusion_of(default_session())} if var_dict is None else {}
     write_checkpoint(path, {name: _array(name, value) for name, value in values.items()} | others)
@@ -77,17 +78,23 @@ def save_dict(obj: Mapping[str, Any], save_dir: str | os.PathLike[str]) -> None:
 def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) -> None:
     """Sets variables from arrays, saved values or other variables, all or none.
 
-    Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match. The positions of the
-    jobs' readers, where a saved checkpoint has them, are restored too.
+    Names that no job has are ignored unless ``ignore_mismatch`` is False; shape and dtype must match. The positions of
+    the jobs' readers, where a saved checkpoint has them, are restored too.
     """
     if not isinstance(value_dict, Mapping):
-        raise ArgumentError(f"load_variables takes a dictionary of values by variable name, got {type(value_dict).__name__}")
+        raise ArgumentError(
+            f"load_variables takes a dictionary of values by variable name, got {type(value_dict).__name__}"
+        )
     session = default_session()
     session.require_jobs("load_variables")
     store = session.store
-    readers = positions.read_positions(session, {n: _array(n, v) for n, v in value_dict.items() if n.startswith(positions.PREFIX)})
+    readers = positions.read_positions(
+        session, {n: _array(n, v) for n, v in value_dict.items() if n.startswith(positions.PREFIX)}
+    )
     _compare_fusion(session, value_dict)
-    value_dict = {name: value for name, value in value_dict.items() if not name.startswith((positions.PREFIX, tiers.PREFIX))}
+    value_dict = {
+        name: value for name, value in value_dict.items() if not name.startswith((positions.PREFIX, tiers.PREFIX))
+    }
     unknown = [name for name in value_dict if name not in store.decls]
     if unknown and not ignore_mismatch:
         raise UnknownVariableError(f"no job has a variable {unknown[0]!r} ({len(unknown)} unknown names)")
@@ -98,7 +105,11 @@ def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) 
 
 def _fusion_of(session: Session) -> dict[str, np.ndarray]:
     """By which tier of fusion the train jobs run, as values to be saved."""
-    found = {tiers.PREFIX + name: tiers.note_of(fusion_tier(job.settings.fusion)) for name, job in session.jobs.items() if job.settings.is_train}
+    found = {
+        tiers.PREFIX + name: tiers.note_of(fusion_tier(job.settings.fusion))
+        for name, job in session.jobs.items()
+        if job.settings.is_train
+    }
     return {name: note for name, note in found.items() if note is not None}
 
 
@@ -106,7 +117,9 @@ def _compare_fusion(session: Session, values: Mapping[str, Any]) -> None:
     for name, job in session.jobs.items():
         if job.traced is not None and job.settings.is_train and job.traced.counter_name in values:
             note = values.get(tiers.PREFIX + name)
-            tiers.compare(f"job {name!r}", None if note is None else _array(name, note), fusion_tier(job.settings.fusion))
+            tiers.compare(
+                f"job {name!r}", None if note is None else _array(name, note), fusion_tier(job.settings.fusion)
+            )
 
 
 class UnknownVariableError(CheckpointError, RuntimeError):

@@ -27,7 +27,8 @@ _SHOWN = 6
 
 @dataclass(frozen=True)
 class Loaded:
-    """What loading came to: variables that were set, variables that no value was found for, keys that no variable took."""
+    """What loading came to: variables that were set, variables that no value was found for, keys that no variable
+    took."""
 
     loaded: tuple[str, ...]
     missing: tuple[str, ...]
@@ -38,8 +39,8 @@ class Loaded:
 class Origin:
     """Values by key and where they come from.
 
-    ``is_ours``: we wrote them, so that every value has its variable's layout. ``extras``: keys that may be left over, since they
-    are no weights.
+    ``is_ours``: we wrote them, so that every value has its variable's layout. ``extras``: keys that may be left over,
+    since they are no weights.
     """
 
     name: str
@@ -61,7 +62,8 @@ class _Match:
 def adopt(origin: Origin, table: Table, job: Any, strict: bool, cast: bool) -> Loaded:
     """Sets the variables of the session, or of one job, from the values of ``origin``.
 
-    Every name, shape and dtype is looked at before the first variable is written; what does not fit is told in one error.
+    Every name, shape and dtype is looked at before the first variable is written; what does not fit is told in one
+    error.
     """
     session = default_session()
     session.require_jobs(f"loading {origin.name}")
@@ -91,10 +93,14 @@ def _entries(names: list[str], table: Table) -> dict[str, Entry]:
     if callable(table):
         return {name: _entry(name, table(name)) for name in names}
     if not isinstance(table, Mapping):
-        raise ArgumentError(f"table is a dictionary of keys by variable name, a function from one to the other or None; got {table!r}")
+        raise ArgumentError(
+            f"table is a dictionary of keys by variable name, a function from one to the other or None; got {table!r}"
+        )
     unknown = [name for name in table if name not in names]
     if unknown:
-        raise ArgumentError(f"the table names the variable {unknown[0]!r}, which there is not.{nearest(str(unknown[0]), names)}")
+        raise ArgumentError(
+            f"the table names the variable {unknown[0]!r}, which there is not.{nearest(str(unknown[0]), names)}"
+        )
     return {name: _entry(name, table.get(name, name)) for name in names}
 
 
@@ -102,7 +108,9 @@ def _entry(name: str, entry: Any) -> Entry:
     pair = isinstance(entry, tuple) and len(entry) == 2 and isinstance(entry[0], str) and wholes(entry[1]) is not None
     if entry is None or isinstance(entry, str) or pair:
         return entry
-    raise ArgumentError(f"the table's entry of {name!r} is a key, a pair (key, order of its dims) or None; got {entry!r}")
+    raise ArgumentError(
+        f"the table's entry of {name!r} is a key, a pair (key, order of its dims) or None; got {entry!r}"
+    )
 
 
 def _matched(session: Session, entries: dict[str, Entry], origin: Origin, cast: bool) -> _Match:
@@ -143,7 +151,8 @@ def _require_dense(value: torch.Tensor) -> None:
 
 
 def _laid_out(value: torch.Tensor, spec: TensorSpec, perm: Sequence[int] | None, is_last: bool) -> torch.Tensor:
-    """The value with its dims in the variable's order: the order given, or for filters of channels-last convolutions that of torch."""
+    """The value with its dims in the variable's order: the order given, or for filters of channels-last convolutions
+    that of torch."""
     if perm is not None:
         if sorted(perm) != list(range(value.dim())):
             raise _Misfit(f"the order {tuple(perm)} does not name each of its {value.dim()} dims once")
@@ -154,14 +163,18 @@ def _laid_out(value: torch.Tensor, spec: TensorSpec, perm: Sequence[int] | None,
     fits = [v for v in (value, turned) if tuple(v.shape) == spec.shape]
     if len(fits) == 2 and not torch.equal(*fits):
         orders = tuple(range(value.dim())), (0, *range(2, value.dim()), 1)
-        raise _Misfit(f"its channels may come first or last; say which in the table as (key, {orders[0]}) or (key, {orders[1]})")
+        raise _Misfit(
+            f"its channels may come first or last; say which in the table as (key, {orders[0]}) or (key, {orders[1]})"
+        )
     return fits[0] if fits else _of_shape(value, spec)
 
 
 def _of_shape(value: torch.Tensor, spec: TensorSpec) -> torch.Tensor:
     if tuple(value.shape) != spec.shape:
         turned = value.dim() == 2 and tuple(value.shape)[::-1] == spec.shape
-        raise _Misfit("the shapes differ" + ("; if it is the transpose, say so in the table as (key, (1, 0))" if turned else ""))
+        raise _Misfit(
+            "the shapes differ" + ("; if it is the transpose, say so in the table as (key, (1, 0))" if turned else "")
+        )
     return value
 
 
@@ -182,7 +195,9 @@ def _described(value: torch.Tensor) -> str:
 def _channels_last_filters(session: Session) -> frozenset[str]:
     """The variables that convolutions read as filters with the channels last; torch and ONNX have them at dim 1."""
     nodes = [node for job in session.jobs.values() if job.graph is not None for node in job.graph.body.nodes]
-    convolutions = [n for n in nodes if n.op == "call_function" and n.target.name in _FILTER_ROWS and n.kwargs.get("channels_last")]
+    convolutions = [
+        n for n in nodes if n.op == "call_function" and n.target.name in _FILTER_ROWS and n.kwargs.get("channels_last")
+    ]
     return frozenset(op_note(node.args[1]).name for node in convolutions if node.args[1].op == "placeholder")
 
 

@@ -38,7 +38,9 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
     _check_free(target)
     for name in values:
         if "/" in name or "\0" in name or name in ("", ".", "..", DONE) or not _is_text(name):
-            raise CheckpointError(f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint")
+            raise CheckpointError(
+                f"a variable called {name!r} cannot be saved: it cannot name a folder of the checkpoint"
+            )
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         with beside(target) as folder:
@@ -49,7 +51,9 @@ def write_checkpoint(path: str | os.PathLike[str], values: Mapping[str, np.ndarr
             os.rename(folder, target)
         sync_folder(target.parent)
     except OSError as error:
-        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path") from None
+        raise CheckpointError(
+            f"cannot save a checkpoint to {str(target)!r}: {error.strerror}; choose another path"
+        ) from None
 
 
 def _is_text(name: str) -> bool:
@@ -62,12 +66,16 @@ def _is_text(name: str) -> bool:
 
 def _check_free(target: Path) -> None:
     if "\0" in str(target):
-        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: no path has a zero byte; choose another path")
+        raise CheckpointError(
+            f"cannot save a checkpoint to {str(target)!r}: no path has a zero byte; choose another path"
+        )
     if target.is_dir() and not target.is_symlink() and not any(target.iterdir()):
         return
     if target.exists() or target.is_symlink():
         kind = "a folder with files in it" if target.is_dir() else "a file"
-        raise CheckpointError(f"cannot save a checkpoint to {str(target)!r}: it is {kind}; remove it or choose another path")
+        raise CheckpointError(
+            f"cannot save a checkpoint to {str(target)!r}: it is {kind}; remove it or choose another path"
+        )
 
 
 def _write_variable(folder: Path, value: np.ndarray) -> None:
@@ -95,13 +103,17 @@ class FileValue:
 
     def _known(self) -> TensorSpec:
         if self.spec is None:
-            raise CheckpointError(f"checkpoint {str(self.folder)!r} has no meta file, so the shape of {self.name!r} is not known here")
+            raise CheckpointError(
+                f"checkpoint {str(self.folder)!r} has no meta file, so the shape of {self.name!r} is not known here"
+            )
         return self.spec
 
     def numpy(self, expected: TensorSpec | None = None) -> np.ndarray:
         """The values; ``expected`` says what they must be, or stands in for a missing ``meta``."""
         if expected is not None and self.spec is not None and not _same(expected, self.spec):
-            raise CheckpointError(f"variable {self.name!r} is {expected}, checkpoint {str(self.folder)!r} holds {self.spec}")
+            raise CheckpointError(
+                f"variable {self.name!r} is {expected}, checkpoint {str(self.folder)!r} holds {self.spec}"
+            )
         spec = expected or self._known()
         assert spec.dtype.numpy is not None
         size = spec.elements * spec.dtype.numpy.itemsize
@@ -110,7 +122,8 @@ class FileValue:
             data = file.read() if found == size else b""
         if len(data) != size:
             raise CheckpointError(
-                f"unexpected model snapshot size: {str(self.folder / 'out')!r} has {found} bytes, variable {self.name!r} {spec} needs {size}"
+                f"unexpected model snapshot size: {str(self.folder / 'out')!r} has {found} bytes, variable "
+                f"{self.name!r} {spec} needs {size}"
             )
         return np.frombuffer(data, spec.dtype.numpy.newbyteorder("<")).astype(spec.dtype.numpy).reshape(spec.shape)
 
@@ -134,9 +147,14 @@ def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, FileValue]:
     _require_no_link(*variables)
     found = {sub.name: _file_value(sub) for sub in variables}
     if not found:
-        raise CheckpointError(f"{str(folder)!r} holds no variables: a checkpoint has a folder with a file 'out' for each")
+        raise CheckpointError(
+            f"{str(folder)!r} holds no variables: a checkpoint has a folder with a file 'out' for each"
+        )
     if not (folder / DONE).is_file():
-        warnings.warn(f"checkpoint {str(folder)!r} has no file {DONE!r}, which is written last: variables may be missing in it", stacklevel=3)
+        warnings.warn(
+            f"checkpoint {str(folder)!r} has no file {DONE!r}, which is written last: variables may be missing in it",
+            stacklevel=3,
+        )
     return found
 
 
@@ -149,7 +167,10 @@ def _file_value(folder: Path) -> FileValue:
 def _require_no_link(*paths: Path) -> None:
     for path in paths:
         if path.is_symlink():
-            raise CheckpointError(f"{str(path)!r} is a link, which could lead anywhere and is not followed; put what it leads to in its place")
+            raise CheckpointError(
+                f"{str(path)!r} is a link, which could lead anywhere and is not followed; put what it leads to in its "
+                f"place"
+            )
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -181,5 +202,7 @@ def _parse_meta(path: Path) -> TensorSpec:
         text = file.read(LARGEST_META + 1).decode(errors="replace")
     found = parse_meta(text) if len(text) <= LARGEST_META else None
     if found is None or found[1] not in _BY_NAME:
-        raise CheckpointError(f"{str(path)!r} is not a checkpoint's meta file: expected a shape block and a data_type of {list(_BY_NAME)}")
+        raise CheckpointError(
+            f"{str(path)!r} is not a checkpoint's meta file: expected a shape block and a data_type of {list(_BY_NAME)}"
+        )
     return TensorSpec(found[0], _BY_NAME[found[1]])

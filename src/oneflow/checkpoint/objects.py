@@ -4,8 +4,8 @@
     <path>/tensor_<n>/out     the values of a tensor: C order, little endian, no header
     <path>/tensor_<n>/meta    its shape and data type, as text
 
-Both names are older than tensors: a dictionary of variables or arrays by name is saved as the checkpoint of jobs that it always was, and
-such folders are read too; so are files of torch and safetensors.
+Both names are older than tensors: a dictionary of variables or arrays by name is saved as the checkpoint of jobs that
+it always was, and such folders are read too; so are files of torch and safetensors.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from oneflow.checkpoint.safetensors import is_safetensors, read_safetensors
 from oneflow.checkpoint.stored_tensor import FOLDER, StoredTensor
 from oneflow.checkpoint.tensor_files import DATA_TYPES, read_tensor, write_tensor
 from oneflow.checkpoint.writing import beside, put_in_place, sync_folder, sync_tree
-from oneflow.core.spellings import spelled
 from oneflow.core.errors import ArgumentError, CheckpointError
+from oneflow.core.spellings import spelled
 from oneflow.core.tracebacks import entry
 from oneflow.global_tensor.tensor import is_global
 from oneflow.world import current_world
@@ -52,9 +52,10 @@ class NotGlobalError(CheckpointError, RuntimeError):
 def save(obj: Any, path: str | os.PathLike[str], global_dst_rank: int | None = None) -> None:
     """Saves tensors, and plain values and containers with tensors anywhere inside, as a directory.
 
-    A saved directory at ``path`` is replaced once the new one is whole; anything else in the way is an error. Tensors that are one object, or
-    share all of their memory, are stored once. What ``flow.load`` would not read, such as objects with code, is refused here. A dictionary of
-    nothing but arrays or variables by name is saved as a checkpoint of jobs. With ``global_dst_rank`` every tensor must be global.
+    A saved directory at ``path`` is replaced once the new one is whole; anything else in the way is an error. Tensors
+    that are one object, or share all of their memory, are stored once. What ``flow.load`` would not read, such as
+    objects with code, is refused here. A dictionary of nothing but arrays or variables by name is saved as a checkpoint
+    of jobs. With ``global_dst_rank`` every tensor must be global.
     """
     target = _as_path(path)
     if global_dst_rank is None and _is_of_jobs(obj):
@@ -71,25 +72,36 @@ def save(obj: Any, path: str | os.PathLike[str], global_dst_rank: int | None = N
 
 @entry
 def load(
-    path: str | os.PathLike[str], global_src_rank: int | None = None, map_location: Any = None, *, support_pytorch_format: bool = True
+    path: str | os.PathLike[str],
+    global_src_rank: int | None = None,
+    map_location: Any = None,
+    *,
+    support_pytorch_format: bool = True,
 ) -> Any:
-    """Loads what ``flow.save`` has saved, here or in OneFlow; a checkpoint of jobs, as tensors by name; or a file of torch or safetensors.
+    """Loads what ``flow.save`` has saved, here or in OneFlow; a checkpoint of jobs, as tensors by name; or a file of
+    torch or safetensors.
 
-    Nothing that a file says is executed, and files that are cut off or damaged are refused. Tensors come on the CPU, or where ``map_location``
-    says: a device, its name, or what ``torch.load`` takes. ``support_pytorch_format=False`` leaves files of torch alone. With ``global_src_rank``
-    that rank alone reads, and the tensors are global, whole on that rank; all ranks call this.
+    Nothing that a file says is executed, and files that are cut off or damaged are refused. Tensors come on the CPU, or
+    where ``map_location`` says: a device, its name, or what ``torch.load`` takes. ``support_pytorch_format=False``
+    leaves files of torch alone. With ``global_src_rank`` that rank alone reads, and the tensors are global, whole on
+    that rank; all ranks call this.
     """
     if global_src_rank is not None:
         _require_rank("global_src_rank", global_src_rank)
         from oneflow.global_tensor.gather_to import from_rank  # with it come the rules of every op
 
-        return from_rank(lambda: load(path, None, map_location, support_pytorch_format=support_pytorch_format), global_src_rank)
+        return from_rank(
+            lambda: load(path, None, map_location, support_pytorch_format=support_pytorch_format), global_src_rank
+        )
     where, source = placed(map_location), _as_path(path)
     if source.is_dir():
         return _from_folder(source, where)
     if source.is_file():
         return _from_file(source, where, support_pytorch_format)
-    raise NoLoadMethodError(f"No valid load method found for {str(source)!r}: there is nothing at that path. Give one that flow.save has written")
+    raise NoLoadMethodError(
+        f"No valid load method found for {str(source)!r}: there is nothing at that path. Give one that flow.save has "
+        f"written"
+    )
 
 
 def _as_path(path: Any) -> Path:
@@ -101,7 +113,11 @@ def _as_path(path: Any) -> Path:
 def _is_of_jobs(obj: Any) -> bool:
     """Whether it is what programs of jobs save: variables and arrays by name, without a tensor."""
     kinds = (np.ndarray, Variable, FileValue)
-    return isinstance(obj, Mapping) and len(obj) > 0 and all(isinstance(k, str) and isinstance(v, kinds) for k, v in obj.items())
+    return (
+        isinstance(obj, Mapping)
+        and len(obj) > 0
+        and all(isinstance(k, str) and isinstance(v, kinds) for k, v in obj.items())
+    )
 
 
 def _require_rank(name: str, rank: Any) -> None:
@@ -113,7 +129,10 @@ def _require_rank(name: str, rank: Any) -> None:
 def _require_local(pickler: _Pickler) -> None:
     spread = sum(is_global(tensor) for tensor in pickler.tensors.values())
     if spread:
-        raise CheckpointError(f"{spread} tensors are global; name the rank that writes them for all with global_dst_rank=, or save their to_local()")
+        raise CheckpointError(
+            f"{spread} tensors are global; name the rank that writes them for all with global_dst_rank=, or save their "
+            f"to_local()"
+        )
 
 
 def _save_global(target: Path, pickler: _Pickler, rank: int) -> None:
@@ -121,7 +140,8 @@ def _save_global(target: Path, pickler: _Pickler, rank: int) -> None:
     local = sum(not is_global(tensor) for tensor in pickler.tensors.values())
     if local:
         raise NotGlobalError(
-            f"with global_dst_rank={rank} every tensor must be global, and {local} are local; leave global_dst_rank out to save local tensors"
+            f"with global_dst_rank={rank} every tensor must be global, and {local} are local; leave global_dst_rank "
+            f"out to save local tensors"
         )
     if not pickler.tensors:  # nothing to gather: the ranks need not meet
         if current_world().rank == rank:
@@ -168,7 +188,14 @@ def _memory(tensor: torch.Tensor) -> Any:
     """The same for tensors that see the same memory in the same way, as tied weights of a state_dict do."""
     if not tensor.numel() or is_global(tensor):
         return id(tensor)
-    way = (tensor.storage_offset(), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg())
+    way = (
+        tensor.storage_offset(),
+        tuple(tensor.shape),
+        tensor.stride(),
+        tensor.dtype,
+        tensor.is_conj(),
+        tensor.is_neg(),
+    )
     return (tensor.untyped_storage().data_ptr(), tensor.device, *way)
 
 
@@ -176,10 +203,18 @@ def _check_tensor(tensor: torch.Tensor) -> None:
     if type(tensor) not in (torch.Tensor, torch.nn.Parameter) and not is_global(tensor):
         raise CheckpointError(f"flow.save cannot save a {type(tensor).__name__}; make a plain local tensor of it")
     if tensor.is_meta or tensor.layout != torch.strided or tensor.is_quantized:
-        kind = "meta" if tensor.is_meta else "quantized" if tensor.is_quantized else str(tensor.layout).removeprefix("torch.")
+        kind = (
+            "meta"
+            if tensor.is_meta
+            else "quantized"
+            if tensor.is_quantized
+            else str(tensor.layout).removeprefix("torch.")
+        )
         raise CheckpointError(f"flow.save cannot save a {kind} tensor; it saves dense tensors with values")
     if tensor.dtype not in DATA_TYPES:
-        raise CheckpointError(f"flow.save cannot save a tensor of {tensor.dtype}; there are {[str(d) for d in DATA_TYPES]}")
+        raise CheckpointError(
+            f"flow.save cannot save a tensor of {tensor.dtype}; there are {[str(d) for d in DATA_TYPES]}"
+        )
 
 
 def _pickled(obj: Any) -> _Pickler:
@@ -219,9 +254,13 @@ def _check_replaceable(target: Path) -> None:
         raise CheckpointError(f"cannot save to {str(target)!r}: it is a file; remove it or choose another path")
     if target.samefile(os.curdir):
         raise CheckpointError(f"cannot save to {str(target)!r}: it is the working directory; choose a folder inside it")
-    others = sorted(entry.name for entry in target.iterdir() if entry.name != PICKLED and not FOLDER.fullmatch(entry.name))
+    others = sorted(
+        entry.name for entry in target.iterdir() if entry.name != PICKLED and not FOLDER.fullmatch(entry.name)
+    )
     if others:
-        raise CheckpointError(f"cannot save to {str(target)!r}: it holds more than flow.save writes ({others[0]!r}); choose another path")
+        raise CheckpointError(
+            f"cannot save to {str(target)!r}: it holds more than flow.save writes ({others[0]!r}); choose another path"
+        )
 
 
 # -------------------------------------------------------------------------------------------------------------- loading
@@ -233,7 +272,8 @@ def _from_folder(folder: Path, where: Placed) -> Any:
     if (folder / DONE).is_file() or (folder / "out").is_file() or any(_is_variable(sub) for sub in folder.iterdir()):
         return _checkpoint_of_jobs(folder, where)
     raise NoLoadMethodError(
-        f"No valid load method found for {str(folder)!r}: the folder has neither {PICKLED!r} nor variables. Give one that flow.save has written"
+        f"No valid load method found for {str(folder)!r}: the folder has neither {PICKLED!r} nor variables. Give one "
+        f"that flow.save has written"
     )
 
 
@@ -255,9 +295,14 @@ class _Directory:
         with open_regular(file) as opened:
             content = read_pickle(opened.read(), repr(str(file)), self._tensor)
         if not isinstance(content, dict) or content.keys() != {"protocol_version", "data"}:
-            raise CheckpointError(f"{str(file)!r} holds no saved object: expected a dictionary of 'protocol_version' and 'data'")
+            raise CheckpointError(
+                f"{str(file)!r} holds no saved object: expected a dictionary of 'protocol_version' and 'data'"
+            )
         if content["protocol_version"] != VERSION:
-            raise CheckpointError(f"{str(file)!r} has the protocol version {content['protocol_version']!r}, this program reads version {VERSION}")
+            raise CheckpointError(
+                f"{str(file)!r} has the protocol version {content['protocol_version']!r}, this program reads version "
+                f"{VERSION}"
+            )
         return content["data"]
 
     def _tensor(self, reference: StoredTensor) -> torch.Tensor:
@@ -265,14 +310,18 @@ class _Directory:
             self._values[reference.folder] = self._where(read_tensor(self._folder / reference.folder))
         value = self._values[reference.folder].detach()
         if reference.requires_grad and not (value.is_floating_point() or value.is_complex()):
-            raise CheckpointError(f"{str(self._folder)!r} says that {reference.folder!r} of {value.dtype} requires a gradient: it is damaged")
+            raise CheckpointError(
+                f"{str(self._folder)!r} says that {reference.folder!r} of {value.dtype} requires a gradient: it is "
+                f"damaged"
+            )
         if reference.is_parameter:
             return torch.nn.Parameter(value, requires_grad=reference.requires_grad)
         return value.requires_grad_(reference.requires_grad)
 
 
 def _checkpoint_of_jobs(folder: Path, where: Placed) -> Any:
-    """The variables by name as tensors; as they are in files where older programs have not written down their shapes."""
+    """The variables by name as tensors; as they are in files where older programs have not written down their
+    shapes."""
     found = read_checkpoint(folder)
     if any(value.spec is None for value in found.values()):
         values: dict[str, Any] = dict(found)

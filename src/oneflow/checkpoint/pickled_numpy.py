@@ -1,4 +1,5 @@
-"""numpy's arrays and numbers as pickles hold them, made from their bytes without numpy's own unpickling: lengths are checked first."""
+"""numpy's arrays and numbers as pickles hold them, made from their bytes without numpy's own unpickling: lengths are
+checked first."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ def _array(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
         raise UnpicklingError("it holds an array of objects, or a damaged one")
     needed = math.prod(shape) * dtype.dtype.itemsize
     if len(data) != needed:
-        raise UnpicklingError(f"it holds an array {shape} of {dtype.dtype}, which needs {needed} bytes and has {len(data)}")
+        raise UnpicklingError(
+            f"it holds an array {shape} of {dtype.dtype}, which needs {needed} bytes and has {len(data)}"
+        )
     if not needed:
         return np.empty(shape, dtype.dtype)
     return np.ndarray(shape, dtype.dtype, data, order=order).copy(order="K")

@@ -1,4 +1,5 @@
-"""Where the jobs' readers stand, as part of a checkpoint: one ``System-DataState-<job>`` per job, JSON as uint8 numbers."""
+"""Where the jobs' readers stand, as part of a checkpoint: one ``System-DataState-<job>`` per job, JSON as uint8
+numbers."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def parsed(name: str, value: np.ndarray) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{name!r} of the checkpoint is damaged: {error}") from None
     if not isinstance(states, dict):
-        raise CheckpointError(f"{name!r} of the checkpoint is damaged: it holds a {type(states).__name__}, not positions by reader")
+        raise CheckpointError(
+            f"{name!r} of the checkpoint is damaged: it holds a {type(states).__name__}, not positions by reader"
+        )
     return states
 
 
@@ -58,4 +61,6 @@ def restore(session: Session, saved: Mapping[str, dict[str, Any]]) -> None:
             try:
                 source.load_state(states[reader])
             except DataError as error:
-                warnings.warn(f"reader {reader!r} of job {name!r} begins at the start of its data: {error}", stacklevel=4)
+                warnings.warn(
+                    f"reader {reader!r} of job {name!r} begins at the start of its data: {error}", stacklevel=4
+                )

@@ -1,8 +1,9 @@
-"""Reads pickles of plain values: containers, numbers, strings, plain arrays, and references to tensors. Nothing else is looked up or called.
+"""Reads pickles of plain values: containers, numbers, strings, plain arrays, and references to tensors. Nothing else is
+looked up or called.
 
-A pickle is a program that looks up names and calls what it finds. Here it finds only what stands in a table, and each entry of the table looks
-at its arguments before it makes anything of them. Things that are made first and told their state later (arrays, tensors of OneFlow) are slots
-until the whole is read; ``Filler`` puts the values in their places.
+A pickle is a program that looks up names and calls what it finds. Here it finds only what stands in a table, and each
+entry of the table looks at its arguments before it makes anything of them. Things that are made first and told their
+state later (arrays, tensors of OneFlow) are slots until the whole is read; ``Filler`` puts the values in their places.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def _told_of(origin: str) -> Iterator[None]:
         yield
     except RefusedGlobal as error:
         raise CheckpointError(
-            f"{origin} names {error.name!r}, and a file could call whatever it names. Only tensors, arrays, numbers, strings and containers of them "
+            f"{origin} names {error.name!r}, and a file could call whatever it names. Only tensors, arrays, numbers, "
+            f"strings and containers of them "
             "are read, never objects or functions; nothing was executed. Save a state_dict"
         ) from None
     except pickle.UnpicklingError as error:
@@ -76,7 +78,8 @@ def _told_of(origin: str) -> Iterator[None]:
 
 
 def _scan(data: bytes) -> None:
-    """Looks at every code before any is obeyed: all lengths lie within the file, and so do the numbers of the memo, for which memory is taken."""
+    """Looks at every code before any is obeyed: all lengths lie within the file, and so do the numbers of the memo, for
+    which memory is taken."""
     for code, argument, _ in pickletools.genops(data):
         if code.name in _REFUSED_CODES:
             raise pickle.UnpicklingError(f"it has the code {code.name}, which is not read")
@@ -95,7 +98,8 @@ class _Reader(pickle.Unpickler):
 
 
 class _Call:
-    """A function that a pickle may call. The code that gives an object its state would write into a bare function; here it is refused."""
+    """A function that a pickle may call. The code that gives an object its state would write into a bare function; here
+    it is refused."""
 
     __slots__ = ("_function",)
 
@@ -138,7 +142,8 @@ def _require(kinds: type | tuple[type, ...], *values: Any) -> None:
 
 
 def _made_from(make: Callable[..., Any], *kinds: type) -> _Call:
-    """Calls ``make`` with values of these kinds only. A kind that holds its values, and not a count or a generator of them, is never larger than the file."""
+    """Calls ``make`` with values of these kinds only. A kind that holds its values, and not a count or a generator of
+    them, is never larger than the file."""
 
     def made(*arguments: Any) -> Any:
         _require(kinds, *arguments)
@@ -162,7 +167,8 @@ def _default_dict(factory: Any = None) -> collections.defaultdict[Any, Any]:
 
 
 def _nothing(kind: type) -> _Call:
-    """A builtin type, as the factory of a ``defaultdict``; called with something it could be made to take any amount of memory."""
+    """A builtin type, as the factory of a ``defaultdict``; called with something it could be made to take any amount of
+    memory."""
 
     def made(*arguments: Any) -> Any:
         if arguments:
@@ -244,7 +250,10 @@ _GLOBALS: dict[tuple[str, str], Any] = {
     **{(f"numpy.{core}.multiarray", "_reconstruct"): _Call(reconstructed) for core in ("core", "_core")},
     **{(f"numpy.{core}.multiarray", "scalar"): _Call(scalar) for core in ("core", "_core")},
     **{(f"numpy.{core}.numeric", "_frombuffer"): _Call(from_buffer) for core in ("core", "_core")},
-    **{("pathlib", name): _Call(_path) for name in ("Path", "PosixPath", "WindowsPath", "PurePath", "PurePosixPath", "PureWindowsPath")},
+    **{
+        ("pathlib", name): _Call(_path)
+        for name in ("Path", "PosixPath", "WindowsPath", "PurePath", "PurePosixPath", "PureWindowsPath")
+    },
     **{("builtins", kind.__name__): _nothing(kind) for kind in (list, dict, int, float, str, bytes, bool, tuple)},
 }
 _FACTORIES = {id(_GLOBALS["builtins", kind.__name__]): kind for kind in (list, dict, set, int, float, str, bool, tuple)}

@@ -1,4 +1,5 @@
-"""Values that a pickle makes first and tells their state later. A slot keeps what it is told, and is the value when the whole pickle is read."""
+"""Values that a pickle makes first and tells their state later. A slot keeps what it is told, and is the value when the
+whole pickle is read."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Slot:
         raise UnpicklingError(f"a {type(self).__name__} is given a state")
 
     def value(self, fill: Fill, tensor: Callable[[StoredTensor], Any]) -> Any:
-        """What the slot stands for. ``fill`` gives the values of slots inside its state, ``tensor`` those of references."""
+        """What the slot stands for. ``fill`` gives the values of slots inside its state, ``tensor`` those of
+        references."""
         raise NotImplementedError
 
 
@@ -73,14 +75,16 @@ class Unused(Slot):
 
 
 class Filler:
-    """Puts the values of slots in their places, within the containers that were read. Whatever was one object stays one."""
+    """Puts the values of slots in their places, within the containers that were read. Whatever was one object stays
+    one."""
 
     def __init__(self, tensor: Callable[[StoredTensor], Any]) -> None:
         self._tensor = tensor
         self._done: dict[int, tuple[Any, Any]] = {}  # by id, with the object itself, so that no other gets its id
 
     def fill(self, held: Any) -> Any:
-        """The object with values for slots; lists and dictionaries are changed in place, tuples and sets made anew where they must be."""
+        """The object with values for slots; lists and dictionaries are changed in place, tuples and sets made anew
+        where they must be."""
         if type(held) in _ATOMS:
             return held
         if id(held) in self._done:

@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-
 _HERE = -100  # AT_FDCWD: paths are relative to the working directory
 _EXCHANGE = 2  # RENAME_EXCHANGE
 
 
 @contextmanager
 def beside(target: Path) -> Iterator[Path]:
-    """A new folder beside the target, on the same file system; gone if it was not renamed. What killed writers of this target left is removed.
+    """A new folder beside the target, on the same file system; gone if it was not renamed. What killed writers of this
+    target left is removed.
 
-    A writer holds a lock on its folder, which ends with the process: a folder that nobody has locked is one that nobody will finish.
+    A writer holds a lock on its folder, which ends with the process: a folder that nobody has locked is one that nobody
+    will finish.
     """
     _remove_abandoned(target)
     folder, handle = _new_folder(target)
@@ -34,7 +35,8 @@ def beside(target: Path) -> Iterator[Path]:
 
 
 def _new_folder(target: Path) -> tuple[Path, int]:
-    """A folder and the handle that locks it. Between the two another writer may take it for abandoned; then there is a next one."""
+    """A folder and the handle that locks it. Between the two another writer may take it for abandoned; then there is a
+    next one."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".tmp", dir=target.parent))
         try:
@@ -49,7 +51,11 @@ def _new_folder(target: Path) -> tuple[Path, int]:
 
 def _remove_abandoned(target: Path) -> None:
     for path in target.parent.iterdir():
-        if not (path.name.startswith(f".{target.name}.") and path.name.endswith(".tmp")) or path.is_symlink() or not path.is_dir():
+        if (
+            not (path.name.startswith(f".{target.name}.") and path.name.endswith(".tmp"))
+            or path.is_symlink()
+            or not path.is_dir()
+        ):
             continue
         if "." in path.name.removeprefix(f".{target.name}.").removesuffix(".tmp"):
             continue  # of a target whose name begins like this one's
@@ -65,7 +71,8 @@ def _remove_abandoned(target: Path) -> None:
 
 
 def _locked(handle: int, waits: bool = False) -> bool:
-    """Takes the lock of an open folder; False if another process has it and is not waited for, or the file system knows no locks."""
+    """Takes the lock of an open folder; False if another process has it and is not waited for, or the file system knows
+    no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if waits else fcntl.LOCK_NB))
     except OSError:
@@ -90,8 +97,8 @@ def sync_tree(folder: Path) -> None:
 
 
 def sync_file_system(folder: Path) -> bool:
-    """Waits until the disk has all that was written beside the folder and in it: for hundreds of files far quicker than one after the other.
-    False where the system cannot."""
+    """Waits until the disk has all that was written beside the folder and in it: for hundreds of files far quicker than
+    one after the other. False where the system cannot."""
     sync = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if sync is None:
         return False
@@ -119,8 +126,8 @@ def sync_folder(folder: Path) -> None:
 def put_in_place(new: Path, target: Path) -> None:
     """Gives ``new`` the name ``target``. An old folder of that name has the name ``new`` afterwards, or is gone.
 
-    Old and new change places in one step where the system can do that. Elsewhere the old one is put aside first; a process that is killed
-    right then leaves it whole under a hidden name beside the target.
+    Old and new change places in one step where the system can do that. Elsewhere the old one is put aside first; a
+    process that is killed right then leaves it whole under a hidden name beside the target.
     """
     try:
         os.rename(new, target)

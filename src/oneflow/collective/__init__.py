@@ -1,4 +1,5 @@
-"""How ranks meet: process groups, the calls by which their programs exchange tensors, and what happens when one of them does not come.
+"""How ranks meet: process groups, the calls by which their programs exchange tensors, and what happens when one of them
+does not come.
 
 | module | what it holds |
 |---|---|
@@ -12,7 +13,8 @@
 | `bound` | what the plain values of a program become in the executor that runs it, and the groups that its calls need |
 | `peers` | who the other ranks are, and the error when one has ended or is silent |
 
-A program holds plain values only, such as `Bucket`; the buffers and connections behind them belong to the executor that runs it.
+A program holds plain values only, such as `Bucket`; the buffers and connections behind them belong to the executor that
+runs it.
 """
 
 from oneflow.collective.blocks import Piece, Sends, exchange

@@ -1,4 +1,5 @@
-"""Blocks of tensors between placements: each rank sends what others need of its part, and puts together its own from what comes."""
+"""Blocks of tensors between placements: each rank sends what others need of its part, and puts together its own from
+what comes."""
 
 from __future__ import annotations
 
@@ -55,8 +56,9 @@ def exchange(
     device: str,
     sends: Sends | None = None,
 ) -> Tensor | None:
-    """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that come. An executor
-    has ``sends``, which it settles at the end of a step; without, this returns when what was sent has arrived."""
+    """Between placements: sends blocks of ``value`` and gives the tensor of ``shape`` put together from the blocks that
+    come. An executor has ``sends``, which it settles at the end of a step; without, this returns when what was sent has
+    arrived."""
     under_way = Sends() if sends is None else sends
     me = dist.get_rank()
     kept = next((piece.of(value) for piece in outgoing if piece.rank == me), None) if value is not None else None
@@ -70,7 +72,9 @@ def exchange(
     return result
 
 
-def _received(shape: Sizes, dtype: torch.dtype, incoming: tuple[Piece, ...], kept: Tensor | None, tag: int, device: str) -> Tensor | None:
+def _received(
+    shape: Sizes, dtype: torch.dtype, incoming: tuple[Piece, ...], kept: Tensor | None, tag: int, device: str
+) -> Tensor | None:
     if len(incoming) == 1 and incoming[0].shape == shape and incoming[0].rank == dist.get_rank():
         return kept
     result = torch.empty(shape, dtype=dtype, device=device)

@@ -1,4 +1,5 @@
-"""Between programs and collectives: the run-time objects behind the plain values of a program, and the groups that its calls need."""
+"""Between programs and collectives: the run-time objects behind the plain values of a program, and the groups that its
+calls need."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _RUNNING: dict[type, Any] = {Bucket: RunningBucket, Gather: RunningGather, OneCo
 
 
 class Bound:
-    """What one executor has behind the values of its program: one bucket for each ``Bucket``, and so on, and what its exchanges have sent. Two
-    executors of one program share none of it."""
+    """What one executor has behind the values of its program: one bucket for each ``Bucket``, and so on, and what its
+    exchanges have sent. Two executors of one program share none of it."""
 
     def __init__(self) -> None:
         self._sends = Sends()
@@ -47,6 +48,8 @@ def groups_in(function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> l
         return [args[0].ranks]
     if isinstance(kwargs.get("norms"), NormOverParts):
         return [ranks for ranks in kwargs["norms"].groups if ranks]
-    if getattr(function, "__module__", None) != NormOverParts.__module__ or "ranks" not in (names := list(signature(function).parameters)):
+    if getattr(function, "__module__", None) != NormOverParts.__module__ or "ranks" not in (
+        names := list(signature(function).parameters)
+    ):
         return []
     return [args[names.index("ranks")]]

@@ -1,5 +1,5 @@
-"""Buckets (gradient bucketing): tensors that are summed over ranks together, by one all-reduce, begun when the last of them is there and
-waited for when the first is read.
+"""Buckets (gradient bucketing): tensors that are summed over ranks together, by one all-reduce, begun when the last of
+them is there and waited for when the first is read.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Bucket:
 
 
 class RunningBucket:
-    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum per step."""
+    """A bucket as an executor has it: one flat buffer, laid out for the values in the first step, and one sum per
+    step."""
 
     def __init__(self, bucket: Bucket) -> None:
         self._bucket = bucket
@@ -47,7 +48,8 @@ class RunningBucket:
         return self._shared is not None
 
     def room(self, place: int) -> Tensor | None:
-        """Where the value of that place will lie; None as long as that is not known. What is made there need not be copied."""
+        """Where the value of that place will lie; None as long as that is not known. What is made there need not be
+        copied."""
         return self._rooms[place] if self._rooms else None
 
     def start(self, values: Sequence[Tensor]) -> Any:
@@ -89,7 +91,10 @@ def _room_for(value: Tensor) -> int:
 def _parts(flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
     """Consecutive parts of a flat tensor, each shaped like a value, in its strides where they have no gaps."""
     parts = flat.split([_room_for(value) for value in values])
-    return [part.as_strided(value.shape, _dense(value).stride(), part.storage_offset()) for part, value in zip(parts, values)]
+    return [
+        part.as_strided(value.shape, _dense(value).stride(), part.storage_offset())
+        for part, value in zip(parts, values)
+    ]
 
 
 def _dense(value: Tensor) -> Tensor:
@@ -98,7 +103,8 @@ def _dense(value: Tensor) -> Tensor:
     return value if is_dense else value.contiguous()
 
 
-# What a program calls. Its first argument is a ``Bucket`` there, and a ``RunningBucket`` in the code that an executor makes of it.
+# What a program calls. Its first argument is a ``Bucket`` there, and a ``RunningBucket`` in the code that an executor
+# makes of it.
 
 
 def bucket_start(bucket: RunningBucket, values: list[Tensor]) -> Any:

@@ -1,7 +1,8 @@
-"""What a rank's program calls to exchange tensors with others: all-reduce, all-gather, reduce-scatter, all-to-all. ``ranks`` are the
-members of a group in order, this rank among them.
+"""What a rank's program calls to exchange tensors with others: all-reduce, all-gather, reduce-scatter, all-to-all.
+``ranks`` are the members of a group in order, this rank among them.
 
-Parts along a dim may be uneven: ``sizes`` gives the extent of each member's part. Ranks that hold nothing of a dim are possible.
+Parts along a dim may be uneven: ``sizes`` gives the extent of each member's part. Ranks that hold nothing of a dim are
+possible.
 """
 
 from __future__ import annotations
@@ -18,7 +19,12 @@ from oneflow.collective.groups import Ranks, Sizes, by_place, by_rank, group_of,
 from oneflow.collective.peers import meeting
 from oneflow.collective.rooms import fits, reduced, room_of
 
-_REDUCTIONS = {"sum": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN, "product": dist.ReduceOp.PRODUCT}
+_REDUCTIONS = {
+    "sum": dist.ReduceOp.SUM,
+    "max": dist.ReduceOp.MAX,
+    "min": dist.ReduceOp.MIN,
+    "product": dist.ReduceOp.PRODUCT,
+}
 
 
 def all_reduce(value: Tensor, how: str, ranks: Ranks) -> Tensor:
@@ -76,7 +82,9 @@ def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
     """P to S(dim): this rank's part of the sum of all values."""
     room = room_of(ranks, value)
     if room is not None and not fits(value.numel(), value.dtype):
-        return part_of(room.reduce(value, "sum", _told(f"reduce_parts {dim}", value)), dim, sizes, place_in(ranks)).contiguous()
+        return part_of(
+            room.reduce(value, "sum", _told(f"reduce_parts {dim}", value)), dim, sizes, place_in(ranks)
+        ).contiguous()
     if room is not None:
         rows = room.exchange(value.reshape(-1), _told(f"reduce_parts {dim}", value))
         found = [part_of(row.view(value.shape), dim, sizes, place_in(ranks)) for row in rows]
@@ -91,16 +99,25 @@ def reduce_parts(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
 
 
 def _added_up(value: Tensor, dim: int, sizes: Sizes, ranks: Ranks) -> Tensor:
-    """What others have of this rank's part, sent and added up here: gloo's own reduce-scatter sends as much as its all-reduce."""
+    """What others have of this rank's part, sent and added up here: gloo's own reduce-scatter sends as much as its
+    all-reduce."""
     outgoing = by_rank([part.reshape(-1) for part in value.split(list(sizes), dim)], ranks)
     shape = (*value.shape[:dim], sizes[place_in(ranks)], *value.shape[dim + 1 :])
     incoming = value.new_empty((len(ranks), *shape))
     with meeting(ranks):
-        dist.all_to_all_single(incoming.view(-1), torch.cat(outgoing), [prod(shape)] * len(ranks), [part.numel() for part in outgoing], group=group_of(ranks))
+        dist.all_to_all_single(
+            incoming.view(-1),
+            torch.cat(outgoing),
+            [prod(shape)] * len(ranks),
+            [part.numel() for part in outgoing],
+            group=group_of(ranks),
+        )
     return reduced(by_place(incoming.unbind(), ranks), "sum", value.new_empty(shape))
 
 
-def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks) -> Tensor:
+def exchange_parts(
+    value: Tensor, source: int, target: int, source_sizes: Sizes, target_sizes: Sizes, ranks: Ranks
+) -> Tensor:
     """S(source) to S(target): each rank sends each other what that one is to hold."""
     me = place_in(ranks)
     wholes = [(*value.shape[:source], size, *value.shape[source + 1 :]) for size in source_sizes]
@@ -121,7 +138,8 @@ def exchange_parts(value: Tensor, source: int, target: int, source_sizes: Sizes,
 
 
 def _shared_parts(value: Tensor, name: str, shapes: Sequence[Sequence[int]], ranks: Ranks) -> list[Tensor] | None:
-    """The values of all members, which have these shapes, where they lie in memory that the members share; None if they share none."""
+    """The values of all members, which have these shapes, where they lie in memory that the members share; None if they
+    share none."""
     room, counts = room_of(ranks, value), [prod(shape) for shape in shapes]
     if room is None or not fits(max(counts), value.dtype):
         return None
@@ -175,7 +193,8 @@ def gather_into(variables: list[Tensor], parts: list[Tensor], sizes: list[Sizes]
 
 
 def norm_over(grads: list[Tensor], owned: list[bool], ranks: Ranks, device: str, norm_type: float = 2.0) -> Tensor:
-    """The common p-norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each block is counted once."""
+    """The common p-norm of gradients that lie on several ranks. ``owned`` says which of them this rank counts: each
+    block is counted once."""
     norms = [torch.linalg.vector_norm(grad, norm_type, dtype=torch.float64) for grad, mine in zip(grads, owned) if mine]
     own = torch.stack(norms) if norms else torch.zeros(1, dtype=torch.float64, device=device)
     if norm_type == inf:
@@ -190,7 +209,8 @@ def finite_over(is_finite: Tensor, ranks: Ranks, device: str) -> Tensor:
 
 @dataclass(frozen=True)
 class NormOverParts:
-    """The norm of each of some tensors that may be split over ranks: ``groups[i]`` holds the i-th, () where it is whole."""
+    """The norm of each of some tensors that may be split over ranks: ``groups[i]`` holds the i-th, () where it is
+    whole."""
 
     groups: tuple[Ranks, ...]
 

@@ -1,5 +1,5 @@
-"""Early gathers (all-gathers that overlap with computation): S(dim) to B, begun when this rank's part is there and waited for when the
-whole is read.
+"""Early gathers (all-gathers that overlap with computation): S(dim) to B, begun when this rank's part is there and
+waited for when the whole is read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from oneflow.collective.peers import meeting
 
 @dataclass(frozen=True)
 class Gather:
-    """A gather as a program names it: its number in the program, and what is gathered. It ``is_common`` like a bucket."""
+    """A gather as a program names it: its number in the program, and what is gathered. It ``is_common`` like a
+    bucket."""
 
     number: int
     dim: int
@@ -29,8 +30,9 @@ class Gather:
 
 
 class RunningGather:
-    """A gather as an executor has it: buffers for the parts of all ranks. Through memory of a host there are two, which take turns: a rank
-    that is ahead may write its next part while another still reads this one, but not the part after it, for which it has waited for all."""
+    """A gather as an executor has it: buffers for the parts of all ranks. Through memory of a host there are two, which
+    take turns: a rank that is ahead may write its next part while another still reads this one, but not the part after
+    it, for which it has waited for all."""
 
     def __init__(self, gather: Gather) -> None:
         self._gather = gather
@@ -71,7 +73,8 @@ class RunningGather:
             self._parts, self._others = (self._host.memory(prod(shape), padded.dtype).view(shape) for _ in range(2))
 
 
-# What a program calls. Its first argument is a ``Gather`` there, and a ``RunningGather`` in the code that an executor makes of it.
+# What a program calls. Its first argument is a ``Gather`` there, and a ``RunningGather`` in the code that an executor
+# makes of it.
 
 
 def gather_start(gather: RunningGather, value: Tensor) -> Any:

@@ -19,16 +19,16 @@ _T = TypeVar("_T")
 
 
 def group_of(ranks: Ranks) -> Any:
-    """The process group of these ranks, this one among them; those of one set are one group. Its members make it when they first ask for
-    it, and only they: each waits for all."""
+    """The process group of these ranks, this one among them; those of one set are one group. Its members make it when
+    they first ask for it, and only they: each waits for all."""
     world = dist.group.WORLD
     return world if len(ranks) == dist.get_world_size() else _group(world, tuple(sorted(ranks)))
 
 
 @lru_cache(maxsize=None)
 def _group(world: Any, ranks: Ranks) -> Any:
-    """torch numbers the groups it makes, so all ranks of the world would have to make all groups in one order, members or not. A group that
-    is named by its ranks comes about whatever else its members have made before."""
+    """torch numbers the groups it makes, so all ranks of the world would have to make all groups in one order, members
+    or not. A group that is named by its ranks comes about whatever else its members have made before."""
     backend, store = distributed_c10d._world.pg_map[world]
     name, limit = f"oneflow/{'_'.join(map(str, ranks))}", timedelta(seconds=patience(world))
     with meeting(ranks):
@@ -40,8 +40,9 @@ def _group(world: Any, ranks: Ranks) -> Any:
 
 
 def make_groups(groups: Sequence[Ranks]) -> None:
-    """Makes the process groups of the programs to come of which this rank is a member. All ranks make theirs in one order: two groups with
-    two common members would wait for each other. All ranks also tell each other where they run."""
+    """Makes the process groups of the programs to come of which this rank is a member. All ranks make theirs in one
+    order: two groups with two common members would wait for each other. All ranks also tell each other where they
+    run."""
     introduce()
     for ranks in groups:
         if dist.get_rank() in ranks:

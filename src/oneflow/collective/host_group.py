@@ -1,9 +1,10 @@
-"""Ranks that run on one host: they share memory, and they wait for each other (a barrier) without a byte through a socket.
+"""Ranks that run on one host: they share memory, and they wait for each other (a barrier) without a byte through a
+socket.
 
-Each has a pipe in which the others say, a byte each, that they have come to the next milestone of the program that all of them run. Who
-waits sleeps in the kernel, so a waiting rank takes no time from the others; a wait through gloo wakes three threads per rank. It sleeps on
-the processes of the others too: the end of one is seen at once. One that lives and does not come is waited for as long as the process group
-allows silence.
+Each has a pipe in which the others say, a byte each, that they have come to the next milestone of the program that all
+of them run. Who waits sleeps in the kernel, so a waiting rank takes no time from the others; a wait through gloo wakes
+three threads per rank. It sleeps on the processes of the others too: the end of one is seen at once. One that lives and
+does not come is waited for as long as the process group allows silence.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ class Neighbour(NamedTuple):
 
 
 class HostGroup:
-    """The ranks of a process group, all on this host. They call ``reach`` and ``memory`` in the same order, and one that waits
-    bears a silence of ``seconds``."""
+    """The ranks of a process group, all on this host. They call ``reach`` and ``memory`` in the same order, and one
+    that waits bears a silence of ``seconds``."""
 
     def __init__(self, group: Any, inbox: int, neighbours: dict[int, Neighbour], seconds: float) -> None:
         self.size, self.place = dist.get_world_size(group), dist.get_rank(group)
@@ -60,7 +61,8 @@ class HostGroup:
         return dist.get_process_group_ranks(self._group)
 
     def reach(self) -> int:
-        """Tells the others that this rank has come to its next milestone; the number by which to wait for them there."""
+        """Tells the others that this rank has come to its next milestone; the number by which to wait for them
+        there."""
         self._reached += 1
         for outbox, place in self._outboxes:
             try:
@@ -70,8 +72,8 @@ class HostGroup:
         return self._reached
 
     def wait(self, milestone: int) -> None:
-        """Returns when every rank has come to a milestone. One that has ended before is an error, and so is silence of all that are
-        missing."""
+        """Returns when every rank has come to a milestone. One that has ended before is an error, and so is silence of
+        all that are missing."""
         while min(self._heard.values()) < milestone:
             try:
                 marks = os.read(self._inbox, _READ_BYTES)
@@ -82,7 +84,8 @@ class HostGroup:
                 self._heard[place] += 1
 
     def _sleep(self, milestone: int) -> None:
-        """Returns when there is something to read, or somebody has ended. What one said before its end counts, so it is read first."""
+        """Returns when there is something to read, or somebody has ended. What one said before its end counts, so it is
+        read first."""
         if self._ended:
             self._require_alive(milestone)
         events = self._poll.poll(self._milliseconds)
@@ -104,7 +107,11 @@ class HostGroup:
 
     def _missing(self, absent: list[int], ended: list[int]) -> PeerError:
         ranks = self.ranks
-        return missing({ranks[place]: self._neighbours[place].pid for place in absent}, [ranks[place] for place in ended], self._seconds)
+        return missing(
+            {ranks[place]: self._neighbours[place].pid for place in absent},
+            [ranks[place] for place in ended],
+            self._seconds,
+        )
 
     def memory(self, count: int, dtype: torch.dtype) -> torch.Tensor:
         """New memory of so many elements that all ranks share. No rank keeps a file open for it."""
@@ -132,14 +139,15 @@ class HostGroup:
 
 
 def host_of(ranks: Ranks, value: torch.Tensor, is_common: bool) -> HostGroup | None:
-    """The ranks as ranks of one host, if they can exchange values like this one through its memory. All of them ask together."""
+    """The ranks as ranks of one host, if they can exchange values like this one through its memory. All of them ask
+    together."""
     return host_group(group_of(ranks)) if is_common and value.is_cpu else None
 
 
 @lru_cache(maxsize=None)
 def host_group(group: Any) -> HostGroup | None:
-    """The ranks of a process group as ranks of one host; None when they are not, or may not look into each other. All call this
-    together."""
+    """The ranks of a process group as ranks of one host; None when they are not, or may not look into each other. All
+    call this together."""
     return new_host_group(group)
 
 

@@ -1,7 +1,9 @@
-"""Variables that lie once on a host (one copy for all ranks that hold the whole of them), each rank of which updates its own rows.
+"""Variables that lie once on a host (one copy for all ranks that hold the whole of them), each rank of which updates
+its own rows.
 
-Where ranks gather the factors of a gradient, each can make all of it; but then every one of them multiplies the rows of all. With one copy in memory
-that they share, each makes the rows that are its own, and nothing is sent: all see what each has written.
+Where ranks gather the factors of a gradient, each can make all of it; but then every one of them multiplies the rows of
+all. With one copy in memory that they share, each makes the rows that are its own, and nothing is sent: all see what
+each has written.
 
     each rank   says that it reads the variable no more in this step
     all         wait until every rank has said so
@@ -30,7 +32,8 @@ class OneCopy:
 
 
 class RunningOneCopy:
-    """The same as an executor has it. Variables of which each rank has a copy of its own are updated by each as a whole."""
+    """The same as an executor has it. Variables of which each rank has a copy of its own are updated by each as a
+    whole."""
 
     def __init__(self, one_copy: OneCopy) -> None:
         self._ranks = one_copy.ranks
@@ -44,7 +47,9 @@ class RunningOneCopy:
             return None
         return self._host.reach()
 
-    def update(self, begun: int | None, params: list[Tensor], a: Tensor, b: Tensor, *states_and_lr: Any, **numbers: Any) -> None:
+    def update(
+        self, begun: int | None, params: list[Tensor], a: Tensor, b: Tensor, *states_and_lr: Any, **numbers: Any
+    ) -> None:
         """``update.by_rows`` for the rows of this rank, or for all."""
         if self._host is None or begun is None:
             update.by_rows(params, a, b, *states_and_lr, **numbers)
@@ -53,7 +58,9 @@ class RunningOneCopy:
         *states, lr = states_and_lr
         count, size, place = len(params[0]), self._host.size, self._host.place
         rows = slice(count * place // size, count * (place + 1) // size)
-        update.by_rows([params[0][rows]], a[rows], b, *([state[rows] for state in column] for column in states), lr, **numbers)
+        update.by_rows(
+            [params[0][rows]], a[rows], b, *([state[rows] for state in column] for column in states), lr, **numbers
+        )
 
     def wait(self, begun: Sequence[int | None]) -> None:
         """Returns when all rows of all variables are updated."""
@@ -61,7 +68,8 @@ class RunningOneCopy:
             self._host.wait(self._host.reach())
 
 
-# What a program calls. Its first argument is a ``OneCopy`` there, and a ``RunningOneCopy`` in the code that an executor makes of it.
+# What a program calls. Its first argument is a ``OneCopy`` there, and a ``RunningOneCopy`` in the code that an executor
+# makes of it.
 
 
 def read_last(one_copy: RunningOneCopy, tensors: list[Tensor]) -> int | None:

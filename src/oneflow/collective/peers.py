@@ -1,7 +1,9 @@
-"""Failure detection without a driver: who the other ranks are, and the error when one of them has ended, is stopped or does not come.
+"""Failure detection without a driver: who the other ranks are, and the error when one of them has ended, is stopped or
+does not come.
 
-What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the system tells
-whether they have ended or are stopped; of others only that the connection was lost, or that the time is over.
+What is known of a rank is the host and the process it has told the others of (``introduce``). Of ranks on this host the
+system tells whether they have ended or are stopped; of others only that the connection was lost, or that the time is
+over.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ GRACE_SECONDS = 1.0  # in which a process whose files are closed already comes t
 
 
 class Member(NamedTuple):
-    """Where a rank runs: the name of its host, a number that only processes with the same ones in sight share, and its process there."""
+    """Where a rank runs: the name of its host, a number that only processes with the same ones in sight share, and its
+    process there."""
 
     host: str
     system: int
@@ -39,7 +42,8 @@ def host_number() -> int:
 
 
 def introduce() -> None:
-    """Tells all ranks where this one runs, and hears where they run. All ranks call this; after the first time it does nothing."""
+    """Tells all ranks where this one runs, and hears where they run. All ranks call this; after the first time it does
+    nothing."""
     world: Any = dist.group.WORLD
     size = dist.get_world_size()
     known = _known(world)
@@ -60,7 +64,11 @@ def _known(world: Any) -> dict[int, Member]:
 
 def processes_here() -> dict[int, int]:
     """The processes of the other ranks that run where this one can see them."""
-    return {rank: pid for rank in range(dist.get_world_size()) if rank != dist.get_rank() and (pid := _pid_here(rank)) is not None}
+    return {
+        rank: pid
+        for rank in range(dist.get_world_size())
+        if rank != dist.get_rank() and (pid := _pid_here(rank)) is not None
+    }
 
 
 def is_running(pid: int) -> bool:
@@ -69,7 +77,8 @@ def is_running(pid: int) -> bool:
 
 
 class meeting(contextlib.AbstractContextManager[None]):
-    """Around what a library does together with other ranks: when it fails because one of them does, that is the error."""
+    """Around what a library does together with other ranks: when it fails because one of them does, that is the
+    error."""
 
     __slots__ = ("_ranks",)
 
@@ -93,27 +102,37 @@ def _first_line(error: Exception) -> str:
 
 
 def lost(ranks: Iterable[int], said: str) -> PeerError:
-    """The error of a rank that waited for others of ``ranks`` when a connection broke or the time was over, as the library has ``said``."""
+    """The error of a rank that waited for others of ``ranks`` when a connection broke or the time was over, as the
+    library has ``said``."""
     others = {rank: _name(rank) for rank in ranks if rank != dist.get_rank()}
     near = {rank: pid for rank in others if (pid := _pid_here(rank)) is not None}
-    facts = [f"{others[rank]} has ended" for rank in _ended(near, GRACE_SECONDS)] + [f"{others[rank]} is stopped" for rank in _stopped(near)]
+    facts = [f"{others[rank]} has ended" for rank in _ended(near, GRACE_SECONDS)] + [
+        f"{others[rank]} is stopped" for rank in _stopped(near)
+    ]
     return _in_vain(others.values(), f"{', '.join(facts)} ({said})" if facts else said)
 
 
 def missing(pids: dict[int, int], ended: Sequence[int], seconds: float) -> PeerError:
-    """The error of a rank that waited for ranks of this host, given with their processes: some have ended, or all let the time pass."""
+    """The error of a rank that waited for ranks of this host, given with their processes: some have ended, or all let
+    the time pass."""
     names = {rank: f"rank {rank} on {socket.gethostname()}" for rank in pids}
     facts = [f"{names[rank]} has ended" for rank in ended]
     if not facts:
-        facts = [f"{seconds:g} s are over, the time-out of the process group", *(f"{names[rank]} is stopped" for rank in _stopped(pids))]
+        facts = [
+            f"{seconds:g} s are over, the time-out of the process group",
+            *(f"{names[rank]} is stopped" for rank in _stopped(pids)),
+        ]
     return _in_vain(names.values(), ", ".join(facts))
 
 
 def _in_vain(others: Iterable[str], why: str) -> PeerError:
     names = list(others)
-    listed = ", ".join(names[:_NAMES_SHOWN]) + (f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else "")
+    listed = ", ".join(names[:_NAMES_SHOWN]) + (
+        f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    )
     return PeerError(
-        f"rank {dist.get_rank()} on {socket.gethostname()} waited in vain for {listed}: {why}; what they have said last may tell more"
+        f"rank {dist.get_rank()} on {socket.gethostname()} waited in vain for {listed}: {why}; what they have said "
+        f"last may tell more"
     )
 
 

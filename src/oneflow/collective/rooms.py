@@ -1,13 +1,15 @@
-"""Collectives of the ranks of one host through memory that they share, for ranks that meet in calls of their own, one after the other.
+"""Collectives of the ranks of one host through memory that they share, for ranks that meet in calls of their own, one
+after the other.
 
     each rank   writes what it has into its row, and above it what it calls
     all         wait until every rank has
     each rank   sees that all call the same, and reads from the rows what it needs
 
-There are two sets of rows, in turns: who writes one again knows that all have read it, because they have come to the next call. A gloo call
-wakes three threads per rank and takes ten times as long. Values longer than a row go in pieces.
+There are two sets of rows, in turns: who writes one again knows that all have read it, because they have come to the
+next call. A gloo call wakes three threads per rank and takes ten times as long. Values longer than a row go in pieces.
 
-Only worlds that were told to (``share_memory``) have rooms: workers that are driven meet in programs, which have buckets.
+Only worlds that were told to (``share_memory``) have rooms: workers that are driven meet in programs, which have
+buckets.
 """
 
 from __future__ import annotations
@@ -31,7 +33,12 @@ _MOST_VIEWS = 512
 _LEAST_ROW = 1 << 16
 _LONGEST_ROW = 1 << 23
 _SLICED_FROM = 1 << 16  # bytes from which more than two ranks add up a slice each instead of everything
-_TWO_ARGUMENTS: dict[str, Callable[..., Tensor]] = {"sum": torch.add, "max": torch.maximum, "min": torch.minimum, "product": torch.mul}
+_TWO_ARGUMENTS: dict[str, Callable[..., Tensor]] = {
+    "sum": torch.add,
+    "max": torch.maximum,
+    "min": torch.minimum,
+    "product": torch.mul,
+}
 
 
 class Room:
@@ -90,8 +97,8 @@ class Room:
         return result.view((self.size, *value.shape))
 
     def exchange(self, mine: Tensor, what: str, count: int | None = None) -> list[Tensor]:
-        """What each rank has put here: flat tensors of one dtype, with ``count`` elements, or as many as ``mine``. Where a rank has put less
-        the rest means nothing. They may be read until the next call but one."""
+        """What each rank has put here: flat tensors of one dtype, with ``count`` elements, or as many as ``mine``.
+        Where a rank has put less the rest means nothing. They may be read until the next call but one."""
         turn, count = self._number % 2, mine.numel() if count is None else count
         size = count * mine.itemsize
         self._number += 1
@@ -119,7 +126,8 @@ class Room:
             (row if count == mine.numel() else row[: mine.numel()]).copy_(mine)
 
     def _parts(self, count: int, dtype: torch.dtype) -> list[list[Tensor]]:
-        """The beginnings of all rows of both turns. They are kept: making them takes longer than a short value's way."""
+        """The beginnings of all rows of both turns. They are kept: making them takes longer than a short value's
+        way."""
         found = self._views.get((count, dtype))
         if found is None:
             if len(self._views) >= _MOST_VIEWS:
@@ -180,7 +188,8 @@ def share_memory() -> None:
 
 
 def room_of(ranks: Ranks, *values: Tensor) -> Room | None:
-    """The room of these ranks, if they meet in one and the values may go through it. All of them ask together, in every call."""
+    """The room of these ranks, if they meet in one and the values may go through it. All of them ask together, in every
+    call."""
     world = dist.group.WORLD
     return _room(world, ranks) if _sharing(world).is_on and all(value.is_cpu for value in values) else None
 

@@ -5,8 +5,8 @@
     each rank   adds up its slice of all rows, into the same slice of the sum
     all         wait until every slice is there
 
-The order of the additions is that of the ranks, so the sum is the same on every rank and in every run. Rows and sum may be written again
-in the next step: by then no rank reads them any more.
+The order of the additions is that of the ranks, so the sum is the same on every rank and in every run. Rows and sum may
+be written again in the next step: by then no rank reads them any more.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from oneflow.collective.host_group import HostGroup
 
 
 class SharedSum:
-    """A sum of ``count`` elements over the ranks of a host. Its memory has a row for each rank and one for the sum. All ranks make it
-    together."""
+    """A sum of ``count`` elements over the ranks of a host. Its memory has a row for each rank and one for the sum. All
+    ranks make it together."""
 
     def __init__(self, host: HostGroup, count: int, dtype: torch.dtype) -> None:
         rows = host.memory((host.size + 1) * count, dtype).view(host.size + 1, count)

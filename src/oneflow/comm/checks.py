@@ -11,7 +11,16 @@ from torch import Tensor
 from oneflow.core.errors import ArgumentError, DTypeError
 from oneflow.world import PeerWorld
 
-_SUMMED = (torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int8, torch.uint8, torch.int32, torch.int64)
+_SUMMED = (
+    torch.float16,
+    torch.bfloat16,
+    torch.float32,
+    torch.float64,
+    torch.int8,
+    torch.uint8,
+    torch.int32,
+    torch.int64,
+)
 
 
 def tensor(name: str, value: Any) -> Tensor:
@@ -19,7 +28,10 @@ def tensor(name: str, value: Any) -> Tensor:
     if not isinstance(value, Tensor):
         raise ArgumentError(f"{name} takes a tensor, got {type(value).__name__}")
     if getattr(value, "is_global", False) is True:
-        raise ArgumentError(f"{name} takes a local tensor, got a global one; use to_global for another layout, or to_local for this rank's part")
+        raise ArgumentError(
+            f"{name} takes a local tensor, got a global one; use to_global for another layout, or to_local for this "
+            f"rank's part"
+        )
     if value.layout is not torch.strided or value.device.type == "meta":
         raise ArgumentError(f"{name} takes a dense tensor with values, got layout {value.layout} on {value.device}")
     return value
@@ -36,7 +48,9 @@ def summed(name: str, value: Any) -> Tensor:
 
 def rank(name: str, argument: str, value: Any, world: PeerWorld) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < world.size:
-        raise ArgumentError(f"{name}: {argument}={value!r} is no rank of this world; it has {world.size}, counted from 0")
+        raise ArgumentError(
+            f"{name}: {argument}={value!r} is no rank of this world; it has {world.size}, counted from 0"
+        )
     return value
 
 
@@ -49,7 +63,9 @@ def list_of(name: str, argument: str, values: Any, like: Tensor, world: PeerWorl
     for place, value in enumerate(found):
         same_kind(name, f"{argument}[{place}]", value, like)
         if value.shape != like.shape:
-            raise ArgumentError(f"{name}: {argument}[{place}] has shape {tuple(value.shape)}, expected {tuple(like.shape)}")
+            raise ArgumentError(
+                f"{name}: {argument}[{place}] has shape {tuple(value.shape)}, expected {tuple(like.shape)}"
+            )
     return found
 
 
@@ -57,7 +73,9 @@ def same_kind(name: str, argument: str, value: Tensor, like: Tensor) -> None:
     if value.dtype != like.dtype:
         raise DTypeError(f"{name}: {argument} is {value.dtype}, the other tensor {like.dtype}; make them the same")
     if value.device != like.device:
-        raise ArgumentError(f"{name}: {argument} is on {value.device}, the other tensor on {like.device}; put them on one device")
+        raise ArgumentError(
+            f"{name}: {argument} is on {value.device}, the other tensor on {like.device}; put them on one device"
+        )
 
 
 def times_larger(name: str, whole: Tensor, part: Tensor, world: PeerWorld) -> None:
@@ -66,5 +84,6 @@ def times_larger(name: str, whole: Tensor, part: Tensor, world: PeerWorld) -> No
     behind = (world.size * part.shape[0], *part.shape[1:]) if part.dim() else (world.size,)
     if tuple(whole.shape) not in (behind, (world.size, *part.shape)):
         raise ArgumentError(
-            f"{name}: a tensor of shape {tuple(part.shape)} per rank and {world.size} ranks make {behind}, got {tuple(whole.shape)}"
+            f"{name}: a tensor of shape {tuple(part.shape)} per rank and {world.size} ranks make {behind}, got "
+            f"{tuple(whole.shape)}"
         )

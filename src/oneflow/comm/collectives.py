@@ -96,7 +96,8 @@ def broadcast(tensor: Tensor, src: int) -> None:
 
 
 def all_to_all(output_tensor_list: Sequence[Tensor], input_tensor_list: Sequence[Tensor]) -> None:
-    """Writes ``input_tensor_list[r]`` of rank s into ``output_tensor_list[s]`` of rank r. All tensors have one shape."""
+    """Writes ``input_tensor_list[r]`` of rank s into ``output_tensor_list[s]`` of rank r. All tensors have one
+    shape."""
     name, world = "comm.all_to_all", join()
     like = _first(name, "input_tensor_list", input_tensor_list)
     inputs = checks.list_of(name, "input_tensor_list", input_tensor_list, like, world)
@@ -146,5 +147,7 @@ def _only_at(name: str, argument: str, values: Any, place: int, like: Tensor, wo
     if world.rank == place:
         return checks.list_of(name, argument, values, like, world)
     if values is not None:
-        raise ArgumentError(f"{name}: {argument} is given on rank {place} alone, and this is rank {world.rank}; leave it out here")
+        raise ArgumentError(
+            f"{name}: {argument} is given on rank {place} alone, and this is rank {world.rank}; leave it out here"
+        )
     return []

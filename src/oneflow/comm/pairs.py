@@ -16,17 +16,31 @@ from oneflow.world import PeerWorld, join
 
 _MOST_DIMS = 16
 _DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8),
+    *(
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int8,
+        torch.int16,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+    ),
     *(torch.bool, torch.complex64, torch.complex128),
 )
 
 
 def send(tensor: Tensor, dst: int, send_meta: bool = True) -> None:
-    """Sends a tensor to rank ``dst``, which calls ``recv``. Without ``send_meta`` the other side must know its shape and dtype."""
+    """Sends a tensor to rank ``dst``, which calls ``recv``. Without ``send_meta`` the other side must know its shape
+    and dtype."""
     world, value = join(), checks.tensor("comm.send", tensor)
     target = _other("comm.send", "dst", dst, world)
     if value.dtype not in _DTYPES or value.dim() > _MOST_DIMS:
-        raise DTypeError(f"comm.send of {value.dtype} with {value.dim()} dims; at most {_MOST_DIMS} dims of a common dtype can be sent")
+        raise DTypeError(
+            f"comm.send of {value.dtype} with {value.dim()} dims; at most {_MOST_DIMS} dims of a common dtype can be "
+            f"sent"
+        )
     with torch.no_grad(), meeting((world.rank, target)):
         if send_meta:
             dist.send(_meta_of(value), target)
@@ -42,12 +56,14 @@ def recv(
     *,
     out: Tensor | None = None,
 ) -> Tensor:
-    """The tensor that rank ``src`` sends. Shape and dtype are given here if and only if they are not sent along (``send_meta=False``);
-    ``out`` is a tensor to write it into."""
+    """The tensor that rank ``src`` sends. Shape and dtype are given here if and only if they are not sent along
+    (``send_meta=False``); ``out`` is a tensor to write it into."""
     world = join()
     source = _other("comm.recv", "src", src, world)
     if (shape is None) != (dtype is None):
-        raise ArgumentError("comm.recv takes shape and dtype together, for a tensor sent with send_meta=False, or neither")
+        raise ArgumentError(
+            "comm.recv takes shape and dtype together, for a tensor sent with send_meta=False, or neither"
+        )
     with torch.no_grad(), meeting((world.rank, source)):
         if shape is None or dtype is None:
             shape, dtype = _received_meta(source)
@@ -84,6 +100,7 @@ def _received_meta(source: int) -> tuple[list[int], torch.dtype]:
 def _written(out: Tensor, value: Tensor, source: int) -> Tensor:
     if out.shape != value.shape or out.dtype != value.dtype:
         raise ArgumentError(
-            f"comm.recv: rank {source} has sent {value.dtype}{tuple(value.shape)}, which does not fit out, {out.dtype}{tuple(out.shape)}"
+            f"comm.recv: rank {source} has sent {value.dtype}{tuple(value.shape)}, which does not fit out, "
+            f"{out.dtype}{tuple(out.shape)}"
         )
     return out.copy_(value)

@@ -1,4 +1,5 @@
-"""The ways by which the ranks of a world exchange tensors of one shape: memory that they share, or a process group. Alone there is none.
+"""The ways by which the ranks of a world exchange tensors of one shape: memory that they share, or a process group.
+Alone there is none.
 
 Values are contiguous; results are new tensors, which may be parts of the values themselves where nothing had to move.
 """
@@ -112,14 +113,20 @@ class MemoryWire:
             reduced([row[self._room.place] for row in rows], "sum", result.view(-1)[where])
         return result
 
-    def _columns(self, mine: Tensor | None, rows: int, length: int, like: Tensor, what: str) -> Iterator[tuple[slice, Sequence[Tensor]]]:
-        """Every rank's matrix of ``rows`` times ``length``, some columns at a time. A rank that has none to give still comes."""
+    def _columns(
+        self, mine: Tensor | None, rows: int, length: int, like: Tensor, what: str
+    ) -> Iterator[tuple[slice, Sequence[Tensor]]]:
+        """Every rank's matrix of ``rows`` times ``length``, some columns at a time. A rank that has none to give still
+        comes."""
         step = self._room.longest(like.dtype) // rows
         for begin in range(0, max(1, length), step):
             where = slice(begin, min(begin + step, length))
             count = rows * (where.stop - begin)
             given = mine[:, where].reshape(-1) if mine is not None else like.new_empty(0)
-            yield where, [row.view(rows, -1) if count else row.view(rows, 0) for row in self._room.exchange(given, what, count)]
+            yield (
+                where,
+                [row.view(rows, -1) if count else row.view(rows, 0) for row in self._room.exchange(given, what, count)],
+            )
 
 
 class GroupWire:

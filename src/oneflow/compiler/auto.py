@@ -1,9 +1,11 @@
-"""Auto parallel: the layouts of parameters, inputs and all between them, and the axes of the devices, chosen by the cost of the step.
+"""Auto parallel: the layouts of parameters, inputs and all between them, and the axes of the devices, chosen by the
+cost of the step.
 
-``infer`` is the search; here it is asked several times, for each way to lay out the devices on axes and for each use of an axis: by the batch, by
-parameters that it may split as it likes, by both, by keeping parameters in parts. Where what it finds holds more memory than it may, it is asked again with a price on
-memory, higher each time. What costs least of all that fits is taken, so it is never worse than plain data parallel, which is tried too. A try ends as soon as
-it is sure to cost more than the best before it (branch and bound).
+``infer`` is the search; here it is asked several times, for each way to lay out the devices on axes and for each use of
+an axis: by the batch, by parameters that it may split as it likes, by both, by keeping parameters in parts. Where what
+it finds holds more memory than it may, it is asked again with a price on memory, higher each time. What costs least of
+all that fits is taken, so it is never worse than plain data parallel, which is tried too. A try ends as soon as it is
+sure to cost more than the best before it (branch and bound).
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ if TYPE_CHECKING:
     from oneflow.compiler.infer import Estimate  # with it come the rules of every op, which one rank does not need
 
 Use = Literal["data", "tensor", "storage", "free"]
-"""What an axis is for: "data" splits the batch and leaves parameters whole; "tensor" leaves the batch whole and splits parameters as it likes;
-"storage" splits the batch, and parameters along dim 0 where they are kept; "free" splits whatever it likes."""
+"""What an axis is for: "data" splits the batch and leaves parameters whole; "tensor" leaves the batch whole and splits
+parameters as it likes; "storage" splits the batch, and parameters along dim 0 where they are kept; "free" splits
+whatever it likes."""
 
 _INNERMOST = (2, 4, 8, 16)  # as many devices as the inner of two axes may have
 _PRICES_OF_MEMORY = (0.05, 0.4, 3.0, 25.0)  # of all that is held, as a multiple of what the whole step costs
@@ -30,8 +33,9 @@ _PRICES_OF_MEMORY = (0.05, 0.4, 3.0, 25.0)  # of all that is held, as a multiple
 
 @dataclass(frozen=True)
 class AutoParallel:
-    """What the search may choose: the layouts of the ``free`` variables, and of ``meshes`` the one that a step runs on (none: that it has). ``memory_limit`` is in
-    bytes for each device. ``ignores_hints``: what ``to_global`` says in a step does not count."""
+    """What the search may choose: the layouts of the ``free`` variables, and of ``meshes`` the one that a step runs on
+    (none: that it has). ``memory_limit`` is in bytes for each device. ``ignores_hints``: what ``to_global`` says in a
+    step does not count."""
 
     free: frozenset[str]
     meshes: tuple[Mesh, ...] = ()
@@ -42,7 +46,8 @@ class AutoParallel:
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is tried: the use of each axis of a mesh, or of those that the step has where that is None; and the price of a byte of memory."""
+    """What is tried: the use of each axis of a mesh, or of those that the step has where that is None; and the price of
+    a byte of memory."""
 
     mesh: Mesh | None
     uses: tuple[Use, ...]
@@ -58,7 +63,11 @@ class Candidate:
     def __str__(self) -> str:
         if self.is_plain:
             return "data parallel"
-        uses = [f"{use} {extent}" for use, extent in zip(self.uses, self.mesh.axes)] if self.mesh is not None else list(self.uses)
+        uses = (
+            [f"{use} {extent}" for use, extent in zip(self.uses, self.mesh.axes)]
+            if self.mesh is not None
+            else list(self.uses)
+        )
         return f"{' x '.join(uses)} parallel"
 
 
@@ -87,7 +96,9 @@ class Chosen:
 
 
 def _figures(tried: Tried) -> str:
-    return f"cost {tried.estimate.total:.3g} ({tried.estimate.moved:.3g} for bytes moved), {_bytes(tried.memory)} a device"
+    return (
+        f"cost {tried.estimate.total:.3g} ({tried.estimate.moved:.3g} for bytes moved), {_bytes(tried.memory)} a device"
+    )
 
 
 def _bytes(count: int) -> str:
@@ -123,8 +134,10 @@ def search(job: str, auto: AutoParallel, attempt: Attempt) -> Chosen:
         least = min(one.memory for one in tried)
         assert auto.memory_limit is not None
         raise ArgumentError(
-            f"{job}: no layout that was found fits into {_bytes(auto.memory_limit)} a device (set_auto_parallel_memory_limit({auto.memory_limit})): the least was {_bytes(least)}, data "
-            f"parallel needs {_bytes(plain.memory)}; raise the limit, use more devices, a smaller batch, more accumulation steps, or checkpoint activations"
+            f"{job}: no layout that was found fits into {_bytes(auto.memory_limit)} a device "
+            f"(set_auto_parallel_memory_limit({auto.memory_limit})): the least was {_bytes(least)}, data "
+            f"parallel needs {_bytes(plain.memory)}; raise the limit, use more devices, a smaller batch, more "
+            f"accumulation steps, or checkpoint activations"
         )
     return Chosen(min(fitting, key=lambda one: one.estimate.total), plain, auto.memory_limit)
 
@@ -145,8 +158,8 @@ def _whole(attempt: Attempt, candidate: Candidate) -> Tried:
 
 
 def _bounded(plain: Tried, candidates: Sequence[Candidate], auto: AutoParallel, attempt: Attempt) -> list[Tried]:
-    """Those that are no dearer than the best of those tried before them, in their order. The last are tried first: with two axes, the inner of many devices, as a rule least is
-    moved, and others end early."""
+    """Those that are no dearer than the best of those tried before them, in their order. The last are tried first: with
+    two axes, the inner of many devices, as a rule least is moved, and others end early."""
     found: list[Tried] = []
     limit = plain.estimate.total if _fits(plain, auto) else math.inf
     for candidate in reversed(candidates):
@@ -164,7 +177,9 @@ def _fits(tried: Tried, auto: AutoParallel) -> bool:
 def _with_less_memory(plain: Tried, candidate: Candidate, auto: AutoParallel, attempt: Attempt) -> Iterator[Tried]:
     """Tries at ever higher prices of memory, to the first that fits."""
     for factor in _PRICES_OF_MEMORY:
-        found = _whole(attempt, Candidate(candidate.mesh, candidate.uses, factor * plain.estimate.total / max(plain.memory, 1)))
+        found = _whole(
+            attempt, Candidate(candidate.mesh, candidate.uses, factor * plain.estimate.total / max(plain.memory, 1))
+        )
         yield found
         if _fits(found, auto):
             return

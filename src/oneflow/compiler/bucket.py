@@ -1,5 +1,5 @@
-"""Buckets (gradient bucketing, as in DDP): the sums of many gradients become one all-reduce, begun when the last of them is there and
-waited for when the first is read, so that communication overlaps with the backward pass.
+"""Buckets (gradient bucketing, as in DDP): the sums of many gradients become one all-reduce, begun when the last of
+them is there and waited for when the first is read, so that communication overlaps with the backward pass.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 
 
 def put_in_buckets(graph: fx.Graph, limits: BucketLimits, early: bool, in_turn: bool = False) -> None:
-    """Replaces the sums of gradients over the same ranks by buckets within ``limits``, in the order of the sums. ``early`` ones begin in the midst of
-    the backward pass; where gradients are accumulated over micro-batches they cannot. ``in_turn`` they begin one after the other, so that
-    ranks that run different programs, as the copies of a mirrored job may, begin them in the same order.
+    """Replaces the sums of gradients over the same ranks by buckets within ``limits``, in the order of the sums.
+    ``early`` ones begin in the midst of the backward pass; where gradients are accumulated over micro-batches they
+    cannot. ``in_turn`` they begin one after the other, so that ranks that run different programs, as the copies of a
+    mirrored job may, begin them in the same order.
 
-    Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks have the same
-    buckets.
+    Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks
+    have the same buckets.
     """
     order = {node: i for i, node in enumerate(graph.nodes)}
     full: list[list[fx.Node]] = []
@@ -37,7 +38,11 @@ def put_in_buckets(graph: fx.Graph, limits: BucketLimits, early: bool, in_turn: 
         summed = val(boxing_note(node).node)
         key, size = (argument(node, 2), summed.dtype), nbytes(summed)
         if key in open_buckets:
-            is_full = sizes[key] + size > limits.bytes or len(open_buckets[key]) == limits.tensors or (not full and sizes[key] >= FIRST_BYTES)
+            is_full = (
+                sizes[key] + size > limits.bytes
+                or len(open_buckets[key]) == limits.tensors
+                or (not full and sizes[key] >= FIRST_BYTES)
+            )
             is_late = order[argument(node, 0)] > order[open_buckets[key][0]]  # boxed only behind the first sum
             if is_full or is_late:
                 full.append(open_buckets.pop(key))

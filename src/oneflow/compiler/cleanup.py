@@ -1,7 +1,7 @@
 """Clean-up of a joint graph: drops what autograd's bookkeeping left behind. Each pass keeps every value as it was.
 
-Dead code elimination (``drop_unused``), common subexpression elimination (``share_equal_nodes``), and peephole rules for aliases,
-transposes that undo each other and sums that keep dims only to lose them.
+Dead code elimination (``drop_unused``), common subexpression elimination (``share_equal_nodes``), and peephole rules
+for aliases, transposes that undo each other and sums that keep dims only to lose them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,13 @@ aten = torch.ops.aten
 
 _SAME_VALUE = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default}
 _LAYOUT = torch.ops.oneflow.layout.default
-_RESHAPES = {aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.expand.default, aten.permute.default}
+_RESHAPES = {
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.reshape.default,
+    aten.expand.default,
+    aten.permute.default,
+}
 
 
 def clean(graph: fx.Graph) -> None:
@@ -36,8 +42,8 @@ def clean(graph: fx.Graph) -> None:
 
 
 def drop_aliases(graph: fx.Graph) -> None:
-    """``detach`` and reshapes to the shape a value has already become the value itself. So does a copy of a constant, if nothing is written into it: else
-    every step would go on from what the one before it has written."""
+    """``detach`` and reshapes to the shape a value has already become the value itself. So does a copy of a constant,
+    if nothing is written into it: else every step would go on from what the one before it has written."""
     written = {_storage(arg) for node in graph.nodes if node.op == "call_function" for arg in changed_by(node)}
     for node in list(graph.nodes):
         if node.target is aten.lift_fresh_copy.default and _storage(node) in written:
@@ -63,8 +69,8 @@ def drop_layouts(graph: fx.Graph) -> None:
 
 
 def cancel_transposes(graph: fx.Graph) -> None:
-    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout; so do other moves of dims that undo each other,
-    such as the permutes that channels-last layers leave between them."""
+    """t(t(x)) becomes x, so that a weight's gradient comes out in the weight's own layout; so do other moves of dims
+    that undo each other, such as the permutes that channels-last layers leave between them."""
     for node in list(graph.nodes):
         if node.op == "call_function" and _undoes(node, argument(node, 0) if node.args else None):
             node.replace_all_uses_with(argument(argument(node, 0), 0))
@@ -130,7 +136,13 @@ def share_equal_nodes(graph: fx.Graph) -> None:
 
 def changed_by(node: fx.Node) -> list[fx.Node]:
     """The inputs of a node that it may change."""
-    return [argument(node, 3), argument(node, 4)] if _updates_statistics(node) else node.all_input_nodes if writes(node) else []
+    return (
+        [argument(node, 3), argument(node, 4)]
+        if _updates_statistics(node)
+        else node.all_input_nodes
+        if writes(node)
+        else []
+    )
 
 
 def _storage(node: fx.Node) -> int | None:
@@ -158,7 +170,8 @@ def writes(node: fx.Node) -> bool:
 
 
 def changes(node: fx.Node) -> bool:
-    """True for nodes that write, and for batch norm that updates its running statistics, of which its schema does not tell."""
+    """True for nodes that write, and for batch norm that updates its running statistics, of which its schema does not
+    tell."""
     return writes(node) or _updates_statistics(node)
 
 
@@ -167,7 +180,8 @@ def _updates_statistics(node: fx.Node) -> bool:
 
 
 def drop_unused(graph: fx.Graph) -> None:
-    """Removes nodes that nothing reads, writers aside, and calls that other ranks meet: they wait for this one, which needs no result."""
+    """Removes nodes that nothing reads, writers aside, and calls that other ranks meet: they wait for this one, which
+    needs no result."""
     for node in reversed(list(graph.nodes)):
         if node.op == "call_function" and not node.users and not changes(node) and not _is_met(node):
             graph.erase_node(node)

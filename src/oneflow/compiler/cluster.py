@@ -1,4 +1,5 @@
-"""Cluster: ops that only move memory, as one call of a program. It keeps the aten ops that it stands for, and says nothing of kernels: those belong to the executor."""
+"""Cluster: ops that only move memory, as one call of a program. It keeps the aten ops that it stands for, and says
+nothing of kernels: those belong to the executor."""
 
 from __future__ import annotations
 
@@ -25,8 +26,9 @@ class Spec:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The ops of a cluster as plain data: ``rows`` as functions of values, for a compiler; ``reference`` the same in place where nothing reads what is written
-    over. ``specs`` are those of its inputs where they are known before a step runs."""
+    """The ops of a cluster as plain data: ``rows`` as functions of values, for a compiler; ``reference`` the same in
+    place where nothing reads what is written over. ``specs`` are those of its inputs where they are known before a step
+    runs."""
 
     rows: Rows
     reference: Rows

@@ -1,7 +1,9 @@
-"""Pieces of the update as clusters: the division by a loss scale, regularizers, clipping and the update itself become one call on lists of variables, and so do the norms by which
-gradients are clipped. What is done to a gradient is never written to memory.
+"""Pieces of the update as clusters: the division by a loss scale, regularizers, clipping and the update itself become
+one call on lists of variables, and so do the norms by which gradients are clipped. What is done to a gradient is never
+written to memory.
 
-Updates that are one kernel of torch's already stay what they are where nothing is done to their gradients before. Those of some rows of a variable stay too.
+Updates that are one kernel of torch's already stay what they are where nothing is done to their gradients before. Those
+of some rows of a variable stay too.
 """
 
 from __future__ import annotations
@@ -29,9 +31,11 @@ _STEPS = (*_FACTORS, update.regularized, update.scaled)
 
 
 def cluster_updates(graph: fx.Graph, compiles: bool) -> None:
-    """Puts calls of clusters in the place of updates and of what is done to their gradients; ``compiles``: with their ops, for a compiler.
+    """Puts calls of clusters in the place of updates and of what is done to their gradients; ``compiles``: with their
+    ops, for a compiler.
 
-    Relies on a section as it was lowered. Leaves the same values but for rounding, every variable updated once, and the same collectives in the same order.
+    Relies on a section as it was lowered. Leaves the same values but for rounding, every variable updated once, and the
+    same collectives in the same order.
     """
     chains: dict[fx.Node, _Chain] = {}
     for node in list(graph.nodes):
@@ -58,7 +62,8 @@ def _last_step(gradients: list[fx.Node]) -> fx.Node | None:
 
 @dataclass(frozen=True)
 class _Chain:
-    """What is done to the gradients of an optimizer: what each was before, and the numbers that ``call_update`` takes."""
+    """What is done to the gradients of an optimizer: what each was before, and the numbers that ``call_update``
+    takes."""
 
     grads: list[fx.Node]
     unscale: Any
@@ -82,17 +87,22 @@ class _Chain:
         if clip is not None:
             norm_type = float(clip.kwargs.get("norm_type", 2.0))  # type: ignore[arg-type]
             norms = NormCluster(norm_type, dtype, (_cluster(SQUARES, dtype),) if compiles else ())
-            factor = _factor(graph, clip, len(grads), lambda places: _norms(graph, norms, places, params, grads, unscale, l1, l2))
+            factor = _factor(
+                graph, clip, len(grads), lambda places: _norms(graph, norms, places, params, grads, unscale, l1, l2)
+            )
         return _Chain(grads, unscale, list(l1), list(l2), factor)
 
 
-def _norms(graph: fx.Graph, cluster: Any, places: Sequence[int], params: Any, grads: Any, unscale: Any, l1: Any, l2: Any) -> fx.Node:
+def _norms(
+    graph: fx.Graph, cluster: Any, places: Sequence[int], params: Any, grads: Any, unscale: Any, l1: Any, l2: Any
+) -> fx.Node:
     numbers = {"cluster": cluster, "unscale": unscale, "l1": [l1[i] for i in places], "l2": [l2[i] for i in places]}
     return graph.call_function(call_norms, ([params[i] for i in places], [grads[i] for i in places]), numbers)
 
 
 def _factor(graph: fx.Graph, clip: fx.Node, count: int, norms: Any) -> fx.Node:
-    """The factor of clipping as a node. The norm that it goes by is made of norms of gradients: on ranks by the call that was there, of those that this rank answers for."""
+    """The factor of clipping as a node. The norm that it goes by is made of norms of gradients: on ranks by the call
+    that was there, of those that this rank answers for."""
     norm: Any = clip.kwargs.get("norm")
     if norm is None:
         with graph.inserting_before(clip):

@@ -1,4 +1,5 @@
-"""Random ops of torch, drawn by counter: what they give is a function of (seed, step, number of the op, index), as in jobs.
+"""Random ops of torch, drawn by counter: what they give is a function of (seed, step, number of the op, index), as in
+jobs.
 
 So a run that was resumed draws what one that was never stopped does, and no rank, thread or earlier draw can change it.
 """
@@ -53,27 +54,48 @@ class Draws:
             aten.randint.default: lambda high, size, **options: self._integers(0, high, size, **options),
             aten.randint.low: self._integers,
             aten.randint_like.default: lambda x, high, **options: self._integers(0, high, x.shape, **_like(x, options)),
-            aten.randint_like.low_dtype: lambda x, low, high, **options: self._integers(low, high, x.shape, **_like(x, options)),
+            aten.randint_like.low_dtype: lambda x, low, high, **options: self._integers(
+                low, high, x.shape, **_like(x, options)
+            ),
             aten.random_.to: lambda x, to, generator=None: x.copy_(self._integers(0, to, x.shape)),
             getattr(aten.random_, "from"): lambda x, low, to, generator=None: x.copy_(self._integers(low, to, x.shape)),
             aten.randperm.default: self._permutation,
-            aten.uniform_.default: lambda x, low=0.0, high=1.0, generator=None: x.copy_(self._bits_uniform(x.shape) * (high - low) + low),
-            aten.normal_.default: lambda x, mean=0.0, std=1.0, generator=None: x.copy_(self._bits_normal(x.shape) * std + mean),
-            aten.normal.Tensor_Tensor: lambda mean, std, generator=None: self._bits_normal(mean.shape).to(mean.dtype) * std + mean,
-            aten.normal.Tensor_float: lambda mean, std=1.0, generator=None: self._bits_normal(mean.shape).to(mean.dtype) * std + mean,
-            aten.normal.float_Tensor: lambda mean, std, generator=None: self._bits_normal(std.shape).to(std.dtype) * std + mean,
+            aten.uniform_.default: lambda x, low=0.0, high=1.0, generator=None: x.copy_(
+                self._bits_uniform(x.shape) * (high - low) + low
+            ),
+            aten.normal_.default: lambda x, mean=0.0, std=1.0, generator=None: x.copy_(
+                self._bits_normal(x.shape) * std + mean
+            ),
+            aten.normal.Tensor_Tensor: lambda mean, std, generator=None: (
+                self._bits_normal(mean.shape).to(mean.dtype) * std + mean
+            ),
+            aten.normal.Tensor_float: lambda mean, std=1.0, generator=None: (
+                self._bits_normal(mean.shape).to(mean.dtype) * std + mean
+            ),
+            aten.normal.float_Tensor: lambda mean, std, generator=None: (
+                self._bits_normal(std.shape).to(std.dtype) * std + mean
+            ),
             aten.normal.float_float: lambda mean, std, size, **options: self._normal(size, **options) * std + mean,
-            aten.log_normal_.default: lambda x, mean=1.0, std=2.0, generator=None: x.copy_((self._bits_normal(x.shape) * std + mean).exp()),
-            aten.cauchy_.default: lambda x, median=0.0, sigma=1.0, generator=None: x.copy_(self._cauchy(x.shape) * sigma + median),
-            aten.geometric_.default: lambda x, p, generator=None: x.copy_((self._exponential(x.shape) / -log1p(-p)).ceil()),
+            aten.log_normal_.default: lambda x, mean=1.0, std=2.0, generator=None: x.copy_(
+                (self._bits_normal(x.shape) * std + mean).exp()
+            ),
+            aten.cauchy_.default: lambda x, median=0.0, sigma=1.0, generator=None: x.copy_(
+                self._cauchy(x.shape) * sigma + median
+            ),
+            aten.geometric_.default: lambda x, p, generator=None: x.copy_(
+                (self._exponential(x.shape) / -log1p(-p)).ceil()
+            ),
             aten.rrelu_with_noise.default: self._rrelu,
             aten.exponential_.default: lambda x, lambd=1.0, generator=None: x.copy_(self._exponential(x.shape) / lambd),
             aten.multinomial.default: self._multinomial,
         }
         self.table |= {op: self.table[like] for op, like in _BY_GENERATOR.items()}
 
-    def dropout(self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool | None = None) -> Tensor:
-        """``torch.nn.functional.dropout``. A scaled mask costs one multiplication in the forward pass and one in the backward pass."""
+    def dropout(
+        self, input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False, train: bool | None = None
+    ) -> Tensor:
+        """``torch.nn.functional.dropout``. A scaled mask costs one multiplication in the forward pass and one in the
+        backward pass."""
         if not 0.0 <= p <= 1.0:
             raise ArgumentError(f"the probability of dropout lies in [0, 1], got {p}")
         if p == 0.0 or not (training if train is None else train):
@@ -95,7 +117,9 @@ class Draws:
     def _normal(self, size: Sequence[int], dtype: torch.dtype | None = None, **options: Any) -> Tensor:
         return self._bits_normal(size).to(dtype or torch.get_default_dtype())
 
-    def _integers(self, low: int, high: int, size: Sequence[int], dtype: torch.dtype | None = None, **options: Any) -> Tensor:
+    def _integers(
+        self, low: int, high: int, size: Sequence[int], dtype: torch.dtype | None = None, **options: Any
+    ) -> Tensor:
         if not 0 < high - low <= 2**32:
             raise ArgumentError(f"a graph draws whole numbers of a range of 1 to 2**32, got those from {low} to {high}")
         bits = counter_random.random_bits(size, *self._next()).to(torch.int64) & 0xFFFFFFFF
@@ -104,14 +128,23 @@ class Draws:
     def _permutation(self, n: int, dtype: torch.dtype | None = None, **options: Any) -> Tensor:
         return counter_random.random_bits([n], *self._next()).argsort().to(dtype or torch.int64)
 
-    def _rrelu(self, x: Tensor, noise: Tensor, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, generator: Any = None) -> Tensor:
+    def _rrelu(
+        self,
+        x: Tensor,
+        noise: Tensor,
+        lower: float = 0.125,
+        upper: float = 1 / 3,
+        training: bool = False,
+        generator: Any = None,
+    ) -> Tensor:
         if not training:
             return torch.where(x <= 0, x * ((lower + upper) / 2), x)
         slopes = (self._bits_uniform(x.shape) * (upper - lower) + lower).to(x.dtype)
         return x * noise.copy_(torch.where(x <= 0, slopes, torch.ones_like(slopes)))
 
     def _multinomial(self, weights: Tensor, count: int, replacement: bool = False, generator: Any = None) -> Tensor:
-        """The largest of weights divided by exponential draws: each index comes first with the probability of its weight."""
+        """The largest of weights divided by exponential draws: each index comes first with the probability of its
+        weight."""
         if not replacement:
             return (weights / self._exponential(weights.shape).to(weights.dtype)).topk(count).indices
         wide = weights.unsqueeze(-2).expand(*weights.shape[:-1], count, weights.shape[-1])

@@ -1,6 +1,8 @@
-"""Views by strides (``as_strided``) as views by shape. Strides are those of whole tensors in one process; a part of one on a rank has others.
+"""Views by strides (``as_strided``) as views by shape. Strides are those of whole tensors in one process; a part of one
+on a rank has others.
 
-Pools give their result strides of their own, and what autograd does for that is zeros, two views by strides and a copy between them.
+Pools give their result strides of their own, and what autograd does for that is zeros, two views by strides and a copy
+between them.
 """
 
 from __future__ import annotations
@@ -42,7 +44,8 @@ def without_strides(graph: fx.Graph) -> None:
 
 
 def join_views(graph: fx.Graph) -> None:
-    """A view of a view becomes one of what that is a view of, so that a split passes that the shape between them would not let through.
+    """A view of a view becomes one of what that is a view of, so that a split passes that the shape between them would
+    not let through.
 
     Relies on a graph without writes. Leaves the same values, and views that nothing reads.
     """
@@ -73,7 +76,11 @@ def _flat(graph: fx.Graph, node: fx.Node) -> fx.Node | None:
 
 def _lies_in(node: fx.Node, storage: Any) -> bool:
     before = node.args[0] if node.args else None
-    return isinstance(before, fx.Node) and isinstance(val(before), Tensor) and val(before).untyped_storage()._cdata == storage._cdata
+    return (
+        isinstance(before, fx.Node)
+        and isinstance(val(before), Tensor)
+        and val(before).untyped_storage()._cdata == storage._cdata
+    )
 
 
 def _shaped(graph: fx.Graph, node: fx.Node, flat: fx.Node) -> fx.Node | None:
@@ -85,12 +92,16 @@ def _shaped(graph: fx.Graph, node: fx.Node, flat: fx.Node) -> fx.Node | None:
     back = sorted(range(len(order)), key=order.__getitem__)
     with graph.inserting_before(node):
         shaped = _call(graph, node, aten.view.default, flat, [made.shape[dim] for dim in order])
-        return shaped if order == back == list(range(len(order))) else _call(graph, node, aten.permute.default, shaped, back)
+        return (
+            shaped
+            if order == back == list(range(len(order)))
+            else _call(graph, node, aten.permute.default, shaped, back)
+        )
 
 
 def _order(value: Tensor) -> list[int] | None:
-    """The dims of a tensor in the order in which they lie in memory, the widest strides first; None where there are gaps between elements. Dims of one
-    element keep their places, as far as they can."""
+    """The dims of a tensor in the order in which they lie in memory, the widest strides first; None where there are
+    gaps between elements. Dims of one element keep their places, as far as they can."""
     strides = value.stride()
     wide = sorted((dim for dim in range(value.dim()) if value.shape[dim] != 1), key=lambda dim: -strides[dim])
     expected = 1

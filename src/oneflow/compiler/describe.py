@@ -1,4 +1,5 @@
-"""What a node of a program is to the user: an op and its line, the backward of one, an update, or a change of layout."""
+"""What a node of a program is to the user: an op and its line, the backward of one, an update, or a change of
+layout."""
 
 from __future__ import annotations
 
@@ -18,6 +19,10 @@ def what_of(node: fx.Node) -> str:
     joint = None if note.node is None else joint_note(note.node)
     origin = None if joint is None else joint.origin
     if joint is None or origin is None:
-        return f"the boxing of {note.boxing.node.name}" if note.boxing is not None else f"the backward pass ({node.target})"
+        return (
+            f"the boxing of {note.boxing.node.name}"
+            if note.boxing is not None
+            else f"the backward pass ({node.target})"
+        )
     part = "the backward of " if joint.part == "backward" else ""
     return f"{part}op {origin.name!r} ({origin.kind}) from {origin.line}"

@@ -1,7 +1,7 @@
 """The digest of a program: a number for all that it does, the same in every process that compiles the same job.
 
-It is taken over the plain data that would be sent to a worker, written out in one way: no address, no hash of this process and no order of
-a set comes into it. How errors name a node does not count.
+It is taken over the plain data that would be sent to a worker, written out in one way: no address, no hash of this
+process and no order of a set comes into it. How errors name a node does not count.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def digest_of(value: Any) -> str:
 
 
 def _written(value: Any) -> Iterator[str]:
-    """A value as text, in pieces. Each begins with the kind of the value, and what has parts ends with a bracket, so no two read alike."""
+    """A value as text, in pieces. Each begins with the kind of the value, and what has parts ends with a bracket, so no
+    two read alike."""
     if isinstance(value, enum.Enum):
         yield f"{_name(type(value))}.{value.name} "
     elif type(value) in _LITERALS:

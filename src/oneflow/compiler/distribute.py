@@ -1,4 +1,5 @@
-"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout (sharding propagation)."""
+"""From a traced job to what all its ranks share: a joint graph in which every node has a mesh and a layout (sharding
+propagation)."""
 
 from __future__ import annotations
 
@@ -40,8 +41,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CompileTarget:
-    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one micro-batch, device type,
-    precision, and the tier of fusion if it says one."""
+    """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one
+    micro-batch, device type, precision, and the tier of fusion if it says one."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
@@ -53,8 +54,9 @@ class CompileTarget:
 
 @dataclass(frozen=True)
 class Assigned:
-    """What all ranks of a step share. ``layouts`` are those of the variables, with the compiler's own choices in place of AUTO. A step
-    ``is_alone`` in a world of one rank. ``auto`` is what a search for all layouts has chosen, if there was one."""
+    """What all ranks of a step share. ``layouts`` are those of the variables, with the compiler's own choices in place
+    of AUTO. A step ``is_alone`` in a world of one rank. ``auto`` is what a search for all layouts has chosen, if there
+    was one."""
 
     decl: StepDecl
     graph: fx.Graph
@@ -102,9 +104,10 @@ def distribute_job(graph: Graph, target: CompileTarget, after: After = nothing_a
 
 @dataclass(frozen=True)
 class Spread:
-    """What a step is spread over: the rank of every device, the layouts of its variables, the type of the devices. ``mirrored``: each device
-    of that mesh runs a copy of its own. ``auto``: what of the layouts is to be found; ``uses``: what is being tried for it. ``holds_once``: its ranks can hold
-    variables once among them, and each update some rows."""
+    """What a step is spread over: the rank of every device, the layouts of its variables, the type of the devices.
+    ``mirrored``: each device of that mesh runs a copy of its own. ``auto``: what of the layouts is to be found;
+    ``uses``: what is being tried for it. ``holds_once``: its ranks can hold variables once among them, and each update
+    some rows."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]
@@ -117,14 +120,20 @@ class Spread:
 
 def _may_hold_once(target: CompileTarget) -> bool:
     """Whether the ranks of a job are processes of one host, and no more than share its memory."""
-    return target.device.type == "cpu" and len({machine for machine, _ in target.ranks}) == 1 and len(target.ranks) <= collective.MOST_RANKS
+    return (
+        target.device.type == "cpu"
+        and len({machine for machine, _ in target.ranks}) == 1
+        and len(target.ranks) <= collective.MOST_RANKS
+    )
 
 
-def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after) -> Assigned:
+def distribute(
+    decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after
+) -> Assigned:
     """Places every node and chooses every layout. ``rates`` says which optimizers take their rate from the graph.
 
-    Relies on a joint graph as a trace leaves it, which becomes the assignment's. Leaves a clean one in which every node has a mesh and a
-    layout.
+    Relies on a joint graph as a trace leaves it, which becomes the assignment's. Leaves a clean one in which every node
+    has a mesh and a layout.
     """
     after("joint", joint.graph)
     is_alone = len(over.ranks) == 1
@@ -156,13 +165,28 @@ def distribute(decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] 
     layouts = {**over.layouts, **{name: layout_of(joint.arguments["variable", name]) for name in decl.decls}}
     groups = groups_of(decl, decl.training.optimizer, list(joint.trained)) if decl.training is not None else []
     of_blobs = dict(zip(rates, outputs.rates))
-    assigned = Assigned(decl, joint.graph, joint.arguments, outputs, layouts, groups, of_blobs, stages_of(joint.graph), over.device, is_alone, auto)
+    assigned = Assigned(
+        decl,
+        joint.graph,
+        joint.arguments,
+        outputs,
+        layouts,
+        groups,
+        of_blobs,
+        stages_of(joint.graph),
+        over.device,
+        is_alone,
+        auto,
+    )
     after("assigned", assigned)
     return assigned
 
 
-def feeds_like(graph: Graph, inputs: Sequence[torch.Tensor], device: torch.device, share: int = 0, shares: int = 1) -> list[Like]:
-    """What one micro-batch of these inputs looks like, together with what readers give: one of so many ``shares`` of their batch."""
+def feeds_like(
+    graph: Graph, inputs: Sequence[torch.Tensor], device: torch.device, share: int = 0, shares: int = 1
+) -> list[Like]:
+    """What one micro-batch of these inputs looks like, together with what readers give: one of so many ``shares`` of
+    their batch."""
     feeds = [Like(tuple(tensor.shape), tensor.dtype, device) for tensor in inputs]
     for node in graph.feeds()[len(feeds) :]:
         spec = op_note(node).spec
@@ -203,10 +227,16 @@ def _place(decl: StepDecl, joint: Joint, over: Spread) -> None:
     default = mesh_of(decl.placement, over.ranks)
     meshes = cache(lambda placement: default if placement is None else mesh_of(placement, over.ranks))
     several = any(layout.mesh != default for layout in fixed.values())
-    place(joint.graph, lambda origin: None if several and origin.placement is None else meshes(origin.placement), fixed, default)
+    place(
+        joint.graph,
+        lambda origin: None if several and origin.placement is None else meshes(origin.placement),
+        fixed,
+        default,
+    )
 
 
-# What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to look up.
+# What only several ranks need is loaded where it is used: with it come the rules of every op, which take a while to
+# look up.
 
 
 def _mirrored(graph: Graph, ranks: RankOfDevice) -> Mesh | None:
@@ -225,18 +255,29 @@ def _mirror(decl: StepDecl, joint: Joint, outputs: Outputs, layouts: Mapping[str
     return mirror(joint.graph, joint.arguments.get(("step",)), outputs, mesh)
 
 
-def _infer(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search: Search | None = None) -> Estimate | None:
+def _infer(
+    decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, search: Search | None = None
+) -> Estimate | None:
     from oneflow.compiler.infer import USUAL, infer
 
     count = decl.training.micro_batches if decl.training is not None else 1
-    search = replace(search or USUAL, shared=frozenset(_shared_products(decl, outputs)) if over.holds_once else frozenset())
-    return infer(joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count, search)
+    search = replace(
+        search or USUAL, shared=frozenset(_shared_products(decl, outputs)) if over.holds_once else frozenset()
+    )
+    return infer(
+        joint.graph, _given(decl, joint.arguments, over), _wanted(decl, joint.arguments, outputs, over), count, search
+    )
 
 
 def _shared_products(decl: StepDecl, outputs: Outputs) -> Iterator[fx.Node]:
     """The gradients of which ranks make each some rows: large products that an update takes as they are."""
     training = decl.training
-    if training is None or training.in_two_parts or training.loss_scale.initial != 1.0 or training.split_states_from is not None:
+    if (
+        training is None
+        or training.in_two_parts
+        or training.loss_scale.initial != 1.0
+        or training.split_states_from is not None
+    ):
         return
     for name, gradient in outputs.gradients.items():
         optimizer = training.optimizer.owner(name)
@@ -275,16 +316,24 @@ def _search(decl: StepDecl, joint: Joint, outputs: Outputs, over: Spread, auto: 
 
 
 def _as_tried(decl: StepDecl, over: Spread, auto: AutoParallel, candidate: Candidate) -> tuple[StepDecl, Spread]:
-    """A step as a candidate would have it: on its mesh, with its variables open, split or whole as the uses of the axes say."""
+    """A step as a candidate would have it: on its mesh, with its variables open, split or whole as the uses of the axes
+    say."""
     layouts = dict(over.layouts)
     if candidate.mesh is not None:
         assert decl.placement is not None
         devices = {rank: device for device, rank in over.ranks.items()}
-        decl = replace(decl, placement=Placement(decl.placement.device_type, tuple(devices[rank] for rank in candidate.mesh.ranks), candidate.mesh.axes))
+        decl = replace(
+            decl,
+            placement=Placement(
+                decl.placement.device_type, tuple(devices[rank] for rank in candidate.mesh.ranks), candidate.mesh.axes
+            ),
+        )
         layouts = dict.fromkeys(layouts, whole_on(candidate.mesh))
     for name in auto.free:
         mesh = layouts[name].mesh
-        layouts[name] = Layout(mesh, tuple(_used(decl, name, mesh, candidate.use(axis)) for axis in range(len(mesh.axes))))
+        layouts[name] = Layout(
+            mesh, tuple(_used(decl, name, mesh, candidate.use(axis)) for axis in range(len(mesh.axes)))
+        )
     return decl, replace(over, layouts=layouts, uses=candidate)
 
 
@@ -298,7 +347,8 @@ def _used(decl: StepDecl, name: str, mesh: Mesh, use: str) -> Sbp:
 
 
 def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> dict[fx.Node, Given]:
-    """The layouts of arguments: variables as they are kept, inputs as they come or else as ``_batch`` says, the rest whole."""
+    """The layouts of arguments: variables as they are kept, inputs as they come or else as ``_batch`` says, the rest
+    whole."""
     from oneflow.compiler.infer import Given
 
     given: dict[fx.Node, Given] = {}
@@ -314,7 +364,12 @@ def _given(decl: StepDecl, arguments: Mapping[Key, fx.Node], over: Spread) -> di
                 given[node] = Given(layout.sbp)
             else:
                 whole = batch is None or val(node).shape[batch] < mesh.size
-                given[node] = Given(tuple(_batch(None if whole else batch, "data" if over.uses is None else over.uses.use(axis)) for axis in range(len(axes))))
+                given[node] = Given(
+                    tuple(
+                        _batch(None if whole else batch, "data" if over.uses is None else over.uses.use(axis))
+                        for axis in range(len(axes))
+                    )
+                )
     return given
 
 
@@ -326,7 +381,8 @@ def _batch(batch: int | None, use: str) -> Sbp:
 
 
 def _wanted(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs, over: Spread) -> list[Wanted]:
-    """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still open follows it."""
+    """What values must be in the end: gradients as their variables are updated. One whose variable's layout is still
+    open follows it."""
     from oneflow.compiler.infer import Wanted
 
     wanted = []

@@ -1,13 +1,14 @@
 """Overlap of communication and computation, and of the optimizer update with the backward pass (fused update).
 
-Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are still in the cache, and
-their memory is free for what comes. A large gradient that is a matrix product is not even made: its variable is updated some rows at a
-time.
+Variables are updated in the midst of the backward pass, as soon as nothing reads them any more: their gradients are
+still in the cache, and their memory is free for what comes. A large gradient that is a matrix product is not even made:
+its variable is updated some rows at a time.
 
-What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for each other anyway.
-The slower rank holds up the others wherever they meet, and who is slower changes; so ranks meet once per step. Sums are begun in the
-backward pass (``bucket.py``) and waited for at its end, and so are activations that all ranks gather to make a gradient themselves. Of such a
-gradient each rank makes some rows, if the ranks hold its variable once (``collective/one_copy.py``), and all of it otherwise.
+What other ranks must first send is not waited for in the midst: such updates stay at the end, where the ranks wait for
+each other anyway. The slower rank holds up the others wherever they meet, and who is slower changes; so ranks meet once
+per step. Sums are begun in the backward pass (``bucket.py``) and waited for at its end, and so are activations that all
+ranks gather to make a gradient themselves. Of such a gradient each rank makes some rows, if the ranks hold its variable
+once (``collective/one_copy.py``), and all of it otherwise.
 """
 
 from __future__ import annotations
@@ -25,19 +26,22 @@ from oneflow.compiler.notes import copy_notes, joint_note, local_note, set_local
 from oneflow.ir.nodes import add_call, argument
 from oneflow.ops import update
 
-BYTES = 2**20  # of gradients that are updated together: what waits for others of its kind is memory, and leaves the cache
+BYTES = (
+    2**20
+)  # of gradients that are updated together: what waits for others of its kind is memory, and leaves the cache
 ROWS_BYTES = 4 * 2**20  # of the rows of a product that are made at a time
 
 
 def is_large_product(size: int, is_linear: bool) -> bool:
-    """Whether a gradient of so many bytes, a product, is better not made: because several times as many rows as are made at a time would be, or because its
-    update ``is_linear``, so that none need be made at all."""
+    """Whether a gradient of so many bytes, a product, is better not made: because several times as many rows as are
+    made at a time would be, or because its update ``is_linear``, so that none need be made at all."""
     return size >= ROWS_BYTES * (1 if is_linear else 2)
 
 
 def update_early(graph: fx.Graph, is_common: bool) -> None:
-    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there. Updates that may not be
-    cut, or that exchange something with other ranks, stay where they are. Ranks may share the work of an update if their programs ``is_common``.
+    """Cuts the updates at the end of a finished graph into pieces and moves each to where its gradients are there.
+    Updates that may not be cut, or that exchange something with other ranks, stay where they are. Ranks may share the
+    work of an update if their programs ``is_common``.
 
     Relies on a section that ends with its updates. Leaves every variable updated once, after all that reads it.
     """
@@ -49,11 +53,19 @@ def update_early(graph: fx.Graph, is_common: bool) -> None:
         lasting = _lasting(graph, memory)
         own = _written_by_updates_alone(graph, memory, calls) if is_common else set()
         for call in calls:
-            _Cut(graph, call, [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))], place, lasting, own).make()
+            _Cut(
+                graph,
+                call,
+                [_ready(call, i, memory, touched, place) for i in range(len(argument(call, 0)))],
+                place,
+                lasting,
+                own,
+            ).make()
 
 
 def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> dict[Memory, fx.Node]:
-    """The last node that touches each memory, updates aside: the end, if a function that may give a view of it takes it."""
+    """The last node that touches each memory, updates aside: the end, if a function that may give a view of it takes
+    it."""
     found: dict[Memory, fx.Node] = {}
     until_the_end: list[Memory] = []
     for node in graph.nodes:
@@ -65,7 +77,9 @@ def _last_touched(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx
     return {**found, **dict.fromkeys(until_the_end, next(iter(reversed(graph.nodes))))}
 
 
-def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]) -> fx.Node:
+def _ready(
+    call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[Memory, fx.Node], place: dict[fx.Node, int]
+) -> fx.Node:
     """The node behind which the i-th variable of an update can be updated."""
     columns: list[Any] = [arg[i] for arg in call.args if isinstance(arg, (list, tuple))]
     others = [arg for arg in (*call.args, *call.kwargs.values()) if isinstance(arg, fx.Node)]
@@ -73,9 +87,14 @@ def _ready(call: fx.Node, i: int, memory: dict[fx.Node, Memory], touched: dict[M
 
 
 def _lasting(graph: fx.Graph, memory: dict[fx.Node, Memory]) -> set[fx.Node]:
-    """The values that no node changes: those that may be read later than now. A variable is none, nor is what may be a view of one."""
+    """The values that no node changes: those that may be read later than now. A variable is none, nor is what may be a
+    view of one."""
     handed = {memory[used] for node in graph.nodes if may_keep(node) or writes(node) for used in node.all_input_nodes}
-    return {node for node, where in memory.items() if node.target is collective.gather_parts or not (where in handed or may_keep(where[0]))}
+    return {
+        node
+        for node, where in memory.items()
+        if node.target is collective.gather_parts or not (where in handed or may_keep(where[0]))
+    }
 
 
 def _written_by_updates_alone(graph: fx.Graph, memory: dict[fx.Node, Memory], calls: list[fx.Node]) -> set[fx.Node]:
@@ -86,11 +105,17 @@ def _written_by_updates_alone(graph: fx.Graph, memory: dict[fx.Node, Memory], ca
 
 
 class _Cut:
-    """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it may be, ``lasting``
-    which values may be read later than now, ``own`` which variables updates alone write."""
+    """Puts updates of some variables each in the place of one update of all of them. ``ready`` tells for each where it
+    may be, ``lasting`` which values may be read later than now, ``own`` which variables updates alone write."""
 
     def __init__(
-        self, graph: fx.Graph, call: fx.Node, ready: list[fx.Node], place: dict[fx.Node, int], lasting: set[fx.Node], own: set[fx.Node]
+        self,
+        graph: fx.Graph,
+        call: fx.Node,
+        ready: list[fx.Node],
+        place: dict[fx.Node, int],
+        lasting: set[fx.Node],
+        own: set[fx.Node],
     ) -> None:
         self._graph = graph
         self._call = call
@@ -125,8 +150,8 @@ class _Cut:
             self._graph.erase_node(self._gradients[i])
 
     def _is_large_product(self, i: int) -> bool:
-        """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time, and that can be made
-        when variables have been updated already."""
+        """Whether a gradient is a matrix product that only this update reads, of more rows than are made at a time, and
+        that can be made when variables have been updated already."""
         gradient = self._gradients[i]
         is_own = gradient.target is torch.ops.aten.mm.default and list(gradient.users) == [self._call]
         is_large = self._note.may_be_by_rows and is_large_product(self._note.sizes[i], self._note.linear is not None)
@@ -150,8 +175,11 @@ class _Cut:
             self._insert([i], collective.update_rows, (one_copy, begun, *arguments), numbers)
 
     def _one_copy(self, product: fx.Node, held: list[fx.Node]) -> collective.OneCopy | None:
-        """The ranks that all make the same product, of factors that they have gathered, for variables that they may hold together."""
-        if not self._own.issuperset(held) or any(factor.target is not collective.gather_parts for factor in product.all_input_nodes):
+        """The ranks that all make the same product, of factors that they have gathered, for variables that they may
+        hold together."""
+        if not self._own.issuperset(held) or any(
+            factor.target is not collective.gather_parts for factor in product.all_input_nodes
+        ):
             return None
         groups = {argument(factor, 3) for factor in product.all_input_nodes}
         return collective.OneCopy(*groups) if len(groups) == 1 else None
@@ -176,13 +204,16 @@ class _Cut:
 
 
 def gather_early(graph: fx.Graph, is_common: bool) -> None:
-    """What ranks gather to make a gradient themselves is sent when it is there, and waited for when it is read. The programs of the ranks
-    may exchange it through memory if they are ``is_common``.
+    """What ranks gather to make a gradient themselves is sent when it is there, and waited for when it is read. The
+    programs of the ranks may exchange it through memory if they are ``is_common``.
 
-    Relies on gathers that are noted with the node they are for. Leaves those of gradients in two calls, in one order on all ranks.
+    Relies on gathers that are noted with the node they are for. Leaves those of gradients in two calls, in one order on
+    all ranks.
     """
     place = {node: i for i, node in enumerate(graph.nodes)}
-    for number, node in enumerate([node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]):
+    for number, node in enumerate(
+        [node for node in graph.nodes if node.target is collective.gather_parts and _is_for_gradient(node)]
+    ):
         part, dim, sizes, ranks = (argument(node, place) for place in range(4))
         gather = collective.Gather(number, dim, sizes, ranks, is_common)
         with graph.inserting_before(node):
@@ -196,8 +227,8 @@ def gather_early(graph: fx.Graph, is_common: bool) -> None:
 
 
 def _is_for_gradient(node: fx.Node) -> bool:
-    """Whether a value is exchanged for a matrix product of the backward pass that nothing else is made of. That is so on all ranks or on
-    none, whichever of them sends or watches what."""
+    """Whether a value is exchanged for a matrix product of the backward pass that nothing else is made of. That is so
+    on all ranks or on none, whichever of them sends or watches what."""
     consumer = local_note(node).consumer
     is_product = consumer is not None and consumer.target is torch.ops.aten.mm.default and not consumer.users
     return consumer is not None and is_product and joint_note(consumer).part == "backward"

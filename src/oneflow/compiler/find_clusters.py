@@ -1,7 +1,8 @@
 """Clusters: neighbouring ops that only move memory become one call, forward and backward.
 
-Layer norm with the residual before it, GELU with its bias, softmax with mask and dropout, sums of gradients, the tail of a loss, casts of mixed precision. A cluster is never
-made around convolutions, products, attention, collectives, draws of random bits, or anything that writes: those have kernels of their own, or an order that counts.
+Layer norm with the residual before it, GELU with its bias, softmax with mask and dropout, sums of gradients, the tail
+of a loss, casts of mixed precision. A cluster is never made around convolutions, products, attention, collectives,
+draws of random bits, or anything that writes: those have kernels of their own, or an order that counts.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ _OTHERS = {  # beside what torch itself calls pointwise
 
 @dataclass(eq=False)
 class _Found:
-    """A cluster while it is found: its members in order, where it stands, and whether something that is none of it reads it already; then it stays there."""
+    """A cluster while it is found: its members in order, where it stands, and whether something that is none of it
+    reads it already; then it stays there."""
 
     members: list[fx.Node]
     place: int
@@ -91,8 +93,8 @@ class _Found:
 def make_clusters(graph: fx.Graph, is_alone: bool) -> None:
     """Puts calls of clusters in the place of ops that only move memory.
 
-    Relies on a section to which nothing but writing over is done any more; ``is_alone``: the values noted on its nodes lie as they will when it runs. Leaves the same values but
-    for rounding.
+    Relies on a section to which nothing but writing over is done any more; ``is_alone``: the values noted on its nodes
+    lie as they will when it runs. Leaves the same values but for rounding.
     """
     for members, place in _Finder(graph).clusters():
         _replace(graph, members, place, is_alone)
@@ -104,12 +106,23 @@ def make_clusters(graph: fx.Graph, is_alone: bool) -> None:
 def _is_op(node: fx.Node) -> bool:
     """Whether an op moves memory and does nothing else, on tensors alone."""
     target = node.target
-    if node.op != "call_function" or not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten" or changes(node) or is_random(node):
+    if (
+        node.op != "call_function"
+        or not isinstance(target, torch._ops.OpOverload)
+        or target.namespace != "aten"
+        or changes(node)
+        or is_random(node)
+    ):
         return False
     if target not in _VIEWS and target not in _OTHERS and torch.Tag.pointwise not in target.tags:
         return False
     made = tensors(node)
-    return bool(made) and all(one.dtype in _KINDS for one in made) and all(map(_is_tensor, node.all_input_nodes)) and bool(node.all_input_nodes)
+    return (
+        bool(made)
+        and all(one.dtype in _KINDS for one in made)
+        and all(map(_is_tensor, node.all_input_nodes))
+        and bool(node.all_input_nodes)
+    )
 
 
 def _is_tensor(node: fx.Node) -> bool:
@@ -117,7 +130,9 @@ def _is_tensor(node: fx.Node) -> bool:
     note = argument_note(node)
     if note is not None:
         return note.key[0] not in _NUMBERS and tensor(node) is not None
-    return bool(tensors(node)) or (node.op == "call_function" and node.target is not operator.getitem and local_note(node).boxing is not None)
+    return bool(tensors(node)) or (
+        node.op == "call_function" and node.target is not operator.getitem and local_note(node).boxing is not None
+    )
 
 
 def _is_work(node: fx.Node) -> bool:
@@ -128,8 +143,8 @@ def _is_work(node: fx.Node) -> bool:
 
 
 class _Finder:
-    """Goes through a section once. A cluster grows at its end as long as nothing else has read it: it then stands at the place of its last member. Later an op may
-    still be done with it, if all that it reads is there."""
+    """Goes through a section once. A cluster grows at its end as long as nothing else has read it: it then stands at
+    the place of its last member. Later an op may still be done with it, if all that it reads is there."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self._order = list(graph.nodes)
@@ -137,7 +152,9 @@ class _Finder:
         self._memory: dict[fx.Node, Memory] = memories(graph)
         self._changed: defaultdict[Memory, list[int]] = defaultdict(list)
         for place, node in enumerate(self._order):
-            for used in node.all_input_nodes if may_keep(node) else changed_by(node) if node.op == "call_function" else ():
+            for used in (
+                node.all_input_nodes if may_keep(node) else changed_by(node) if node.op == "call_function" else ()
+            ):
                 self._changed[self._memory[used]].append(place)
         self._owner: dict[fx.Node, _Found] = {}
         self._found: list[_Found] = []
@@ -150,7 +167,11 @@ class _Finder:
                 owner = self._owner.get(used)
                 if owner is not None and owner is not joined:
                     owner.is_closed = True
-        return [(found.members, self._order[found.place]) for found in self._found if found.members and _is_worth_it(found.members)]
+        return [
+            (found.members, self._order[found.place])
+            for found in self._found
+            if found.members and _is_worth_it(found.members)
+        ]
 
     def _joined(self, node: fx.Node, place: int) -> _Found | None:
         """The cluster that a node has become a member of."""
@@ -160,7 +181,9 @@ class _Finder:
         if not _is_op(node):
             return None
         owners = list(dict.fromkeys(self._owner[used] for used in node.all_input_nodes if used in self._owner))
-        open_ones = [one for one in owners if not one.is_closed and self._is_alike(one, node) and self._may_move(one, place)]
+        open_ones = [
+            one for one in owners if not one.is_closed and self._is_alike(one, node) and self._may_move(one, place)
+        ]
         if open_ones and sum(len(one.members) for one in open_ones) < _MOST:
             return self._add(self._merged(open_ones, place), node)
         for owner in reversed(owners):
@@ -190,17 +213,27 @@ class _Finder:
         return first
 
     def _is_alike(self, found: _Found, node: fx.Node) -> bool:
-        """Whether a node is of the same part of a step: what is made again for the backward pass must not be made before."""
-        return local_note(found.members[0]).section == local_note(node).section and _device(found.members[0]) == _device(node)
+        """Whether a node is of the same part of a step: what is made again for the backward pass must not be made
+        before."""
+        return local_note(found.members[0]).section == local_note(node).section and _device(
+            found.members[0]
+        ) == _device(node)
 
     def _may_move(self, found: _Found, place: int) -> bool:
         return not any(self._is_changed(used, found.place, place) for used in found.outside)
 
     def _may_hoist(self, found: _Found, node: fx.Node, place: int) -> bool:
-        if place - found.place > _FAR or len(found.members) >= _MOST or not self._is_alike(found, node) or not found.is_closed:
+        if (
+            place - found.place > _FAR
+            or len(found.members) >= _MOST
+            or not self._is_alike(found, node)
+            or not found.is_closed
+        ):
             return False
         others = [used for used in node.all_input_nodes if self._owner.get(used) is not found]
-        return all(self._stands_at(used) < found.place and not self._is_changed(used, found.place, place) for used in others)
+        return all(
+            self._stands_at(used) < found.place and not self._is_changed(used, found.place, place) for used in others
+        )
 
     def _stands_at(self, node: fx.Node) -> int:
         owner = self._owner.get(node)
@@ -225,13 +258,18 @@ def _is_worth_it(members: list[fx.Node]) -> bool:
 
 
 def _replace(graph: fx.Graph, found: list[fx.Node], place: fx.Node, is_alone: bool) -> None:
-    """Puts the call of a cluster in its place. Views of what it makes, which others read, are taken behind it: it gives memory of its own only, each piece once."""
+    """Puts the call of a cluster in its place. Views of what it makes, which others read, are taken behind it: it gives
+    memory of its own only, each piece once."""
     members, views, read = _without_views(found)
     if not _is_worth_it(members):
         return
     inside = set(members)
     inputs = list(dict.fromkeys(used for node in members for used in node.all_input_nodes if used not in inside))
-    outputs = [node for node in members if node not in views and (node in read or any(user not in inside for user in node.users))]
+    outputs = [
+        node
+        for node in members
+        if node not in views and (node in read or any(user not in inside for user in node.users))
+    ]
     body, reference = _body(members, inputs, outputs), _body(members, inputs, outputs)
     write_over(reference)
     cluster: Any = make_cluster(body, reference, _specs(inputs) if is_alone else None)
@@ -253,7 +291,8 @@ def _replace(graph: fx.Graph, found: list[fx.Node], place: fx.Node, is_alone: bo
 
 
 def _without_views(found: list[fx.Node]) -> tuple[list[fx.Node], list[fx.Node], set[fx.Node]]:
-    """Members but for views that only others read; all views that others read, to be made behind the cluster; and what these look at."""
+    """Members but for views that only others read; all views that others read, to be made behind the cluster; and what
+    these look at."""
     inside, views = set(found), list[fx.Node]()
     read: set[fx.Node] = set()
     for node in reversed(found):

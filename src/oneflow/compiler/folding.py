@@ -1,5 +1,5 @@
-"""Batch normalisation of a predict job goes into the convolution before it (batch norm folding): with fixed statistics it scales and shifts
-each channel.
+"""Batch normalisation of a predict job goes into the convolution before it (batch norm folding): with fixed statistics
+it scales and shifts each channel.
 """
 
 from __future__ import annotations

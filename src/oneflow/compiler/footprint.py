@@ -11,8 +11,8 @@ from oneflow.compiler.notes import tensor
 
 
 def bytes_at_once(graph: fx.Graph) -> int:
-    """The bytes of the values that live at once at most, arguments aside. Relies on a section in the order in which it runs; on several ranks its values
-    have the shapes of the whole."""
+    """The bytes of the values that live at once at most, arguments aside. Relies on a section in the order in which it
+    runs; on several ranks its values have the shapes of the whole."""
     memory = memories(graph)
     last = {memory[used]: node for node in graph.nodes for used in (node, *node.all_input_nodes)}
     sizes: dict[Memory, int] = {}

@@ -31,9 +31,10 @@ class Captured:
     """A forward graph and what its placeholders and outputs stand for.
 
     Nodes are aten ops on tensors; ``node.meta["val"]`` is what a node gives, without data. ``meta["stack_trace"]`` and
-    ``meta["nn_module_stack"]``, where they are there, tell line and module. ``names`` has a name for each placeholder, in order: those in
-    ``constants`` are parameters and buffers under the names of the modules' state dict, the others are inputs. ``outputs`` has a name for
-    each tensor that the output node lists; ``attributes`` the tensors of ``get_attr`` nodes.
+    ``meta["nn_module_stack"]``, where they are there, tell line and module. ``names`` has a name for each placeholder,
+    in order: those in ``constants`` are parameters and buffers under the names of the modules' state dict, the others
+    are inputs. ``outputs`` has a name for each tensor that the output node lists; ``attributes`` the tensors of
+    ``get_attr`` nodes.
     """
 
     graph: fx.Graph
@@ -65,12 +66,15 @@ class Captured:
 
 
 def forward_graph(
-    function: Callable[..., list[torch.Tensor]], tensors: Sequence[torch.Tensor], modules: Mapping[str, torch.nn.Module] | None = None
+    function: Callable[..., list[torch.Tensor]],
+    tensors: Sequence[torch.Tensor],
+    modules: Mapping[str, torch.nn.Module] | None = None,
 ) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
-    """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr`` nodes.
+    """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr``
+    nodes.
 
-    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths, which nodes then
-    know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
+    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths,
+    which nodes then know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     fakes = [mode.from_tensor(tensor) for tensor in tensors]
@@ -82,7 +86,8 @@ def forward_graph(
 
 
 def functional(captured: Captured) -> Captured:
-    """The same computation without ops that write into a tensor, save final ``copy_`` into placeholders that the graph writes."""
+    """The same computation without ops that write into a tensor, save final ``copy_`` into placeholders that the graph
+    writes."""
     if not any(writes(node) for node in captured.graph.nodes):
         return captured
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -98,8 +103,8 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts a thread of
-    tqdm's.)"""
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts
+    a thread of tqdm's.)"""
     following = iter(values)
     env: dict[fx.Node, Any] = {}
     for node in captured.graph.nodes:
@@ -120,7 +125,8 @@ def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def _forward_only() -> Iterator[None]:
-    """Without autograd, and without the fused kernel of whole encoder layers that torch takes then: it is one opaque op."""
+    """Without autograd, and without the fused kernel of whole encoder layers that torch takes then: it is one opaque
+    op."""
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)
     try:
@@ -196,11 +202,14 @@ def _told_by_line() -> Iterator[None]:
 
 def _needs_values(error: BaseException, op: str) -> str:
     frames = [
-        frame for frame in traceback.extract_tb(error.__traceback__) if is_users_file(frame.filename) and not frame.filename.startswith("<")
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_users_file(frame.filename) and not frame.filename.startswith("<")
     ]
     line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else UNKNOWN_LINE
     return (
-        f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as index, nonzero ...), "
+        f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as "
+        f"index, nonzero ...), "
         "which a graph does not have; write it with torch.where, masked_fill or other ops that keep shapes"
     )
 

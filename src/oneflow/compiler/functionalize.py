@@ -1,7 +1,8 @@
 """Functionalization of a joint graph: what writes into a value becomes an op that makes a new one.
 
-A value on ranks may be boxed, which is a copy: what is written into one of the two would be lost to the other. A write into a view is one into
-what it is a view of, and into all other views of that: whoever reads one of them afterwards reads the new value.
+A value on ranks may be boxed, which is a copy: what is written into one of the two would be lost to the other. A write
+into a view is one into what it is a view of, and into all other views of that: whoever reads one of them afterwards
+reads the new value.
 """
 
 from __future__ import annotations
@@ -90,14 +91,17 @@ def _require_first(node: fx.Node) -> None:
 def _refused(node: fx.Node, what: str) -> GraphError:
     origin = joint_note(node).origin
     line, place = (f"{origin.line}: ", f" in {origin.name!r} ({origin.kind})") if origin is not None else ("", "")
-    return GraphError(f"{line}{what}{place}, which a graph on several ranks cannot do; write it with an op that gives a new tensor")
+    return GraphError(
+        f"{line}{what}{place}, which a graph on several ranks cannot do; write it with an op that gives a new tensor"
+    )
 
 
 class _Values:
     """What every node of a graph holds now, while its nodes are gone through in order.
 
-    Nodes that lie in the memory of their first argument, their parent, are its views; what is no view is a root. A root has a version for every write
-    into its memory. A node that was made at an earlier version is made again before it is read.
+    Nodes that lie in the memory of their first argument, their parent, are its views; what is no view is a root. A root
+    has a version for every write into its memory. A node that was made at an earlier version is made again before it is
+    read.
     """
 
     def __init__(self, graph: fx.Graph) -> None:
@@ -166,7 +170,9 @@ class _Values:
             values = [(root, node)]
         else:
             node.target = _functional(node)
-            is_whole = node.target is aten.copy.default and self._root(argument(node, 1)).op != "placeholder"  # which may be written into later
+            is_whole = (
+                node.target is aten.copy.default and self._root(argument(node, 1)).op != "placeholder"
+            )  # which may be written into later
             self._read_inputs(node)
             values = self._put_back(node, self._made(node, val(changed), is_whole))
         self._writers[root] = node
@@ -184,7 +190,8 @@ class _Values:
         return made
 
     def _made(self, node: fx.Node, held: Tensor, is_copy: bool) -> fx.Node:
-        """What a write has made of a value, in the dtype that this has. Where all of it is a copy, that is what was copied."""
+        """What a write has made of a value, in the dtype that this has. Where all of it is a copy, that is what was
+        copied."""
         if is_copy and (val(argument(node, 1)).shape, val(argument(node, 1)).dtype) == (held.shape, held.dtype):
             return argument(node, 1)
         args, kwargs = fx.node.map_arg((node.args, node.kwargs), val)
@@ -196,7 +203,8 @@ class _Values:
         return made
 
     def _put_back(self, writer: fx.Node, made: fx.Node) -> list[tuple[fx.Node, fx.Node]]:
-        """What a view that is written to, and everything that it is a view of, hold when its value is ``made``; the root comes last."""
+        """What a view that is written to, and everything that it is a view of, hold when its value is ``made``; the
+        root comes last."""
         changed = self._same[writer]
         found = [(changed, made)]
         while changed in self._parents:
@@ -216,7 +224,11 @@ class _Values:
             target, args = _INVERSES[view.target](view, parent)
             return self._add(writer, target, (part, *args), val(parent))
         pieces = argument(view, 0)
-        target, args = _place_of_piece(pieces, argument(view, 1)) if view.target is operator.getitem else (_SCATTERS.get(view.target), view.args[1:])
+        target, args = (
+            _place_of_piece(pieces, argument(view, 1))
+            if view.target is operator.getitem
+            else (_SCATTERS.get(view.target), view.args[1:])
+        )
         if target is None:
             maker = pieces.target if view.target is operator.getitem else view.target
             raise _refused(writer, f"a write into a view of a tensor, made by {maker}")

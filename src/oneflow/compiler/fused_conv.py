@@ -1,7 +1,9 @@
-"""Convolutions and linear layers of a predict program on the CPU take along what follows them: bias, the sum with a residual, an activation.
+"""Convolutions and linear layers of a predict program on the CPU take along what follows them: bias, the sum with a
+residual, an activation.
 
-Their filters, which depend on variables alone, are packed once. ``ops/fused_conv.py`` keeps the aten ops that a fused one stands for. Results of convolutions
-lie in channels_last memory, which no program relies on; what a program returns lies as it was traced.
+Their filters, which depend on variables alone, are packed once. ``ops/fused_conv.py`` keeps the aten ops that a fused
+one stands for. Results of convolutions lie in channels_last memory, which no program relies on; what a program returns
+lies as it was traced.
 """
 
 from __future__ import annotations
@@ -44,10 +46,11 @@ _TRANSPOSED, _GROUPS = 6, 8
 
 
 def fuse_convolutions(graph: fx.Graph, invariants: Invariants) -> None:
-    """Puts one op in the place of a convolution or a linear layer whose filters are invariant, with the sum and the activation behind it.
+    """Puts one op in the place of a convolution or a linear layer whose filters are invariant, with the sum and the
+    activation behind it.
 
-    Relies on a lowered predict step. Leaves the same values but for rounding; packed filters are among the invariants. Where the C extension is not built, the
-    graph as it was.
+    Relies on a lowered predict step. Leaves the same values but for rounding; packed filters are among the invariants.
+    Where the C extension is not built, the graph as it was.
     """
     if native.conv is None:
         return
@@ -92,14 +95,20 @@ class _Fusion:
             if is_depthwise:
                 packed = self._invariant(fused_conv.packed_taps, weight, conv)
                 geometry = (*val(weight).shape[2:], *stride, *before)
-                fused = self._graph.call_function(fused_conv.depthwise, (images, packed, bias, geometry, made, activation))
+                fused = self._graph.call_function(
+                    fused_conv.depthwise, (images, packed, bias, geometry, made, activation)
+                )
             elif _is_for_winograd(conv, activation):
                 packed = self._invariant(fused_conv.winograd_filters, weight, conv)
-                fused = self._graph.call_function(fused_conv.winograd, (images, packed, bias, residual, before, made, activation))
+                fused = self._graph.call_function(
+                    fused_conv.winograd, (images, packed, bias, residual, before, made, activation)
+                )
             else:
                 packed, shift = self._invariant(fused_conv.packed_filters, weight, conv), self._filled(bias, conv)
                 geometry = (*val(weight).shape[2:], *stride, *before, *dilation)
-                fused = self._graph.call_function(fused_conv.convolution, (images, packed, shift, residual, geometry, made, activation))
+                fused = self._graph.call_function(
+                    fused_conv.convolution, (images, packed, shift, residual, geometry, made, activation)
+                )
         self._replace(chain, fused, conv)
 
     def _has_filters(self, node: fx.Node, weight: Any, bias: Any) -> bool:
@@ -108,7 +117,8 @@ class _Fusion:
         return all(t.dtype is torch.float32 and t.device.type == "cpu" and t.numel() for t in (val(node), val(weight)))
 
     def _unpadded(self, conv: fx.Node) -> tuple[fx.Node, tuple[int, int]]:
-        """What a convolution reads, and the zeros above and left of it: those of a padding before it are taken as its own."""
+        """What a convolution reads, and the zeros above and left of it: those of a padding before it are taken as its
+        own."""
         images, (high, wide) = argument(conv, 0), argument(conv, 4)
         if images.target is not aten.constant_pad_nd.default or len(images.users) > 1 or images.kwargs:
             return images, (high, wide)
@@ -119,10 +129,18 @@ class _Fusion:
         return argument(images, 0), (high + pads[2], wide + pads[0])
 
     def mean(self, node: fx.Node) -> None:
-        """The mean of a picture that a convolution has made, or what came of one: torch's is slow in channels_last memory."""
+        """The mean of a picture that a convolution has made, or what came of one: torch's is slow in channels_last
+        memory."""
         images, dims = argument(node, 0), argument(node, 1)
         value = tensor(images)
-        if not self._made or node.kwargs or value is None or value.dim() != 4 or value.dtype is not torch.float32 or value.device.type != "cpu":
+        if (
+            not self._made
+            or node.kwargs
+            or value is None
+            or value.dim() != 4
+            or value.dtype is not torch.float32
+            or value.device.type != "cpu"
+        ):
             return
         if sorted(dim % 4 for dim in dims) == [2, 3]:
             node.target, node.args = fused_conv.mean, (images, len(node.args) > 2 and bool(node.args[2]))
@@ -131,11 +149,18 @@ class _Fusion:
         """The maxima of pictures that a convolution has made, if nobody asks where they were."""
         images, readers = argument(node, 0), list(node.users)
         across, stride, before, apart, is_high = _pool_arguments(node)
-        if images not in self._made or apart != (1, 1) or is_high or not all(one.target is operator.getitem and one.args[1] == 0 for one in readers):
+        if (
+            images not in self._made
+            or apart != (1, 1)
+            or is_high
+            or not all(one.target is operator.getitem and one.args[1] == 0 for one in readers)
+        ):
             return
         made = val(node)[0]
         with self._graph.inserting_before(node):
-            pool = self._graph.call_function(fused_conv.max_pool, (images, (*across, *stride, *before), tuple(made.shape[2:])))
+            pool = self._graph.call_function(
+                fused_conv.max_pool, (images, (*across, *stride, *before), tuple(made.shape[2:]))
+            )
         copy_notes(pool, node)
         set_val(pool, torch.empty_like(made, memory_format=torch.channels_last))
         self._made.append(pool)
@@ -150,7 +175,12 @@ class _Fusion:
         """A picture that a convolution has made times a factor for each channel, as squeeze-and-excite has it."""
         first, second = argument(node, 0), node.args[1]
         for images, factors in ((first, second), (second, first)):
-            if images not in self._made or not isinstance(images, fx.Node) or not isinstance(factors, fx.Node) or node.kwargs:
+            if (
+                images not in self._made
+                or not isinstance(images, fx.Node)
+                or not isinstance(factors, fx.Node)
+                or node.kwargs
+            ):
                 continue
             its = tensor(factors)
             if its is not None and its.dtype is torch.float32 and its.shape == (*val(images).shape[:2], 1, 1):
@@ -191,11 +221,20 @@ class _Fusion:
 
     # -------------------------------------------------------------- what follows
 
-    def _chain(self, start: fx.Node, read: list[fx.Node], takes_sum: bool) -> tuple[list[fx.Node], fx.Node | None, Activation]:
-        """The nodes that a fused op stands for, what it adds, and its activation. They end where what it reads is still as it was."""
+    def _chain(
+        self, start: fx.Node, read: list[fx.Node], takes_sum: bool
+    ) -> tuple[list[fx.Node], fx.Node | None, Activation]:
+        """The nodes that a fused op stands for, what it adds, and its activation. They end where what it reads is still
+        as it was."""
         chain, residual = [start], None
         node = self._next(chain, read)
-        if takes_sum and node is not None and node.target in _SUMS and (other := _added(node, chain[-1])) is not None and self._may_read(other, node, node):
+        if (
+            takes_sum
+            and node is not None
+            and node.target in _SUMS
+            and (other := _added(node, chain[-1])) is not None
+            and self._may_read(other, node, node)
+        ):
             chain, residual = self._with(chain, node), other
             read = [*read, other]
             node = self._next(chain, read)
@@ -205,7 +244,8 @@ class _Fusion:
         return chain, residual, _NONE
 
     def _next(self, chain: list[fx.Node], read: list[fx.Node]) -> fx.Node | None:
-        """The node that alone reads what a chain makes, if all that the chain reads is the same there. A view between a linear layer and it is looked through."""
+        """The node that alone reads what a chain makes, if all that the chain reads is the same there. A view between a
+        linear layer and it is looked through."""
         node = _only_user(chain[-1])
         if node is not None and node.target in _VIEWS and chain[0].target is not aten.convolution.default:
             node = _only_user(node)
@@ -214,7 +254,11 @@ class _Fusion:
         return node
 
     def _with(self, chain: list[fx.Node], node: fx.Node) -> list[fx.Node]:
-        between = [argument(node, place) for place in range(2) if place < len(node.args) and isinstance(node.args[place], fx.Node)]
+        between = [
+            argument(node, place)
+            for place in range(2)
+            if place < len(node.args) and isinstance(node.args[place], fx.Node)
+        ]
         views = [one for one in between if one.target in _VIEWS and one.args[0] is chain[-1]]
         return [*chain, *views, node]
 
@@ -224,7 +268,12 @@ class _Fusion:
             return True  # made by this pass, so by no op that is written over
         memory = self._memory[value]
         between = self._order[self._place[at] + 1 : self._place[later]]
-        return not any(self._memory.get(one) == memory for node in between if _is_there(node) and writes(node) for one in changed_by(node))
+        return not any(
+            self._memory.get(one) == memory
+            for node in between
+            if _is_there(node) and writes(node)
+            for one in changed_by(node)
+        )
 
     # -------------------------------------------------------------- graphs
 
@@ -277,7 +326,10 @@ def _pool_arguments(node: fx.Node) -> tuple[Any, ...]:
     usual: tuple[Any, ...] = (None, [1], [], [0], [1], False)
     given: list[Any] = [argument(node, place) if place < len(node.args) else usual[place] for place in range(1, 6)]
     across, stride, before, apart, is_high = given
-    return (*(tuple(pair) if len(pair) == 2 else (*pair, *pair) for pair in (across, stride or across, before, apart)), is_high)
+    return (
+        *(tuple(pair) if len(pair) == 2 else (*pair, *pair) for pair in (across, stride or across, before, apart)),
+        is_high,
+    )
 
 
 def _is_depthwise(conv: fx.Node) -> bool:
@@ -290,7 +342,11 @@ def _is_depthwise(conv: fx.Node) -> bool:
 
 def _is_for_winograd(conv: fx.Node, activation: Activation) -> bool:
     filters, channels, *across = val(argument(conv, 1)).shape
-    is_plain = all(list(argument(conv, place)) == [1, 1] for place in (3, 5)) and across == [3, 3] and activation[0] in ("none", "clip")
+    is_plain = (
+        all(list(argument(conv, place)) == [1, 1] for place in (3, 5))
+        and across == [3, 3]
+        and activation[0] in ("none", "clip")
+    )
     return is_plain and channels % LANES == 0 and _made_here(conv)[0] % LANES == 0 and images_here(conv)[1] == channels
 
 
@@ -317,7 +373,9 @@ def _activation(node: fx.Node) -> Activation | None:
     if found is not None:
         return found
     if node.target in _CLIPS and not node.kwargs:
-        low, high = (argument(node, place) if place < len(node.args) else usual for place, usual in ((1, -1.0), (2, 1.0)))
+        low, high = (
+            argument(node, place) if place < len(node.args) else usual for place, usual in ((1, -1.0), (2, 1.0))
+        )
         return ("clip", float(low), float(high))
     if node.target is aten.gelu.default:
         return ("gelu_tanh" if node.kwargs.get("approximate", "none") == "tanh" else "gelu", 0.0, 0.0)

@@ -1,4 +1,5 @@
-"""The backward pass of a cross entropy over many classes as one op, which writes over the log-softmax where nothing reads it again."""
+"""The backward pass of a cross entropy over many classes as one op, which writes over the log-softmax where nothing
+reads it again."""
 
 from __future__ import annotations
 
@@ -35,10 +36,16 @@ def fuse_cross_entropy(graph: fx.Graph) -> None:
 
 
 def _loss_behind(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
-    """The loss whose gradient a log-softmax is given, and the log-softmax: where all of it is that loss's, and large."""
+    """The loss whose gradient a log-softmax is given, and the log-softmax: where all of it is that loss's, and
+    large."""
     loss, log_softmax, dim, dtype = (argument(node, place) for place in range(4))
     value = tensor(log_softmax)
-    if loss.target is not aten.nll_loss_backward.default or len(loss.users) > 1 or argument(loss, 1) is not log_softmax or argument(loss, 3) is not None:
+    if (
+        loss.target is not aten.nll_loss_backward.default
+        or len(loss.users) > 1
+        or argument(loss, 1) is not log_softmax
+        or argument(loss, 3) is not None
+    ):
         return None
     is_plain = value is not None and value.dim() == 2 and dim in (1, -1) and value.dtype == dtype
     return (loss, log_softmax) if value is not None and is_plain and value.numel() * value.itemsize >= BYTES else None

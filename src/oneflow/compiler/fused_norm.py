@@ -1,7 +1,7 @@
 """Batch norm of training, the sum and the relu behind it, become one op, and so do their backward passes.
 
-In a residual network these are most of the time that is not spent on convolutions: each is a pass over memory. ``ops/fused_norm.py`` keeps the aten ops that
-a fused one stands for, and computes them where the C extension does not.
+In a residual network these are most of the time that is not spent on convolutions: each is a pass over memory.
+``ops/fused_norm.py`` keeps the aten ops that a fused one stands for, and computes them where the C extension does not.
 """
 
 from __future__ import annotations
@@ -28,12 +28,17 @@ BYTES = 2**17
 
 
 def fuse_batch_norms(graph: fx.Graph) -> None:
-    """Puts one op in the place of a batch norm of training with the sum and the relu behind it, and one in that of its backward pass with the mask of relu and
-    the sum before it.
+    """Puts one op in the place of a batch norm of training with the sum and the relu behind it, and one in that of its
+    backward pass with the mask of relu and the sum before it.
 
-    Relies on the graph of a section. Leaves the same values but for rounding; where the C extension is not built, the graph as it was.
+    Relies on the graph of a section. Leaves the same values but for rounding; where the C extension is not built, the
+    graph as it was.
     """
-    norms = [node for node in graph.nodes if node.target in (aten.native_batch_norm.default, aten.native_batch_norm_backward.default)]
+    norms = [
+        node
+        for node in graph.nodes
+        if node.target in (aten.native_batch_norm.default, aten.native_batch_norm_backward.default)
+    ]
     if native.library is None or not norms:
         return
     moves = _Moves(graph)
@@ -53,7 +58,8 @@ class _Moves:
         self._memory: dict[fx.Node, Memory] = memories(graph)
 
     def may(self, node: fx.Node, to: fx.Node, without: list[fx.Node]) -> bool:
-        """Whether ``node`` does the same at the place of ``to``: no node between them, but for some, changes what it reads, or reads what it changes."""
+        """Whether ``node`` does the same at the place of ``to``: no node between them, but for some, changes what it
+        reads, or reads what it changes."""
         first, last = sorted((self._place[node], self._place[to]))
         read, changed = self._of(node.all_input_nodes), self._of(changed_by(node))
         for one in self._order[first + 1 : last]:
@@ -79,7 +85,13 @@ class _Moves:
 def _is_image(node: Any) -> bool:
     """Whether a value is what the extension is faster at: large, and float32 in channels_last memory of the CPU."""
     value = tensor(node) if isinstance(node, fx.Node) else None
-    if value is None or value.dim() != 4 or value.dtype is not torch.float32 or value.device.type != "cpu" or value.numel() * value.itemsize < BYTES:
+    if (
+        value is None
+        or value.dim() != 4
+        or value.dtype is not torch.float32
+        or value.device.type != "cpu"
+        or value.numel() * value.itemsize < BYTES
+    ):
         return False
     return value.is_contiguous(memory_format=torch.channels_last)
 
@@ -116,7 +128,9 @@ def _fuse_forward(graph: fx.Graph, norm: fx.Node, moves: _Moves) -> None:
     if not moves.is_between([], chain[-1], [user for item in saved for user in item.users]):
         return
     with graph.inserting_before(chain[-1]):
-        fused = graph.call_function(_FORWARD, (images, residual, weight, bias, mean, var, momentum, eps, bounds is not None, *(bounds or ())))
+        fused = graph.call_function(
+            _FORWARD, (images, residual, weight, bias, mean, var, momentum, eps, bounds is not None, *(bounds or ()))
+        )
     moves.put(_replace(graph, fused, norm, [chain[-1], _item(norm, 1), _item(norm, 2)]), chain[-1])
     _erase(graph, [*reversed(chain), norm])
 
@@ -134,30 +148,51 @@ def _residual(total: fx.Node, made: fx.Node) -> fx.Node | None:
     first, second = argument(total, 0), argument(total, 1)
     other = second if first is made else first
     may_write = total.target is aten.add.Tensor or first is made
-    return other if other is not made and may_write and _is_image(other) and val(other).shape == val(made).shape else None
+    return (
+        other if other is not made and may_write and _is_image(other) and val(other).shape == val(made).shape else None
+    )
 
 
 # ------------------------------------------------------------------ backward
 
 
 def _fuse_backward(graph: fx.Graph, backward: fx.Node, moves: _Moves) -> None:
-    masked, images, weight, _, _, mean, invstd, is_training, eps, wanted = (argument(backward, place) for place in range(10))
-    if not is_training or weight is None or list(wanted) != [True] * 3 or not _is_image(images) or masked.target not in _MASKS:
+    masked, images, weight, _, _, mean, invstd, is_training, eps, wanted = (
+        argument(backward, place) for place in range(10)
+    )
+    if (
+        not is_training
+        or weight is None
+        or list(wanted) != [True] * 3
+        or not _is_image(images)
+        or masked.target not in _MASKS
+    ):
         return
-    gradient, activation, threshold, *ceiling = (argument(masked, place) for place in range(3 if masked.target is aten.threshold_backward.default else 4))
+    gradient, activation, threshold, *ceiling = (
+        argument(masked, place) for place in range(3 if masked.target is aten.threshold_backward.default else 4)
+    )
     if threshold != 0 or not all(map(_is_image, (masked, gradient, activation))) or not moves.may(backward, masked, []):
         return
-    if not moves.is_between([images, weight, mean, invstd], masked, []):  # what is made again for the backward pass may be made later
+    if not moves.is_between(
+        [images, weight, mean, invstd], masked, []
+    ):  # what is made again for the backward pass may be made later
         return
     chain, other = [masked], None
     if gradient.target is aten.add.Tensor and _only_user(gradient, _MASKS) and not gradient.kwargs:
         terms = [argument(gradient, place) for place in range(2)]
-        if all(_is_image(term) and val(term).shape == val(images).shape for term in terms) and moves.may(gradient, masked, []):
+        if all(_is_image(term) and val(term).shape == val(images).shape for term in terms) and moves.may(
+            gradient, masked, []
+        ):
             chain, (gradient, other) = [masked, gradient], terms
     keeps = len(masked.users) > 1
     with graph.inserting_before(masked):
-        fused = graph.call_function(_BACKWARD, (gradient, other, activation, images, weight, mean, invstd, eps, keeps, *ceiling))
-    moves.put(_replace(graph, fused, backward, [*(_item(backward, index) for index in range(3)), masked if keeps else None]), masked)
+        fused = graph.call_function(
+            _BACKWARD, (gradient, other, activation, images, weight, mean, invstd, eps, keeps, *ceiling)
+        )
+    moves.put(
+        _replace(graph, fused, backward, [*(_item(backward, index) for index in range(3)), masked if keeps else None]),
+        masked,
+    )
     _erase(graph, [backward, *chain])
 
 
@@ -165,7 +200,8 @@ def _fuse_backward(graph: fx.Graph, backward: fx.Node, moves: _Moves) -> None:
 
 
 def _replace(graph: fx.Graph, fused: fx.Node, like: fx.Node, olds: list[Any]) -> list[fx.Node]:
-    """Has the outputs of a fused op stand in the place of values; it says of itself what another says. Gives the new nodes."""
+    """Has the outputs of a fused op stand in the place of values; it says of itself what another says. Gives the new
+    nodes."""
     copy_notes(fused, like)
     new = [fused]
     with graph.inserting_after(fused):

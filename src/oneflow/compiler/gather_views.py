@@ -1,7 +1,7 @@
 """Gathers of transposed variables: what is gathered is the variable itself, and the whole is transposed.
 
-The parts of a weight that is split along dim 0 lie one behind the other in memory; those of its transpose are rows cut in pieces, which would have to be
-copied element by element, once to be sent and once to be put together.
+The parts of a weight that is split along dim 0 lie one behind the other in memory; those of its transpose are rows cut
+in pieces, which would have to be copied element by element, once to be sent and once to be put together.
 """
 
 from __future__ import annotations

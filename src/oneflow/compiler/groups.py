@@ -1,4 +1,5 @@
-"""Which process groups the programs of a job need. Every rank finds the same ones in the same order, and lowers few programs for it."""
+"""Which process groups the programs of a job need. Every rank finds the same ones in the same order, and lowers few
+programs for it."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ Ranks = tuple[int, ...]
 
 
 def process_groups(assigned: Assigned, lowered: Callable[[int], Program]) -> list[Ranks]:
-    """The groups of ranks that collectives of the job are among. The ranks of a mesh make the same calls along the same axes, so the
-    program of one of them, which ``lowered`` gives, speaks for all."""
+    """The groups of ranks that collectives of the job are among. The ranks of a mesh make the same calls along the same
+    axes, so the program of one of them, which ``lowered`` gives, speaks for all."""
     meshes = [mesh for mesh in assigned.meshes if mesh.size > 1]
     found: dict[Ranks, None] = {}
     for mesh in meshes:
@@ -28,13 +29,17 @@ def process_groups(assigned: Assigned, lowered: Callable[[int], Program]) -> lis
 
 def _groups(program: Program) -> list[Ranks]:
     """Those of one program, in the order of their first use."""
-    calls = [node for section in program.sections.values() for node in section.graph.nodes if node.op == "call_function"]
-    return list(dict.fromkeys(ranks for node in calls for ranks in collective.groups_in(node.target, node.args, node.kwargs)))
+    calls = [
+        node for section in program.sections.values() for node in section.graph.nodes if node.op == "call_function"
+    ]
+    return list(
+        dict.fromkeys(ranks for node in calls for ranks in collective.groups_in(node.target, node.args, node.kwargs))
+    )
 
 
 def _alike(group: Ranks, rank: int, meshes: list[Mesh]) -> Iterator[Ranks]:
-    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh, and of any mesh that has
-    it."""
+    """The groups that other ranks are in where this one is in ``group``: along the same axes of the same mesh, and of
+    any mesh that has it."""
     yield group
     for mesh in meshes:
         position = mesh.position(rank)

@@ -1,7 +1,9 @@
-"""Kernels of clusters by torch's Inductor: the one place that knows its private entries. It runs in a process of its own (``kernel_workers.py``).
+"""Kernels of clusters by torch's Inductor: the one place that knows its private entries. It runs in a process of its
+own (``kernel_workers.py``).
 
-On a CPU only the loops that it writes are taken: its C++ is compiled into a library, and of the Python around it a function is made that allocates and calls, and
-nothing else; where it does anything else there is no kernel. On a GPU its artifact is kept as a whole: never run where the tests run, no GPU there.
+On a CPU only the loops that it writes are taken: its C++ is compiled into a library, and of the Python around it a
+function is made that allocates and calls, and nothing else; where it does anything else there is no kernel. On a GPU
+its artifact is kept as a whole: never run where the tests run, no GPU there.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ class _Written(BaseException):
 
 
 def serve(store: KernelStore, requests: BinaryIO, answers: BinaryIO) -> None:
-    """Compiles what is asked for, one after the other, until nothing more comes. An answer is a line: empty if the store has it now, else why not."""
+    """Compiles what is asked for, one after the other, until nothing more comes. An answer is a line: empty if the
+    store has it now, else why not."""
     while True:
         try:
             request: Request = pickle.load(requests)
@@ -58,7 +61,8 @@ def _served(store: KernelStore, request: Request) -> str:
 
 
 def _built(request: Request, store: KernelStore) -> bytes:
-    """The kernel of a request as it is kept: empty where Inductor's code, or what it computes, is not what it must be."""
+    """The kernel of a request as it is kept: empty where Inductor's code, or what it computes, is not what it must
+    be."""
     torch.set_num_threads(request.threads)
     module = fx.GraphModule({}, request.cluster.graph())
     inputs = [_drawn(spec) for spec in request.specs]
@@ -71,13 +75,16 @@ def _built(request: Request, store: KernelStore) -> bytes:
     kernel = loaded(payload, store)
     if kernel is None:
         return b""
-    by_kernel, by_ops = ([tensor.clone() for tensor in inputs] for _ in range(2))  # what they write into counts as what they give
+    by_kernel, by_ops = (
+        [tensor.clone() for tensor in inputs] for _ in range(2)
+    )  # what they write into counts as what they give
     made, wanted = (*kernel(*by_kernel), *by_kernel), (*module(*by_ops), *by_ops)
     return payload if _agree(made, wanted, _close(request.specs, module.graph)) else b""
 
 
 def _close(specs: tuple[Spec, ...], graph: fx.Graph) -> float:
-    """How far from the aten ops a kernel may be, by the coarsest dtype between its inputs and its results: Inductor does not round between ops."""
+    """How far from the aten ops a kernel may be, by the coarsest dtype between its inputs and its results: Inductor
+    does not round between ops."""
     dtypes = [getattr(torch, spec.dtype) for spec in specs] + [node.kwargs.get("dtype") for node in graph.nodes]
     return max(_CLOSE.get(dtype, 0.0) for dtype in dtypes)
 
@@ -90,7 +97,8 @@ def _drawn(spec: Spec) -> Tensor:
 
 
 def _draw_states(inputs: list[Tensor]) -> None:
-    """Fills what an update takes besides a variable and its gradient: a state that is no less than the square of the others, so that a variance is one, and at the end numbers."""
+    """Fills what an update takes besides a variable and its gradient: a state that is no less than the square of the
+    others, so that a variance is one, and at the end numbers."""
     *states, numbers = inputs
     for place, state in enumerate(states):
         state.uniform_(*((0.0, 0.5) if place else (1.0, 2.0)))
@@ -149,7 +157,9 @@ def _library(source: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         code = Path(folder) / "kernel.cpp"
         code.write_text(made.loops, encoding="utf-8")
-        builder = CppBuilder(name="kernel", sources=[str(code)], output_dir=folder, BuildOption=CppTorchOptions(vec_isa=pick_vec_isa()))
+        builder = CppBuilder(
+            name="kernel", sources=[str(code)], output_dir=folder, BuildOption=CppTorchOptions(vec_isa=pick_vec_isa())
+        )
         builder.build()
         library = Path(builder.get_target_file_path()).read_bytes()
     return packed(library, kind="loops", source=made.source, kernels=made.kernels)
@@ -159,12 +169,17 @@ def _library(source: str) -> bytes:
 
 
 class _Translation:
-    """What Inductor has written as a function of its own: ``source`` of it, the C++ of all its ``loops``, and how many arrays each of its ``kernels`` takes."""
+    """What Inductor has written as a function of its own: ``source`` of it, the C++ of all its ``loops``, and how many
+    arrays each of its ``kernels`` takes."""
 
     def __init__(self, tree: ast.Module) -> None:
         self.kernels: dict[str, int] = {}
         self._roots: dict[str, str] = {}
-        written = [self._loop(node) for node in tree.body if isinstance(node, ast.Assign) and "async_compile.cpp" in ast.unparse(node.value)]
+        written = [
+            self._loop(node)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and "async_compile.cpp" in ast.unparse(node.value)
+        ]
         self.loops = "\n".join(written)
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "call"]
         if len(calls) != 1:
@@ -176,7 +191,11 @@ class _Translation:
     def _loop(self, node: ast.Assign) -> str:
         """One kernel's C++, under a name of its own."""
         call, name = node.value, ast.unparse(node.targets[0])
-        if not isinstance(call, ast.Call) or ast.unparse(call.func) != "async_compile.cpp_pybinding" or len(call.args) != 2:
+        if (
+            not isinstance(call, ast.Call)
+            or ast.unparse(call.func) != "async_compile.cpp_pybinding"
+            or len(call.args) != 2
+        ):
             raise Unusual(ast.unparse(node)[:80])
         kinds, code = ast.literal_eval(call.args[0]), ast.literal_eval(call.args[1])
         renamed, count = re.subn(r"(extern \"C\"\s+void\s+)kernel\(", rf"\g<1>{name}(", code)

@@ -1,12 +1,14 @@
-"""SBP inference (sharding propagation, automatic parallelisation): a signature for every node, chosen by the cost of the whole step.
+"""SBP inference (sharding propagation, automatic parallelisation): a signature for every node, chosen by the cost of
+the whole step.
 
-One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial assignments so
-far. Two assignments that agree on every value still in use differ in nothing that follows, so only the cheaper is kept; of the
-rest the cheapest ``_WIDTH``, and the cheapest for every layout of what was made last. A choice whose price comes later (a partial sum
-that must be reduced one day) so stays in the race with one that pays now.
+One axis of the placements after the other. Along an axis the nodes are walked in order with the best partial
+assignments so far. Two assignments that agree on every value still in use differ in nothing that follows, so only the
+cheaper is kept; of the rest the cheapest ``_WIDTH``, and the cheapest for every layout of what was made last. A choice
+whose price comes later (a partial sum that must be reduced one day) so stays in the race with one that pays now.
 
-What came whole is never split for its own sake: splits come from inputs, data, variables and hints, and from where a single device hands
-over to several: there whole was no choice. Where all is free (``compiler/auto.py``), anything may be split.
+What came whole is never split for its own sake: splits come from inputs, data, variables and hints, and from where a
+single device hands over to several: there whole was no choice. Where all is free (``compiler/auto.py``), anything may
+be split.
 """
 
 from __future__ import annotations
@@ -41,8 +43,8 @@ Held = tuple[tuple[Mesh, Sbp], ...]  # the layouts a value is there in, the one 
 
 @dataclass(frozen=True)
 class Given:
-    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose to split (None:
-    any)."""
+    """How a placeholder lies, with AUTO where the search may choose; ``splits`` are the dims along which it may choose
+    to split (None: any)."""
 
     sbp: NdSbp
     splits: frozenset[int] | None = None
@@ -50,7 +52,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Wanted:
-    """How the value of a node must lie in the end. Where that is AUTO, it is to lie as the placeholder ``follows`` does."""
+    """How the value of a node must lie in the end. Where that is AUTO, it is to lie as the placeholder ``follows``
+    does."""
 
     node: fx.Node
     layout: Layout
@@ -59,9 +62,10 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Search:
-    """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether hints of layouts count, how many
-    bytes a byte of an argument stands for where that is not one (a variable has states), and the total above which nobody wants to know what it finds. ``shared`` are
-    products that ranks make each some rows of where all of them have both factors."""
+    """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether
+    hints of layouts count, how many bytes a byte of an argument stands for where that is not one (a variable has
+    states), and the total above which nobody wants to know what it finds. ``shared`` are products that ranks make each
+    some rows of where all of them have both factors."""
 
     prices: cost.Prices = cost.USUAL
     free: frozenset[int] = frozenset()
@@ -86,12 +90,19 @@ class Estimate:
         return self.work + self.moved
 
 
-def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Wanted], micro_batches: int = 1, search: Search = USUAL) -> Estimate | None:
-    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does. None as soon as it is sure that what it finds costs
-    more than the limit of the search.
+def infer(
+    graph: fx.Graph,
+    given: Mapping[fx.Node, Given],
+    wanted: Sequence[Wanted],
+    micro_batches: int = 1,
+    search: Search = USUAL,
+) -> Estimate | None:
+    """Notes on each node one signature per axis of its mesh, and the share of its work that each rank does. None as
+    soon as it is sure that what it finds costs more than the limit of the search.
 
-    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders, ``wanted`` those that
-    values must have in the end, once for all ``micro_batches``. Leaves signatures that fit each other with boxing between them.
+    Relies on a joint graph without writes, a mesh noted on each node. ``given`` are the layouts of placeholders,
+    ``wanted`` those that values must have in the end, once for all ``micro_batches``. Leaves signatures that fit each
+    other with boxing between them.
     """
     calls = {node: call_of(node, joint_note(node).placed.size) for node in _in_order_of_use(graph)}
     whole_work = {node: cost.whole_work(call) for node, call in calls.items()}
@@ -108,7 +119,8 @@ def infer(graph: fx.Graph, given: Mapping[fx.Node, Given], wanted: Sequence[Want
 
 
 def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
-    """All nodes that make values, each placeholder right before its first user: a free choice is made where it matters."""
+    """All nodes that make values, each placeholder right before its first user: a free choice is made where it
+    matters."""
     found: dict[fx.Node, None] = {}
     for node in graph.nodes:
         if node.op == "call_function" and node.target is not operator.getitem:
@@ -119,8 +131,9 @@ def _in_order_of_use(graph: fx.Graph) -> list[fx.Node]:
 
 
 class _Option(NamedTuple):
-    """One signature of a node, wherever its inputs lie: the prices of its work and of its own collectives, the least of that work that later axes leave, and the
-    layouts it asks for. ``made`` are those of its outputs, ``key`` and ``held`` their share of the key and of the memory of an assignment."""
+    """One signature of a node, wherever its inputs lie: the prices of its work and of its own collectives, the least of
+    that work that later axes leave, and the layouts it asks for. ``made`` are those of its outputs, ``key`` and
+    ``held`` their share of the key and of the memory of an assignment."""
 
     signature: Signature
     work: float
@@ -133,8 +146,9 @@ class _Option(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """One signature of a node, from values that lie in certain ways: the price of its work with what it moves and holds, of what it moves alone, what is sure to
-    be counted for it in the end, the layouts that values get by it, and how the key of an assignment changes."""
+    """One signature of a node, from values that lie in certain ways: the price of its work with what it moves and
+    holds, of what it moves alone, what is sure to be counted for it in the end, the layouts that values get by it, and
+    how the key of an assignment changes."""
 
     signature: Signature
     price: float
@@ -145,8 +159,8 @@ class _Way(NamedTuple):
 
 
 class _State(NamedTuple):
-    """A partial assignment: what it cost, what of that is ``sure`` to be counted in the end, its last step, and the layouts of the values that later nodes
-    read. Equal keys are equal layouts."""
+    """A partial assignment: what it cost, what of that is ``sure`` to be counted in the end, its last step, and the
+    layouts of the values that later nodes read. Equal keys are equal layouts."""
 
     cost: float
     key: int
@@ -221,8 +235,8 @@ class _Axis:
         self._note_last_uses()
 
     def choose(self, before: float) -> float | None:
-        """Notes the cheapest assignment; gives the price of what it moves. None once it is sure that with the price ``before`` of axes before this one it is above
-        the limit."""
+        """Notes the cheapest assignment; gives the price of what it moves. None once it is sure that with the price
+        ``before`` of axes before this one it is above the limit."""
         states = [_State(0.0, 0, 0.0, {})]
         to_come = before + sum(step.least for step in self.visits)
         for step in self.visits:
@@ -242,7 +256,8 @@ class _Axis:
         return self._keep(states[0])
 
     def _ways_on(self, states: Sequence[_State], step: _Visit) -> Iterator[tuple[_State, list[_Way]]]:
-        """Each with its ways on; they are the same for all in which what the step looks at lies alike, which most do."""
+        """Each with its ways on; they are the same for all in which what the step looks at lies alike, which most
+        do."""
         looked_at = step.looked_at()
         known: dict[tuple[int, ...], list[_Way]] = {}
         for state in states:
@@ -268,7 +283,11 @@ class _Axis:
         held = [state.held[value] for value in step.inputs]
         is_free = not step.counted or step.node.target is _LAYOUT  # made here, or asked for by the user
         made = [held[i][0] for i in step.counted]
-        may_split = self.axis in self.search.free or is_free or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
+        may_split = (
+            self.axis in self.search.free
+            or is_free
+            or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
+        )
         for option in step.options:
             if not may_split and any(sbp.kind != "B" for sbp in option.signature.outputs):
                 continue
@@ -316,7 +335,9 @@ class _Axis:
             size = nbytes(_tensor(value)) * joint_note(value[0]).share
             parts = self._parts(mesh)
             found = min(
-                cost.boxing(source, sbp, size, parts, is_last, self.prices) if m == mesh else cost.transfer(source, sbp, size, parts, self.prices)
+                cost.boxing(source, sbp, size, parts, is_last, self.prices)
+                if m == mesh
+                else cost.transfer(source, sbp, size, parts, self.prices)
                 for m, source in have
             )
             self.boxing[value, id(have), mesh, sbp, is_last] = found
@@ -332,12 +353,20 @@ class _Axis:
         inputs = [value_of(n) for n in tensors]
         counted = [i for i, n in enumerate(tensors) if not joint_note(n).everywhere]
         whole_ones = [i for i, n in enumerate(tensors) if joint_note(n).everywhere]
-        signatures = [s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)]
+        signatures = [
+            s for s in self._signatures(node, call, parts) if all(s.inputs[i] is BROADCAST for i in whole_ones)
+        ]
         boxed = [i for i, value in enumerate(inputs) if not joint_note(value[0]).everywhere]
-        options = [self._option(node, s, parts, [(inputs[i], mesh, s.inputs[i], False) for i in boxed]) for s in signatures]
-        return _Visit(node, mesh, parts, options, min(option.least for option in options), inputs, counted, written(call))
+        options = [
+            self._option(node, s, parts, [(inputs[i], mesh, s.inputs[i], False) for i in boxed]) for s in signatures
+        ]
+        return _Visit(
+            node, mesh, parts, options, min(option.least for option in options), inputs, counted, written(call)
+        )
 
-    def _option(self, node: fx.Node, signature: Signature, parts: int, wishes: list[tuple[Value, Mesh, Sbp, bool]]) -> _Option:
+    def _option(
+        self, node: fx.Node, signature: Signature, parts: int, wishes: list[tuple[Value, Mesh, Sbp, bool]]
+    ) -> _Option:
         note = joint_note(node)
         each = note.share * self.repeats * self.prices.work / (parts if self._is_split(node, signature) else 1)
         later = math.prod(note.placed.axes[self.axis + 1 :])
@@ -345,7 +374,16 @@ class _Axis:
         key = functools.reduce(operator.xor, (_key(*one) for one in made.items()), 0)
         held = sum(self._held(value, parts, sbp) for value, sbp in zip(made, signature.outputs))
         work = (self.whole_work[node] + cost.extra_work(signature)) * each
-        return _Option(signature, work, cost.inside(signature, self.prices) * self.repeats, self.whole_work[node] * each / later, wishes, made, key, held)
+        return _Option(
+            signature,
+            work,
+            cost.inside(signature, self.prices) * self.repeats,
+            self.whole_work[node] * each / later,
+            wishes,
+            made,
+            key,
+            held,
+        )
 
     def _is_split(self, node: fx.Node, signature: Signature) -> bool:
         """Whether each rank does a part of a node's work."""
@@ -371,13 +409,16 @@ class _Axis:
         return [s for s in found if s.lower is None or not before or s.lower in before]
 
     def _split(self, node: fx.Node, call: Call, parts: int, rule: Rule) -> Iterable[Signature]:
-        """The ways to split a call along this axis. A dim that an axis before has split may be split again only where all ranks of the mesh could share it."""
+        """The ways to split a call along this axis. A dim that an axis before has split may be split again only where
+        all ranks of the mesh could share it."""
         if parts == call.parts:
             return rule.signatures(call)
         earlier = joint_note(node).signatures
         every: dict[Any, Signature] = {(s.inputs, s.outputs): s for s in rule.signatures(call)} if earlier else {}
         own = rule.signatures(Call(call.op, call.args, call.kwargs, call.result, parts))
-        return [s for s in own if (s.inputs, s.outputs) in every or not any(_splits_again(s, other) for other in earlier)]
+        return [
+            s for s in own if (s.inputs, s.outputs) in every or not any(_splits_again(s, other) for other in earlier)
+        ]
 
     def _given(self, node: fx.Node, parts: int) -> list[Sbp]:
         if joint_note(node).everywhere or parts == 1:
@@ -428,7 +469,8 @@ def _kept(found: list[_Next]) -> list[_Next]:
 
 
 def _settled(found: Sequence[_Next], dies: Iterable[Value]) -> list[_State]:
-    """The states behind these ways, without the values that nothing reads any more. The last of those that come from one state takes over what it held."""
+    """The states behind these ways, without the values that nothing reads any more. The last of those that come from
+    one state takes over what it held."""
     heirs = {id(one.before): one for one in found}
     states = []
     for one in found:
@@ -446,7 +488,8 @@ def _cost(found: _Next) -> float:
 
 
 def _key(value: Value, held: Held) -> int:
-    """A value's share of the key of an assignment. Equal layouts are one object, which its address tells without a look at the ranks of meshes."""
+    """A value's share of the key of an assignment. Equal layouts are one object, which its address tells without a look
+    at the ranks of meshes."""
     return hash((value, id(held)))
 
 

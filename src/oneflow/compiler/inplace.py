@@ -26,8 +26,8 @@ Memory = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class _Over:
-    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of the result if it is
-    given. Kernels ``on_cpu`` alone are known to read a row before they write it."""
+    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of
+    the result if it is given. Kernels ``on_cpu`` alone are known to read a row before they write it."""
 
     target: Any
     takes: tuple[int, ...]
@@ -39,7 +39,9 @@ def _onednn() -> dict[Any, _Over]:
     """Its convolutions that add to what they are given; a build of torch may lack them."""
     if not torch.backends.mkldnn.is_available():
         return {}
-    return {torch.ops.mkldnn._convolution_pointwise.binary: _Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))}
+    return {
+        torch.ops.mkldnn._convolution_pointwise.binary: _Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))
+    }
 
 
 _OVER: dict[Any, _Over] = {
@@ -66,7 +68,8 @@ _OVER: dict[Any, _Over] = {
 def write_over(graph: fx.Graph) -> None:
     """Lets elementwise ops of a finished graph take the memory of an input that dies with them.
 
-    Relies on a section to which nothing is added any more. Leaves the same values; arguments and outputs are never written over.
+    Relies on a section to which nothing is added any more. Leaves the same values; arguments and outputs are never
+    written over.
     """
     uses = _Uses(graph)
     for node in list(graph.nodes):
@@ -99,8 +102,13 @@ def _made_in(node: fx.Node, found: dict[fx.Node, Memory]) -> Memory:
 
 
 def may_keep(node: fx.Node) -> bool:
-    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has returned; a cluster does neither."""
-    return node.op == "call_function" and not isinstance(node.target, torch._ops.OpOverload) and node.target not in (operator.getitem, call_cluster, *FRESH)
+    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has
+    returned; a cluster does neither."""
+    return (
+        node.op == "call_function"
+        and not isinstance(node.target, torch._ops.OpOverload)
+        and node.target not in (operator.getitem, call_cluster, *FRESH)
+    )
 
 
 class _Uses:
@@ -120,7 +128,8 @@ class _Uses:
         self._last.update(dict.fromkeys([self._memory[used] for used in kept], len(self._place)))
 
     def can_take(self, node: fx.Node, taken: Any) -> bool:
-        """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last time."""
+        """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last
+        time."""
         if not isinstance(taken, fx.Node) or taken.op != "call_function" or tensor(taken) is None:
             return False
         mine, its = val(node), val(taken)

@@ -1,5 +1,5 @@
-"""Which values of a program depend on variables alone (invariant code): one computation of them serves every step until a variable
-changes."""
+"""Which values of a program depend on variables alone (invariant code): one computation of them serves every step until
+a variable changes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ SMALL = 2**16
 class Invariants:
     """The nodes whose values are invariant while the variables are. Passes that make such nodes add them.
 
-    An invariant value is kept between steps, so it takes no more memory than the variables it is made of: what the step would have made
-    anew at each call anyway. A value that is larger than that (a product of two vectors) is left to the step. So is what lies in memory
-    that the graph writes to, and what it returns: a result belongs to the user, who may write into it.
+    An invariant value is kept between steps, so it takes no more memory than the variables it is made of: what the step
+    would have made anew at each call anyway. A value that is larger than that (a product of two vectors) is left to the
+    step. So is what lies in memory that the graph writes to, and what it returns: a result belongs to the user, who may
+    write into it.
     """
 
     def __init__(self, graph: fx.Graph, variables: Iterable[fx.Node]) -> None:
@@ -44,7 +45,8 @@ class Invariants:
         self._behind[node] = frozenset().union(*(self._behind[used] for used in node.all_input_nodes))
 
     def may_move(self, node: fx.Node) -> bool:
-        """Whether nothing in the graph writes to the memory that a node's value lies in: it may then be read later than it is."""
+        """Whether nothing in the graph writes to the memory that a node's value lies in: it may then be read later than
+        it is."""
         return not _memory(node) & self._barred
 
     def _is_invariant(self, node: fx.Node) -> bool:
@@ -68,7 +70,12 @@ def _memory(node: fx.Node) -> set[int]:
 def _is_pure(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return True
-    return isinstance(node.target, torch._ops.OpOverload) and not writes(node) and not is_random(node) and bool(tensors(node))
+    return (
+        isinstance(node.target, torch._ops.OpOverload)
+        and not writes(node)
+        and not is_random(node)
+        and bool(tensors(node))
+    )
 
 
 def _bytes(node: fx.Node) -> int:

@@ -1,7 +1,7 @@
 """The joint graph: forward and backward of a job as one explicit graph of aten ops, as AOTAutograd makes one.
 
-Passes can see all of it: there is no autograd engine and no graph of closures at run time. This is the only module that traces with torch's
-semi-private make_fx; torch is pinned for it.
+Passes can see all of it: there is no autograd engine and no graph of closures at run time. This is the only module that
+traces with torch's semi-private make_fx; torch is pinned for it.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Outputs:
 
 @dataclass(frozen=True)
 class Joint:
-    """An aten graph and what its arguments and outputs stand for. It has as many results, watched values and rates as ``counts`` says, then
-    the gradients of ``trained``."""
+    """An aten graph and what its arguments and outputs stand for. It has as many results, watched values and rates as
+    ``counts`` says, then the gradients of ``trained``."""
 
     graph: fx.Graph
     arguments: dict[Key, fx.Node]
@@ -80,10 +80,10 @@ class Like:
 class JointOptions:
     """What to build a joint graph of.
 
-    ``tensors`` gives each placeholder a tensor (a variable's own, or what stands for one) whose layout the graph is made for.
-    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an input of the
-    graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates. In the mirrored view ``copies`` is the number of
-    devices, whose gradients are added up.
+    ``tensors`` gives each placeholder a tensor (a variable's own, or what stands for one) whose layout the graph is
+    made for. ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an
+    input of the graph (a dynamic loss scale). ``rates`` are nodes whose values are wanted as learning rates. In the
+    mirrored view ``copies`` is the number of devices, whose gradients are added up.
     """
 
     graph: Graph
@@ -100,8 +100,8 @@ class JointOptions:
 def build_joint(options: JointOptions) -> Joint:
     """Traces the job's forward, its backward if it has losses, and marks which node is which output.
 
-    Relies on a logical graph whose ops all have notes. Leaves aten ops alone, each with its value without data, its part of the step, and
-    the logical op it came from where there is one. Writes into variables come last.
+    Relies on a logical graph whose ops all have notes. Leaves aten ops alone, each with its value without data, its
+    part of the step, and the logical op it came from where there is one. Writes into variables come last.
     """
     graph = options.graph
     mode = FakeTensorMode(allow_non_fake_inputs=True)
@@ -165,28 +165,41 @@ class _TracedStep:
         nodes = [graph.variables[name] for name in self.options.trained]
         return nodes + [w.node for w in graph.watches if w.diff and op_note(w.node).spec.dtype.is_floating_point]
 
-    def _backward(self, env: dict[fx.Node, Any], seed: tuple[torch.Tensor, ...]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    def _backward(
+        self, env: dict[fx.Node, Any], seed: tuple[torch.Tensor, ...]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         graph, options = self.options.graph, self.options
         if not graph.losses:
             return [], []
         nodes = [node for node in graph.losses if env[node].requires_grad]
         losses = [env[node] for node in nodes]
-        # A variable is one value that the copies of a mirrored job share: as a loss it is one loss, not one of each copy.
+        # A variable is one value that the copies of a mirrored job share: as a loss it is one loss, not one of each
+        # copy.
         shares = [options.copies if node.op == "placeholder" else 1 for node in nodes]
         watched = [w.node for w in graph.watches if w.diff]
         if not losses:
             if any(op_note(node).spec.dtype.is_floating_point for node in graph.losses):
                 line, names = op_note(graph.losses[0]).line, [op_note(node).name for node in graph.losses]
-                raise JobError(f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable has one")
+                raise JobError(
+                    f"{line}: the losses {names} of train job {graph.job!r} have no gradient; no op behind a variable "
+                    f"has one"
+                )
             return [torch.zeros_like(env[node]) for node in watched], []
-        elements = max(_elements(graph, losses[0]), 1) * options.micro_batches  # a batch of nothing has no gradient either
-        # A watched gradient is that of the sum: where one is watched the backward pass begins with it, and what updates is divided at the end.
+        elements = (
+            max(_elements(graph, losses[0]), 1) * options.micro_batches
+        )  # a batch of nothing has no gradient either
+        # A watched gradient is that of the sum: where one is watched the backward pass begins with it, and what updates
+        # is divided at the end.
         divisor = 1 if any(watch.diff for watch in graph.watches) else elements
         if seed:
-            seeds = [(seed[0] / (divisor * share)).to(loss.dtype).expand(loss.shape) for loss, share in zip(losses, shares)]
+            seeds = [
+                (seed[0] / (divisor * share)).to(loss.dtype).expand(loss.shape) for loss, share in zip(losses, shares)
+            ]
         else:
             assert options.loss_scale is not None
-            seeds = [torch.full_like(loss, options.loss_scale / (divisor * share)) for loss, share in zip(losses, shares)]
+            seeds = [
+                torch.full_like(loss, options.loss_scale / (divisor * share)) for loss, share in zip(losses, shares)
+            ]
         nodes = [node for node in self._differentiated() if env[node].requires_grad]
         grads = torch.autograd.grad(losses, [env[node] for node in nodes], seeds, allow_unused=True)
         count = len(options.trained)
@@ -203,7 +216,8 @@ class _TracedStep:
         self.origins.append((len(mode.tracer.graph.nodes), None if node is None else _origin(node), part, region))
 
     def _follow_backward(self, env: dict[fx.Node, Any]) -> None:
-        """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the backward pass."""
+        """Has autograd say which op it differentiates: what an op added to autograd's own graph gives its origin to the
+        backward pass."""
         seen: set[Any] = set()
         for node in self.options.graph.body.nodes:
             todo = [t.grad_fn for t in tree_leaves(env[node]) if isinstance(t, torch.Tensor) and t.grad_fn is not None]

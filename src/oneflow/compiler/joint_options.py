@@ -18,7 +18,9 @@ from oneflow.optimizer.schedule import CustomScheduler
 from oneflow.optimizer.training import Training
 
 
-def joint_options(graph: Graph, tensors: Mapping[fx.Node, torch.Tensor | Like], device: torch.device, mixed_precision: bool) -> JointOptions:
+def joint_options(
+    graph: Graph, tensors: Mapping[fx.Node, torch.Tensor | Like], device: torch.device, mixed_precision: bool
+) -> JointOptions:
     """The options of a job's joint graph, given what its placeholders look like."""
     adapt: Adapt = casting(graph, half_dtype(device)) if mixed_precision else lambda node, inputs: inputs
     training: Training | None = graph.training

@@ -1,7 +1,9 @@
-"""Compiled kernels on disk, by digest. What is read from there is run, so nothing is taken that this user has not written.
+"""Compiled kernels on disk, by digest. What is read from there is run, so nothing is taken that this user has not
+written.
 
-Every entry carries a MAC under a key that only this user can read, over its digest and all of its bytes: one that is broken, foreign or renamed is as good as none. Entries are
-written beside and renamed; who compiles one holds a lock on it; the least recently used go when all of them grow beyond a bound.
+Every entry carries a MAC under a key that only this user can read, over its digest and all of its bytes: one that is
+broken, foreign or renamed is as good as none. Entries are written beside and renamed; who compiles one holds a lock on
+it; the least recently used go when all of them grow beyond a bound.
 """
 
 from __future__ import annotations
@@ -71,7 +73,8 @@ class KernelStore:
 
     @contextmanager
     def locked(self, digest: str) -> Iterator[None]:
-        """Waits until no other process holds this digest, and holds it. There are 256 locks, so a few digests share one."""
+        """Waits until no other process holds this digest, and holds it. There are 256 locks, so a few digests share
+        one."""
         with open(self.folder / f"lock-{digest[:2]}", "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -96,7 +99,8 @@ class KernelStore:
         return hmac.digest(self._key, digest.encode() + payload, "sha256")
 
     def _read_key(self) -> bytes:
-        """The key of this user. One that others could have read or written is replaced, and with it all entries lose their worth."""
+        """The key of this user. One that others could have read or written is replaced, and with it all entries lose
+        their worth."""
         path = self.folder / "key"
         with open(self.folder / "lock", "ab") as file:
             fcntl.flock(file, fcntl.LOCK_EX)

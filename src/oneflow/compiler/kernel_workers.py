@@ -1,4 +1,5 @@
-"""Processes beside a run in which kernels are compiled: torch's compiler stays out of the run's own memory, and what it does out of its time."""
+"""Processes beside a run in which kernels are compiled: torch's compiler stays out of the run's own memory, and what it
+does out of its time."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class Answer:
 
 
 class KernelWorkers:
-    """Up to ``count`` processes, started when there is work for them and ended with the last of it. ``niceness`` 19 leaves the processor to whoever else wants it."""
+    """Up to ``count`` processes, started when there is work for them and ended with the last of it. ``niceness`` 19
+    leaves the processor to whoever else wants it."""
 
     def __init__(self, store: KernelStore, count: int, niceness: int) -> None:
         self._store, self._count, self._niceness = store, count, niceness
@@ -82,9 +84,13 @@ class _Worker:
         self._scratch = tempfile.mkdtemp(prefix="oneflow-kernels-")
         package = str(Path(oneflow.version.__file__).parent.parent)
         environment = {
-            "TORCHINDUCTOR_VEC_ISA_OK": "1",  # else it tries for seven seconds which vectors the processor has; it runs every kernel here before it is taken anyway
+            # else it tries for seven seconds which vectors the processor has; it runs every kernel here before it is
+            # taken anyway
+            "TORCHINDUCTOR_VEC_ISA_OK": "1",
             **os.environ,
-            "PYTHONPATH": os.pathsep.join([package, *map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]),
+            "PYTHONPATH": os.pathsep.join(
+                [package, *map(os.path.abspath, filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep)))]
+            ),
             "TORCHINDUCTOR_CACHE_DIR": self._scratch,
             "OMP_NUM_THREADS": "1",
         }

@@ -1,4 +1,5 @@
-"""Kernels of clusters as they are kept and run: a short Python function that makes buffers and calls compiled loops. Nothing of torch's compiler is loaded for it."""
+"""Kernels of clusters as they are kept and run: a short Python function that makes buffers and calls compiled loops.
+Nothing of torch's compiler is loaded for it."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ import torch
 from torch import Tensor
 
 from oneflow.compiler.cluster import Cluster, Spec
-from oneflow.core.fusion_setting import compiler
 from oneflow.compiler.kernel_store import KernelStore
+from oneflow.core.fusion_setting import compiler
 
 _FORMAT = 1
 Kernel = Callable[..., tuple[Tensor, ...]]
@@ -32,8 +33,11 @@ class Request:
 
     @cached_property
     def digest(self) -> str:
-        """Another one wherever another kernel would be right or faster: other ops, shapes, strides, dtypes, threads, another torch, processor or compiler."""
-        return self.cluster.digest(self.specs, _FORMAT, self.threads, str(torch.__version__), _processor(), str(compiler()))
+        """Another one wherever another kernel would be right or faster: other ops, shapes, strides, dtypes, threads,
+        another torch, processor or compiler."""
+        return self.cluster.digest(
+            self.specs, _FORMAT, self.threads, str(torch.__version__), _processor(), str(compiler())
+        )
 
 
 @cache
@@ -54,7 +58,8 @@ def packed(library: bytes, **told: Any) -> bytes:
 
 
 def loaded(payload: bytes, store: KernelStore) -> Kernel | None:
-    """A kernel that can be called; None where there can be none. ``payload`` is run, and must have come from the store."""
+    """A kernel that can be called; None where there can be none. ``payload`` is run, and must have come from the
+    store."""
     if not payload:
         return None
     head, _, library = payload.partition(b"\0")

@@ -1,8 +1,8 @@
-"""SPMD partitioning, the program of one rank: local nodes for every node of the joint graph that it takes part in, and boxing (resharding)
-between them.
+"""SPMD partitioning, the program of one rank: local nodes for every node of the joint graph that it takes part in, and
+boxing (resharding) between them.
 
-Every rank walks the same joint graph in the same order and decides the same; where a value is boxed, each emits its own side.
-So collectives come in one order on all ranks.
+Every rank walks the same joint graph in the same order and decides the same; where a value is boxed, each emits its own
+side. So collectives come in one order on all ranks.
 """
 
 from __future__ import annotations
@@ -148,14 +148,15 @@ class Lowering:
         return have[target]
 
     def forget_boxed(self, node: fx.Node) -> None:
-        """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them, and what was boxed is
-        not."""
+        """Forgets the layouts that a value was boxed to. Behind the last micro-batch it is the sum over all of them,
+        and what was boxed is not."""
         value, layout = value_of(node), layout_of(node)
         self._values[value] = {layout: self._values[value][layout]}
 
     def _section_of(self, producer: fx.Node, target: Layout) -> str:
-        """What is stored is boxed once per step, whatever the number of micro-batches. What crosses to another mesh goes as soon as it is
-        made: a stage that is ahead must not wait for one behind it. A gradient goes when it is the sum over all micro-batches."""
+        """What is stored is boxed once per step, whatever the number of micro-batches. What crosses to another mesh
+        goes as soon as it is made: a stage that is ahead must not wait for one behind it. A gradient goes when it is
+        the sum over all micro-batches."""
         note, section = joint_note(producer), self._note.section
         if note.is_stored:
             return "prologue"
@@ -173,7 +174,9 @@ class Lowering:
         else:
             self._tags += 1
             crossing = Crossing(self._tags, str(self.device), written=joint_note(node).is_stored)
-        return box(self._boxing_call, self.rank, have[source], tuple(tensor.shape), tensor.dtype, source, target, crossing)
+        return box(
+            self._boxing_call, self.rank, have[source], tuple(tensor.shape), tensor.dtype, source, target, crossing
+        )
 
     def _boxing_call(self, function: Any, args: tuple[Any, ...], source: Layout, target: Layout) -> fx.Node:
         before = self._note.boxing

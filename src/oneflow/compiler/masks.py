@@ -1,7 +1,7 @@
 """The backward pass of relu with a ceiling (relu6) looks at what it made instead of what it was given.
 
-Between the bounds the two are the same, and outside both are outside; what it made is kept anyway, for the gradients of the layer behind. What it was given need
-not be kept then, nor copied where it works in place.
+Between the bounds the two are the same, and outside both are outside; what it made is kept anyway, for the gradients of
+the layer behind. What it was given need not be kept then, nor copied where it works in place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ def mask_by_results(graph: fx.Graph) -> None:
     for mask in masks:
         given = argument(mask, 1)
         copied = argument(given, 0) if given.target is aten.clone.default else given
-        clamp = next((node for node in copied.users if node.target in _CLAMPS and _bounds(node, 1) == _bounds(mask, 2)), None)
+        clamp = next(
+            (node for node in copied.users if node.target in _CLAMPS and _bounds(node, 1) == _bounds(mask, 2)), None
+        )
         if clamp is None or not given < clamp < mask:
             continue
         before = [node for node in writers[memory[copied]] if given < node < clamp]

@@ -1,7 +1,8 @@
 """What an assignment has each rank hold at once: an estimate from layouts alone, without lowering it.
 
-It counts variables and what their updates keep, what is fed, and every value in every layout it is read in, until its last use. The plan of a step
-(``plan/measure.py``) walks the programs themselves and knows more; a search asks too often for that.
+It counts variables and what their updates keep, what is fed, and every value in every layout it is read in, until its
+last use. The plan of a step (``plan/measure.py``) walks the programs themselves and knows more; a search asks too often
+for that.
 """
 
 from __future__ import annotations
@@ -27,18 +28,22 @@ from oneflow.sharding.writes import shares_memory
 
 
 def peak_memory(decl: StepDecl, graph: fx.Graph, arguments: Mapping[Key, fx.Node], outputs: Outputs) -> int:
-    """The bytes that a rank holds at most, of the mesh whose ranks hold most. Relies on an assignment: every node has its layouts."""
+    """The bytes that a rank holds at most, of the mesh whose ranks hold most. Relies on an assignment: every node has
+    its layouts."""
     kept = _kept(decl, arguments, outputs)
     walk = _Walk(graph, outputs)
     count = decl.training.micro_batches if decl.training is not None else 1
     stages = stages_of(graph) or []
-    for number, mesh in enumerate(stages):  # 1F1B: so many micro-batches are between their forward and their backward pass
+    for number, mesh in enumerate(
+        stages
+    ):  # 1F1B: so many micro-batches are between their forward and their backward pass
         kept[mesh] += walk.forward[mesh] * (min(count, len(stages) - number) - 1)
     return max(kept[mesh] + walk.peak[mesh] for mesh in {*kept, *walk.peak})
 
 
 def _kept(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs) -> Counter[Mesh]:
-    """What lasts for the whole step: variables with their states, what is fed, and sums of gradients over micro-batches."""
+    """What lasts for the whole step: variables with their states, what is fed, and sums of gradients over
+    micro-batches."""
     found: Counter[Mesh] = Counter()
     count = decl.training.micro_batches if decl.training is not None else 1
     for key, node in arguments.items():
@@ -46,7 +51,9 @@ def _kept(decl: StepDecl, arguments: Mapping[Key, fx.Node], outputs: Outputs) ->
         if key[0] == "variable":
             found[layout.mesh] += part_bytes(tensor, layout)
             if key[1] in outputs.gradients:
-                found[layout.mesh] += _states(decl, key[1]) * part_bytes(tensor, update_layout(decl.require_training(), decl.decls[key[1]].spec, layout))
+                found[layout.mesh] += _states(decl, key[1]) * part_bytes(
+                    tensor, update_layout(decl.require_training(), decl.decls[key[1]].spec, layout)
+                )
         elif key[0] == "feed":
             found[layout.mesh] += part_bytes(tensor, layout) * count
     for node in outputs.gradients.values() if count > 1 else ():
@@ -71,7 +78,8 @@ def part_bytes(tensor: torch.Tensor, layout: Layout) -> int:
 
 
 class _Walk:
-    """The values of a step in the order they are made: what lives at once on each mesh, and what at the end of the forward pass."""
+    """The values of a step in the order they are made: what lives at once on each mesh, and what at the end of the
+    forward pass."""
 
     def __init__(self, graph: fx.Graph, outputs: Outputs) -> None:
         self.peak: Counter[Mesh] = Counter()
@@ -111,7 +119,8 @@ class _Walk:
         self.peak[layout.mesh] = max(self.peak[layout.mesh], self._live[layout.mesh])
 
     def _last_uses(self, nodes: list[fx.Node], outputs: Outputs) -> list[list[Value]]:
-        """Of each node the values that are read by it for the last time. A view is a use of what it looks at; results and gradients stay."""
+        """Of each node the values that are read by it for the last time. A view is a use of what it looks at; results
+        and gradients stay."""
         last: dict[Value, int] = {}
         for number, node in enumerate(nodes):
             reads = [value_of(read) for read in tensor_arguments(node)]

@@ -1,7 +1,8 @@
 """The mirrored view: each device runs a copy (replica, as in DDP) of the job on inputs of its own.
 
-To the compiler every value of a copy is whole (B), so that nothing is chosen and nothing is boxed. What leaves the copies is marked P, one
-part per device: results, of which each device sends its own, and gradients, with whose sum over the devices all copies are updated.
+To the compiler every value of a copy is whole (B), so that nothing is chosen and nothing is boxed. What leaves the
+copies is marked P, one part per device: results, of which each device sends its own, and gradients, with whose sum over
+the devices all copies are updated.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def mirrored_mesh(graph: Graph, ranks: Mapping[tuple[int, int], int]) -> Mesh:
         *_, (placement, line) = lines.items()
         others = ", ".join(str(other) for other in lines if other != placement)
         raise UnsupportedError(
-            f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they are placed on "
+            f"{line}: job {graph.job!r} is in the mirrored view, in which every device runs all of its ops, but they "
+            f"are placed on "
             f"{placement} and on {others}; use one placement, or the consistent view"
         )
     where = next(iter(lines), graph.placement)
@@ -50,8 +52,10 @@ def require_whole(step: StepDecl, layouts: Mapping[str, Layout], mesh: Mesh) -> 
         layout = layouts[name]
         if layout.mesh != mesh or any(sbp.kind not in ("B", "auto") for sbp in layout.sbp):
             raise UnsupportedError(
-                f"{step.decls[name].line}: variable {name!r} lies as {layout}, but job {step.job!r} is in the mirrored view and needs it "
-                f"whole on each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's placement, or use "
+                f"{step.decls[name].line}: variable {name!r} lies as {layout}, but job {step.job!r} is in the mirrored "
+                f"view and needs it "
+                f"whole on each device of {mesh}; declare it with distribute=flow.distribute.broadcast() on the job's "
+                f"placement, or use "
                 "the consistent view"
             )
 
@@ -59,12 +63,14 @@ def require_whole(step: StepDecl, layouts: Mapping[str, Layout], mesh: Mesh) -> 
 def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) -> Outputs:
     """Has every rank of ``mesh`` run the whole graph; the outputs, marked as parts.
 
-    Relies on a clean joint graph without layout hints. Leaves a mesh and a signature on every node. Copies for inputs of other shapes have
-    other graphs. Gradients are marked, and so reduced, in an order that is the same in all of them.
+    Relies on a clean joint graph without layout hints. Leaves a mesh and a signature on every node. Copies for inputs
+    of other shapes have other graphs. Gradients are marked, and so reduced, in an order that is the same in all of
+    them.
     """
     if outputs.rates:
         raise UnsupportedError(
-            "CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use another schedule"
+            "CustomScheduler takes its rate from a blob, of which each device has its own in the mirrored view; use "
+            "another schedule"
         )
     for node in joint.nodes:
         change_joint_note(node, mesh=mesh)
@@ -74,7 +80,9 @@ def mirror(joint: fx.Graph, step: fx.Node | None, outputs: Outputs, mesh: Mesh) 
         _draw_apart(joint, step)
     results = [_leaving(joint, node) for node in outputs.results]
     watched = [_leaving(joint, node) for node in outputs.watched]
-    gradients = {name: _leaving(joint, outputs.gradients[name]) for name in reversed(outputs.gradients)}  # about the order they are made in
+    gradients = {
+        name: _leaving(joint, outputs.gradients[name]) for name in reversed(outputs.gradients)
+    }  # about the order they are made in
     return Outputs(results, watched, [], gradients)
 
 

@@ -1,7 +1,9 @@
-"""The joint graph of a step that a user wrote with tensors and modules: its function runs once, on tensors without data.
+"""The joint graph of a step that a user wrote with tensors and modules: its function runs once, on tensors without
+data.
 
-Forward and backward become one graph of aten ops, as ``joint.py`` makes one of a job. Whatever torch can trace may stand in the function, modules
-written for PyTorch too. What is traced once stands for every step, so a value cannot be looked at while it is traced.
+Forward and backward become one graph of aten ops, as ``joint.py`` makes one of a job. Whatever torch can trace may
+stand in the function, modules written for PyTorch too. What is traced once stands for every step, so a value cannot be
+looked at while it is traced.
 """
 
 from __future__ import annotations
@@ -14,7 +16,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import (
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes
@@ -27,7 +34,20 @@ from oneflow.compiler.program import Key
 from oneflow.core.errors import GraphError, OneFlowError, user_line
 from oneflow.core.placement import Placement
 
-_TO_PYTHON = frozenset({"numpy", "tolist", "item", "__array__", "__bool__", "__int__", "__float__", "__index__", "__complex__", "__contains__"})
+_TO_PYTHON = frozenset(
+    {
+        "numpy",
+        "tolist",
+        "item",
+        "__array__",
+        "__bool__",
+        "__int__",
+        "__float__",
+        "__index__",
+        "__complex__",
+        "__contains__",
+    }
+)
 
 
 AddFeed = Callable[[Tensor], Tensor]
@@ -35,8 +55,8 @@ AddFeed = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Where:
-    """Where the function is while it runs: in a module of this path and class, in so many calls of modules whose activations are not kept. What has no
-    ``placement`` runs where its inputs lie."""
+    """Where the function is while it runs: in a module of this path and class, in so many calls of modules whose
+    activations are not kept. What has no ``placement`` runs where its inputs lie."""
 
     path: str
     kind: str
@@ -46,14 +66,15 @@ class Where:
 
 @dataclass(frozen=True)
 class ModuleStep:
-    """What to trace. ``run(variables, feeds, add_feed)`` calls the user's function and gives its results as a flat list; variables that it has
-    replaced by others stand in the mapping afterwards. ``add_feed(tensor)`` makes another feed, behind those there are: it gives a tensor without
-    data, like the given one. ``where()`` tells in which module the function is.
+    """What to trace. ``run(variables, feeds, add_feed)`` calls the user's function and gives its results as a flat
+    list; variables that it has replaced by others stand in the mapping afterwards. ``add_feed(tensor)`` makes another
+    feed, behind those there are: it gives a tensor without data, like the given one. ``where()`` tells in which module
+    the function is.
 
     A variable or feed that is ``Like`` a tensor has no data here.
 
-    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument of the graph. ``draws_from`` is
-    the seed of random ops.
+    ``trained`` are the variables to differentiate for. ``loss_scale`` multiplies the losses; None makes it an argument
+    of the graph. ``draws_from`` is the seed of random ops.
     """
 
     name: str
@@ -71,7 +92,8 @@ class ModuleStep:
 
 @dataclass(frozen=True)
 class TracedStep:
-    """A joint graph, the tensors that the function had from elsewhere, by the names of variables, and the line of its first loss."""
+    """A joint graph, the tensors that the function had from elsewhere, by the names of variables, and the line of its
+    first loss."""
 
     joint: Joint
     constants: dict[str, Tensor]
@@ -81,12 +103,15 @@ class TracedStep:
 def trace_step(step: ModuleStep) -> TracedStep:
     """Traces the function's forward, and its backward if it trains.
 
-    Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random ops draw by counter.
+    Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random
+    ops draw by counter.
     """
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode, told_once():
         given = (*step.variables.values(), *step.feeds)
-        arguments: list[Tensor] = [one.empty() if isinstance(one, Like) else mode.from_tensor(one.detach()) for one in given]
+        arguments: list[Tensor] = [
+            one.empty() if isinstance(one, Like) else mode.from_tensor(one.detach()) for one in given
+        ]
         arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
         if step.trained and step.loss_scale is None:
             arguments.append(torch.empty((), device=step.device))
@@ -98,7 +123,12 @@ def trace_step(step: ModuleStep) -> TracedStep:
 @contextmanager
 def untraced() -> Iterator[None]:
     """Computes for real in the midst of a trace, as if there were none."""
-    with torch._C.DisableTorchFunction(), _disable_current_modes(), torch.no_grad(), torch.autocast("cpu", enabled=False):
+    with (
+        torch._C.DisableTorchFunction(),
+        _disable_current_modes(),
+        torch.no_grad(),
+        torch.autocast("cpu", enabled=False),
+    ):
         yield
 
 
@@ -135,7 +165,9 @@ class _Trace:
         stored = dict(zip(step.variables, arguments[:count]))
         feeds, (number, *scale) = list(arguments[count : count + len(step.feeds)]), arguments[count + len(step.feeds) :]
         self.draws.step = number
-        values = {name: value.detach().requires_grad_() if name in step.trained else value for name, value in stored.items()}
+        values = {
+            name: value.detach().requires_grad_() if name in step.trained else value for name, value in stored.items()
+        }
         given = dict(values)
         with torch.set_grad_enabled(bool(step.trained)), self._autocast(), _Watch(self):
             results = step.run(values, feeds, self.add_feed)
@@ -180,13 +212,18 @@ class _Trace:
         return torch.full_like(loss, self.step.loss_scale / self.step.micro_batches)
 
     def mark_loss(self, loss: Tensor, arguments: Mapping[str, Any]) -> None:
-        """What ``loss.backward()`` does while a step is traced: the gradients are taken when the whole of it is there."""
+        """What ``loss.backward()`` does while a step is traced: the gradients are taken when the whole of it is
+        there."""
         name = self.step.name
         if not self.step.trained:
-            raise GraphError(f"{name}: backward() in build(), but the graph trains nothing; give it an optimizer by add_optimizer() in __init__()")
+            raise GraphError(
+                f"{name}: backward() in build(), but the graph trains nothing; give it an optimizer by add_optimizer() "
+                f"in __init__()"
+            )
         if loss.numel() != 1 or arguments.get("gradient") is not None:
             raise GraphError(
-                f"{name}: Grad can be implicitly created only for scalar outputs: backward() in build() is called on one number and without a gradient, "
+                f"{name}: Grad can be implicitly created only for scalar outputs: backward() in build() is called on "
+                f"one number and without a gradient, "
                 f"this tensor has the shape {tuple(loss.shape)}; take its mean() or sum()"
             )
         if not loss.requires_grad:
@@ -207,9 +244,17 @@ class _Trace:
         _start(self._starts, note)
 
     def follow(self, made: Any, origin: Origin, seen: set[Any]) -> None:
-        """Has autograd say what it differentiates: what a call added to autograd's own graph gives its origin to the backward pass."""
-        todo = [t.grad_fn for t in (made if isinstance(made, (tuple, list)) else (made,)) if isinstance(t, Tensor) and t.grad_fn is not None]
-        note, starts = JointNote(origin, "backward"), self._starts  # not self: results keep autograd's graph, whose hooks Python's collector cannot see
+        """Has autograd say what it differentiates: what a call added to autograd's own graph gives its origin to the
+        backward pass."""
+        todo = [
+            t.grad_fn
+            for t in (made if isinstance(made, (tuple, list)) else (made,))
+            if isinstance(t, Tensor) and t.grad_fn is not None
+        ]
+        note, starts = (
+            JointNote(origin, "backward"),
+            self._starts,
+        )  # not self: results keep autograd's graph, whose hooks Python's collector cannot see
         while todo:
             function = todo.pop()
             if function not in seen:
@@ -244,10 +289,14 @@ class _Trace:
         for node in graph.nodes:
             if is_random(node) and "attention" not in str(node.target):
                 origin = joint_note(node).origin
-                line, place = (f"{origin.line}: ", f" in {origin.name!r} ({origin.kind})") if origin is not None else ("", "")
+                line, place = (
+                    (f"{origin.line}: ", f" in {origin.name!r} ({origin.kind})") if origin is not None else ("", "")
+                )
                 raise GraphError(
-                    f"{line}{self.step.name}: {node.target}{place} draws from torch's generator, so no run could be repeated or resumed; "
-                    "make its values of flow.rand or flow.randn, which graphs draw by counter, or give them to the graph"
+                    f"{line}{self.step.name}: {node.target}{place} draws from torch's generator, so no run could be "
+                    f"repeated or resumed; "
+                    "make its values of flow.rand or flow.randn, which graphs draw by counter, or give them to the "
+                    "graph"
                 )
 
 
@@ -286,14 +335,17 @@ def _constants_as_arguments(module: fx.GraphModule) -> dict[str, Tensor]:
 
 
 class _Watch(TorchFunctionMode):
-    """Sees every function that the user's one calls on tensors: notes where it came from, and refuses what cannot be traced."""
+    """Sees every function that the user's one calls on tensors: notes where it came from, and refuses what cannot be
+    traced."""
 
     def __init__(self, trace: _Trace) -> None:
         super().__init__()
         self._trace = trace
         self._seen: set[Any] = set()
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None) -> Any:
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         kwargs = kwargs or {}
         if func is Tensor.backward:
             return self._trace.mark_loss(args[0], {**dict(zip(("gradient",), args[1:])), **kwargs})
@@ -305,7 +357,9 @@ class _Watch(TorchFunctionMode):
         except DataDependentOutputException as error:
             raise self._refused(func, error) from error
         except DynamicOutputShapeException as error:
-            raise self._refused(func, error, "gives a tensor whose shape depends on values; a graph has the same shapes at every step") from error
+            raise self._refused(
+                func, error, "gives a tensor whose shape depends on values; a graph has the same shapes at every step"
+            ) from error
         except OneFlowError:
             raise
         except (RuntimeError, TypeError) as error:
@@ -313,13 +367,18 @@ class _Watch(TorchFunctionMode):
                 raise self._refused(func, error) from error
             if type(error) is not RuntimeError:
                 raise
-            raise GraphError(f"{origin.line}: {self._trace.step.name}: {_called(func)} in {origin.name!r} ({origin.kind}): {error}") from error
+            raise GraphError(
+                f"{origin.line}: {self._trace.step.name}: {_called(func)} in {origin.name!r} ({origin.kind}): {error}"
+            ) from error
         self._trace.follow(made, origin, self._seen)
         return made
 
-    def _refused(self, func: Any, error: Exception, why: str = "looks at values, which are not there while a graph is built") -> GraphError:
+    def _refused(
+        self, func: Any, error: Exception, why: str = "looks at values, which are not there while a graph is built"
+    ) -> GraphError:
         return GraphError(
-            f"{self._trace.step.name}: {_called(func)} in build() {why} ({type(error).__name__}); build() runs once, on tensors without data: "
+            f"{self._trace.step.name}: {_called(func)} in build() {why} ({type(error).__name__}); build() runs once, "
+            f"on tensors without data: "
             "use tensor ops in its place such as flow.where, or compute it outside the graph"
         )
 

@@ -1,4 +1,5 @@
-"""Ops of prediction that follow each other become one call, a sequence that the C extension runs in planned memory (``ops/native_sequence.py``)."""
+"""Ops of prediction that follow each other become one call, a sequence that the C extension runs in planned memory
+(``ops/native_sequence.py``)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,13 @@ from oneflow.ops import fused_conv, native
 from oneflow.ops.native_sequence import OPS, At, Op, Sequence, call_sequence
 
 aten = torch.ops.aten
-_VIEWS = (aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.squeeze.dims, aten.flatten.using_ints)
+_VIEWS = (
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.reshape.default,
+    aten.squeeze.dims,
+    aten.flatten.using_ints,
+)
 
 
 def make_sequences(graph: fx.Graph) -> None:
@@ -34,7 +41,11 @@ def make_sequences(graph: fx.Graph) -> None:
 
 def _is_flat(node: fx.Node, group: list[fx.Node]) -> bool:
     """Whether a node looks at pictures of one pixel as rows, and only linear layers of prediction read those."""
-    if node.target not in _VIEWS or node.args[0] not in group or not all(user.target is fused_conv.linear for user in node.users):
+    if (
+        node.target not in _VIEWS
+        or node.args[0] not in group
+        or not all(user.target is fused_conv.linear for user in node.users)
+    ):
         return False
     given, made = tensor(node.args[0]), tensor(node)  # type: ignore[arg-type]
     if given is None or made is None or given.dim() != 4:

@@ -1,7 +1,8 @@
-"""What is noted on the nodes of the two graphs of the compiler: the joint graph that all ranks share, and the graph of one rank.
+"""What is noted on the nodes of the two graphs of the compiler: the joint graph that all ranks share, and the graph of
+one rank.
 
-The value of a node, without data, is where torch's tracing puts it: ``meta["val"]``. In the graph of a rank it is that of the whole: what
-has its size and strides has those of the rank's part there.
+The value of a node, without data, is where torch's tracing puts it: ``meta["val"]``. In the graph of a rank it is that
+of the whole: what has its size and strides has those of the rank's part there.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.sharding.rules.rule import Signature
 
 if TYPE_CHECKING:
-    from oneflow.sharding.rules.local import RankLocal  # with it come the rules of every op, which one rank does not need
+    from oneflow.sharding.rules.local import (
+        RankLocal,  # with it come the rules of every op, which one rank does not need
+    )
 
 Value = tuple[fx.Node, int]  # an output of a node of the joint graph
 
@@ -65,8 +68,8 @@ def forget_val(node: fx.Node) -> None:
 
 @dataclass(frozen=True)
 class Origin:
-    """What a user would say a node came from: an op of a job, or a module of a graph and the function it called. ``kind`` is the op's row,
-    or the module's class. Without a ``placement`` it runs where the step does."""
+    """What a user would say a node came from: an op of a job, or a module of a graph and the function it called.
+    ``kind`` is the op's row, or the module's class. Without a ``placement`` it runs where the step does."""
 
     name: str
     kind: str
@@ -76,11 +79,13 @@ class Origin:
 
 @dataclass(frozen=True)
 class JointNote:
-    """A node of a joint graph: what it came from, if that is known, and whether it is of the "forward" or the "backward" part.
+    """A node of a joint graph: what it came from, if that is known, and whether it is of the "forward" or the
+    "backward" part.
 
-    An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the number of the step.
-    From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the ``share`` of its work that each rank does.
-    An item of an op with several outputs has no signatures of its own. What belongs to one ``region`` is made again for the backward pass.
+    An argument ``is_stored`` if it is a variable, and is ``everywhere`` if every rank has it whole anyway, such as the
+    number of the step. From ``place`` on it has a ``mesh``; from ``infer`` on one signature per axis of it, and the
+    ``share`` of its work that each rank does. An item of an op with several outputs has no signatures of its own. What
+    belongs to one ``region`` is made again for the backward pass.
     """
 
     origin: Origin | None = None
@@ -107,7 +112,9 @@ class JointNote:
     @cached_property
     def outputs(self) -> tuple[NdSbp, ...]:
         """How each output lies, once that is inferred."""
-        return tuple(tuple(signature.outputs[i] for signature in self.chosen) for i in range(len(self.signatures[0].outputs)))
+        return tuple(
+            tuple(signature.outputs[i] for signature in self.chosen) for i in range(len(self.signatures[0].outputs))
+        )
 
 
 def joint_note(node: fx.Node) -> JointNote:
@@ -162,8 +169,9 @@ class BoxingNote:
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the numbers of a ``linear`` one. ``recipe``: how it is done by sweeps over variables of a
-    ``dtype``, None where it is not; ``is_fused``: it is one pass over memory without."""
+    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the
+    numbers of a ``linear`` one. ``recipe``: how it is done by sweeps over variables of a ``dtype``, None where it is
+    not; ``is_fused``: it is one pass over memory without."""
 
     optimizer: str
     names: tuple[str, ...]
@@ -184,9 +192,9 @@ class UpdateNote:
 class LocalNote:
     """A call of a rank's program: the ``section`` of the step it belongs to, and why it is there.
 
-    ``node`` is the joint node that it runs, and ``local`` how that is split here; or it is a ``boxing``, for the joint node ``consumer`` or
-    for the ``gradient`` of a variable; or an ``update``. A bucket has the notes of its ``members``. ``what`` is how errors name a call that
-    came from another process.
+    ``node`` is the joint node that it runs, and ``local`` how that is split here; or it is a ``boxing``, for the joint
+    node ``consumer`` or for the ``gradient`` of a variable; or an ``update``. A bucket has the notes of its
+    ``members``. ``what`` is how errors name a call that came from another process.
     """
 
     section: str = "forward"

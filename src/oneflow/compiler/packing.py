@@ -1,5 +1,5 @@
-"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them (weight prepacking), and add a residual as
-they go.
+"""Convolutions of a predict job on the CPU run on filters that oneDNN has laid out for them (weight prepacking), and
+add a residual as they go.
 
 Activations stay ops of their own, in place: oneDNN's make 0 of a NaN, which would hide that a net has diverged.
 """
@@ -57,7 +57,9 @@ def _pack(graph: fx.Graph, conv: fx.Node, invariants: Invariants) -> None:
     images, weight, bias, stride, padding, dilation, _, _, groups = conv.args
     with graph.inserting_before(conv):
         shape = list(images_here(conv))
-        packed = graph.call_function(mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape))
+        packed = graph.call_function(
+            mkldnn._reorder_convolution_weight.default, (weight, padding, stride, dilation, groups, shape)
+        )
     copy_notes(packed, conv)
     forget_val(packed)  # its layout is oneDNN's secret
     invariants.add(packed)

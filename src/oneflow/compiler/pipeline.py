@@ -1,4 +1,5 @@
-"""How a traced job becomes the programs of its ranks: the stages in order. A job on one device is a program of one rank.
+"""How a traced job becomes the programs of its ranks: the stages in order. A job on one device is a program of one
+rank.
 
     rewrite                     logical graph    cheaper ops of the same values                                rewrite.py
     joint graph                 aten graph       forward and backward, each node with the op it came from      joint.py
@@ -28,7 +29,8 @@
     in place                                     elementwise ops write over what nothing reads again           inplace.py
     sequences                                    ops of prediction as one call, in planned memory              native_sequences.py
 
-Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it leaves.
+Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it
+leaves.
 """
 
 from __future__ import annotations
@@ -44,7 +46,6 @@ from oneflow.compiler.early import gather_early, update_early
 from oneflow.compiler.find_clusters import make_clusters
 from oneflow.compiler.fused_loss import fuse_cross_entropy
 from oneflow.compiler.fused_norm import fuse_batch_norms
-from oneflow.core.fusion_setting import COMPILING, tier_here
 from oneflow.compiler.gather_views import gather_then_transpose
 from oneflow.compiler.inplace import write_over
 from oneflow.compiler.masks import mask_by_results
@@ -57,10 +58,12 @@ from oneflow.compiler.program import After, Fusion, Program, nothing_after
 from oneflow.compiler.rank_program import lower_job
 from oneflow.compiler.remake import remake_norms
 from oneflow.compiler.winograd import convolve_by_winograd
+from oneflow.core.fusion_setting import COMPILING, tier_here
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
-    """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables from step to step."""
+    """The program of ``rank`` as it runs. ``keeps_values``: a predict program may hold what it made of its variables
+    from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
     program = replace(program, fusion=_fusion(assigned))
@@ -72,8 +75,9 @@ def _fusion(assigned: Assigned) -> Fusion:
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
-    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is: the program that a
-    plan shows. ``folds`` what depends on variables alone, which a train program changes at every step."""
+    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is:
+    the program that a plan shows. ``folds`` what depends on variables alone, which a train program changes at every
+    step."""
     tier = program.fusion.tier
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:

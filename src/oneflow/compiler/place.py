@@ -1,5 +1,5 @@
-"""Which device mesh each node of a joint graph runs on: that of the op it came from. Several in a row are the stages of pipeline
-parallelism.
+"""Which device mesh each node of a joint graph runs on: that of the op it came from. Several in a row are the stages of
+pipeline parallelism.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from oneflow.sharding.mesh import Layout, Mesh
 from oneflow.sharding.rules.rule import Signature
 
 
-def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh | None], fixed: Mapping[fx.Node, Layout], default: Mesh) -> None:
-    """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where it
-    is first used, unless ``fixed`` says where it is stored. An op of which ``mesh_of`` does not know runs where its first input lies.
+def place(
+    graph: fx.Graph, mesh_of: Callable[[Origin], Mesh | None], fixed: Mapping[fx.Node, Layout], default: Mesh
+) -> None:
+    """Notes on every node its mesh. A backward node runs where its forward op does; what is fed to the graph lies where
+    it is first used, unless ``fixed`` says where it is stored. An op of which ``mesh_of`` does not know runs where its
+    first input lies.
 
     Relies on a clean joint graph. Leaves a mesh on every node but the output.
     """
@@ -27,7 +30,8 @@ def place(graph: fx.Graph, mesh_of: Callable[[Origin], Mesh | None], fixed: Mapp
         origin = joint_note(node).origin
         if node.op == "call_function" and origin is not None:
             change_joint_note(node, mesh=mesh_of(origin))
-    waiting = []  # for where they are read: what is made of nothing, such as random numbers, and what is made of that alone
+    # for where they are read: what is made of nothing, such as random numbers, and what is made of that alone
+    waiting = []
     for node in nodes:
         if node.op == "placeholder":
             change_joint_note(node, mesh=fixed[node].mesh if node in fixed else _first_user(node, default))
@@ -53,8 +57,8 @@ def _first_input(node: fx.Node) -> Mesh | None:
 
 
 def whole_on_one_rank(graph: fx.Graph, mesh: Mesh) -> None:
-    """Where there is one rank, every value is whole on it and no layout is to be chosen. Relies on a clean joint graph; leaves what
-    ``place`` and ``infer`` would."""
+    """Where there is one rank, every value is whole on it and no layout is to be chosen. Relies on a clean joint graph;
+    leaves what ``place`` and ``infer`` would."""
     for node in graph.nodes:
         change_joint_note(node, mesh=mesh, signatures=() if node.target is operator.getitem else (_whole(node),))
 
@@ -66,13 +70,15 @@ def _whole(node: fx.Node) -> Signature:
 
 
 def stages_of(graph: fx.Graph) -> list[Mesh] | None:
-    """The meshes of a pipeline from first to last: disjoint, values of the forward part flowing only ahead. None for any other graph."""
+    """The meshes of a pipeline from first to last: disjoint, values of the forward part flowing only ahead. None for
+    any other graph."""
     return None if flow_back(graph) is not None else _disjoint(graph)
 
 
 def flow_back(graph: fx.Graph) -> tuple[fx.Node, fx.Node] | None:
-    """The first value, an input or what an op has made, that is read by the forward part of an earlier mesh than it lies on, and its reader. A stage that runs
-    ahead by some micro-batches would wait for one that waits for it. None if there is none, or no stages."""
+    """The first value, an input or what an op has made, that is read by the forward part of an earlier mesh than it
+    lies on, and its reader. A stage that runs ahead by some micro-batches would wait for one that waits for it. None if
+    there is none, or no stages."""
     number = {mesh: i for i, mesh in enumerate(_disjoint(graph) or [])}
     for reader in graph.nodes if number else ():
         if reader.op != "call_function" or joint_note(reader).part != "forward":

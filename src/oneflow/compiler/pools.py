@@ -1,6 +1,8 @@
-"""The backward pass of a max pool takes what was pooled for the sake of its shape alone: the places of the largest numbers are noted.
+"""The backward pass of a max pool takes what was pooled for the sake of its shape alone: the places of the largest
+numbers are noted.
 
-So it is given something of that shape and memory order that is kept anyway, such as what a batch norm before the pool was given, and what was pooled need not be kept.
+So it is given something of that shape and memory order that is kept anyway, such as what a batch norm before the pool
+was given, and what was pooled need not be kept.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ _ALIKE = (aten.native_batch_norm.default, aten.relu.default, aten.hardtanh.defau
 
 
 def pool_by_shapes(graph: fx.Graph) -> None:
-    """Has the backward pass of each max pool read, in the place of what was pooled, what that was made of, if something else reads that later still.
+    """Has the backward pass of each max pool read, in the place of what was pooled, what that was made of, if something
+    else reads that later still.
 
     Relies on the graph of a section. Leaves the same values.
     """
@@ -45,5 +48,9 @@ def _made_of(node: fx.Node) -> fx.Node | None:
         return None
     given = argument(made_by, 0)
     mine, its = tensor(node), tensor(given)
-    is_alike = mine is not None and its is not None and (mine.shape, mine.stride(), mine.dtype) == (its.shape, its.stride(), its.dtype)
+    is_alike = (
+        mine is not None
+        and its is not None
+        and (mine.shape, mine.stride(), mine.dtype) == (its.shape, its.stride(), its.dtype)
+    )
     return given if is_alike else None

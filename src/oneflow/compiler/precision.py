@@ -66,7 +66,10 @@ def casting(graph: Graph, half: torch.dtype) -> Adapt:
         if row_of(node).precision == "white":
             return tree_map(lambda v: v.to(half) if _is(v, torch.float32) else v, inputs)
         kept = {i for i, arg in enumerate(node.args) if arg in variables}
-        args = [v if i in kept else tree_map(lambda a: a.to(half) if _is(a, torch.float32) else a, v) for i, v in enumerate(inputs[0])]
+        args = [
+            v if i in kept else tree_map(lambda a: a.to(half) if _is(a, torch.float32) else a, v)
+            for i, v in enumerate(inputs[0])
+        ]
         return tuple(args), inputs[1]
 
     return adapt

@@ -1,7 +1,8 @@
-"""Constant folding of a predict program: what depends on variables alone is computed when they change, not at every step.
+"""Constant folding of a predict program: what depends on variables alone is computed when they change, not at every
+step.
 
-Variables are constant between two changes of them, so this is what other compilers call constant folding, or moving invariant code out
-of a loop.
+Variables are constant between two changes of them, so this is what other compilers call constant folding, or moving
+invariant code out of a loop.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ from oneflow.compiler.program import Key, Section, key_order
 
 
 def prepare(sections: dict[str, Section], fuses: bool = True) -> dict[str, Section]:
-    """Takes from the section "step" of a lowered predict program what can be computed once, into a section "prepare" before it.
+    """Takes from the section "step" of a lowered predict program what can be computed once, into a section "prepare"
+    before it.
 
-    Relies on graphs whose arguments have the values they stand for noted. Leaves a step that reads what is
-    prepared as arguments; where nothing can be taken, the sections are as they were. It ``fuses`` by the kernels of the C extension where that is built.
+    Relies on graphs whose arguments have the values they stand for noted. Leaves a step that reads what is prepared as
+    arguments; where nothing can be taken, the sections are as they were. It ``fuses`` by the kernels of the C extension
+    where that is built.
     """
     step = sections["step"]
     keys = dict(zip((node for node in step.graph.nodes if node.op == "placeholder"), step.inputs))
@@ -32,7 +35,11 @@ def prepare(sections: dict[str, Section], fuses: bool = True) -> dict[str, Secti
         fuse_convolutions(step.graph, invariants)
     pack_convolutions(step.graph, invariants)
     drop_unused(step.graph)
-    kept = [n for n in step.graph.nodes if n.op == "call_function" and n in invariants and any(user not in invariants for user in n.users)]
+    kept = [
+        n
+        for n in step.graph.nodes
+        if n.op == "call_function" and n in invariants and any(user not in invariants for user in n.users)
+    ]
     if not kept:
         return sections
     made: tuple[Key, ...] = tuple(("prepared", number) for number in range(len(kept)))

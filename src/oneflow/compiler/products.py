@@ -1,7 +1,8 @@
 """Matrix products by oneDNN where it is faster than torch's own choice of library.
 
-On processors of AMD the MKL that torch multiplies float32 with is a tenth slower than oneDNN, a quarter where the result is wide, if the rows of the first
-factor are contiguous: so are those of activations and of their gradients. Gradients of weights, whose first factor is transposed, stay with MKL.
+On processors of AMD the MKL that torch multiplies float32 with is a tenth slower than oneDNN, a quarter where the
+result is wide, if the rows of the first factor are contiguous: so are those of activations and of their gradients.
+Gradients of weights, whose first factor is transposed, stay with MKL.
 """
 
 from __future__ import annotations
@@ -44,7 +45,11 @@ def multiply_by_onednn(graph: fx.Graph) -> None:
 def _is_faster_here() -> bool:
     """Whether the processor is one of AMD, and torch's build has oneDNN."""
     described = Path("/proc/cpuinfo")
-    return torch.backends.mkldnn.is_available() and described.exists() and "AuthenticAMD" in described.read_text(encoding="utf-8", errors="replace")
+    return (
+        torch.backends.mkldnn.is_available()
+        and described.exists()
+        and "AuthenticAMD" in described.read_text(encoding="utf-8", errors="replace")
+    )
 
 
 def _factors(node: fx.Node) -> tuple[fx.Node | None, fx.Node, fx.Node] | None:

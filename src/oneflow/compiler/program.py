@@ -1,5 +1,5 @@
-"""Program: one step of one job on one rank of an SPMD run, as plain data. It can be sent (``serialize.py``), compared and
-cached by its digest (``digest.py``), and run twice.
+"""Program: one step of one job on one rank of an SPMD run, as plain data. It can be sent (``serialize.py``), compared
+and cached by its digest (``digest.py``), and run twice.
 
 What a program is fed, what it keeps and what it gives are known by keys:
 
@@ -44,7 +44,8 @@ def key_order(key: Key) -> tuple[int, Key]:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a step: a graph whose arguments and outputs are known by their keys. Its arguments are in the order of ``key_order``."""
+    """A part of a step: a graph whose arguments and outputs are known by their keys. Its arguments are in the order of
+    ``key_order``."""
 
     graph: fx.Graph
     inputs: tuple[Key, ...]
@@ -63,15 +64,16 @@ class Fusion:
 class Program:
     """One step of one job on one rank.
 
-    Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs once per step;
-    "micro_batch", or under a pipeline "forward" and "backward" in the order of ``schedule``, once per micro-batch; "reduce" once with the
-    gradients' sums over micro-batches; "update" once if they are finite. A predict program may have a section "prepare", whose outputs
-    serve every step until a variable changes.
+    Without gradient accumulation and with a fixed loss scale there is one section, "step". Otherwise "prologue" runs
+    once per step; "micro_batch", or under a pipeline "forward" and "backward" in the order of ``schedule``, once per
+    micro-batch; "reduce" once with the gradients' sums over micro-batches; "update" once if they are finite. A predict
+    program may have a section "prepare", whose outputs serve every step until a variable changes.
 
-    ``feeds`` are the numbers of the feeds that it takes. ``results`` and ``watched`` are the keys of what this rank sends back, None where
-    another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they are numbers. The program ``is_common`` if all
-    ranks of its placement run the same calls in the same order. It ``writes`` if a step may change variables. Graphs hold plain values
-    only: what they stand for at run time, such as buffers and process groups, is the executor's.
+    ``feeds`` are the numbers of the feeds that it takes. ``results`` and ``watched`` are the keys of what this rank
+    sends back, None where another rank does; ``gradients`` those that are accumulated; ``finite`` tells whether they
+    are numbers. The program ``is_common`` if all ranks of its placement run the same calls in the same order. It
+    ``writes`` if a step may change variables. Graphs hold plain values only: what they stand for at run time, such as
+    buffers and process groups, is the executor's.
     """
 
     job: str

@@ -1,6 +1,7 @@
 """From an assignment to the program of one rank: its local graph, cut into the sections that a step runs.
 
-Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variables are made whole again by one all-gather.
+Optimizer state that is split (ZeRO stage 1) is updated in parts, and the variables are made whole again by one
+all-gather.
 """
 
 from __future__ import annotations
@@ -35,19 +36,22 @@ _IN_PIPELINE = ("prologue", "forward", "backward", "reduce", "update")
 def lower_job(assigned: Assigned, rank: int) -> Program:
     """The program of ``rank``, as a plan shows it.
 
-    Relies on an assignment in which every node has a mesh and a layout, and leaves it as it was. Leaves local calls and collectives, in the
-    same order on all ranks.
+    Relies on an assignment in which every node has a mesh and a layout, and leaves it as it was. Leaves local calls and
+    collectives, in the same order on all ranks.
     """
     lowering = Lowering(rank, assigned.device, assigned.is_alone)
     builder = _Builder(assigned, lowering)
     builder.build()
-    put_in_buckets(lowering.graph, assigned.decl.buckets, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored)
+    put_in_buckets(
+        lowering.graph, assigned.decl.buckets, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored
+    )
     return builder.program()
 
 
 @dataclass(frozen=True)
 class _Shared:
-    """A variable that is whole on every rank and updated in parts along dim 0: its rows on each of the ranks that share it."""
+    """A variable that is whole on every rank and updated in parts along dim 0: its rows on each of the ranks that share
+    it."""
 
     whole: fx.Node
     part: fx.Node
@@ -81,9 +85,14 @@ class _Builder:
             self._reduce_and_update(self.training)
 
     def _sent(self, node: fx.Node) -> fx.Node | None:
-        """A result, on the ranks that keep it or send it: where several hold the same part, the first of them sends it."""
+        """A result, on the ranks that keep it or send it: where several hold the same part, the first of them sends
+        it."""
         layout = layout_of(node)
-        return self.lowering.boxed(node, layout) if self.assigned.decl.keeps_parts or layout.is_first(self.lowering.rank) else None
+        return (
+            self.lowering.boxed(node, layout)
+            if self.assigned.decl.keeps_parts or layout.is_first(self.lowering.rank)
+            else None
+        )
 
     # -------------------------------------------------------------- the end of a train step
 
@@ -100,7 +109,8 @@ class _Builder:
             self._update(training, gradients)
 
     def _reduced(self, training: Training) -> dict[str, fx.Node]:
-        """The gradients this rank updates with, each boxed to the layout of its variable's update, in the order they are made."""
+        """The gradients this rank updates with, each boxed to the layout of its variable's update, in the order they
+        are made."""
         order = {node: i for i, node in enumerate(self.assigned.graph.nodes)}
         found: dict[str, fx.Node] = {}
         if self.in_sections:
@@ -129,7 +139,9 @@ class _Builder:
         elif training.loss_scale.initial != 1.0:
             unscale = 1.0 / training.loss_scale.initial
         parts = self._parts(training, list(gradients)) if len(assigned.ranks) > 1 else None
-        Update(lowering, assigned.decl, variables, gradients, rates, unscale, training.coupled, parts).append(assigned.groups)
+        Update(lowering, assigned.decl, variables, gradients, rates, unscale, training.coupled, parts).append(
+            assigned.groups
+        )
         self._gather_shared(shared)
 
     def _parts(self, training: Training, names: list[str]) -> OtherRanks:
@@ -138,14 +150,19 @@ class _Builder:
         layouts = {name: self._update_layout(training, name) for name in names}
         owned = frozenset(name for name, layout in layouts.items() if layout.is_first(rank))
         outputs = self.assigned.outputs
-        read = frozenset(name for name, gradient in outputs.gradients.items() if gradient in (*outputs.results, *outputs.watched))
+        read = frozenset(
+            name for name, gradient in outputs.gradients.items() if gradient in (*outputs.results, *outputs.watched)
+        )
         shared_by = {name: _sharers(layout, rank) for name, layout in layouts.items()}
         return OtherRanks(self.assigned.ranks, owned, shared_by, str(self.assigned.device), read)
 
     def _rates(self) -> list[GroupRate]:
         """The rate of each group, and its count where it asks for one: arguments in the order of ``Assigned.rates``."""
         numbers = iter(range(2 * len(self.assigned.groups)))
-        return [GroupRate(self._rate(group, numbers), self._number(numbers) if group.takes_count else None) for group in self.assigned.groups]
+        return [
+            GroupRate(self._rate(group, numbers), self._number(numbers) if group.takes_count else None)
+            for group in self.assigned.groups
+        ]
 
     def _rate(self, group: UpdateGroup, numbers: Iterator[int]) -> fx.Node:
         """An argument, or the value of a blob, which every rank then needs."""
@@ -159,14 +176,21 @@ class _Builder:
         return self.lowering.argument(ArgumentNote(("rate", next(numbers))))
 
     def _variables(self, training: Training, names: list[str]) -> tuple[dict[str, fx.Node], list[_Shared]]:
-        """What the update changes: variables and their state; of variables whose state is shared out, this rank's part."""
+        """What the update changes: variables and their state; of variables whose state is shared out, this rank's
+        part."""
         found, shared = {}, []
         for name in names:
             found[name] = self._stored(name)
             if self._update_layout(training, name) != self.assigned.layouts[name]:
                 shared.append(self._shared(training, name, found[name]))
                 found[name] = shared[-1].part
-        found.update({state: self.lowering.argument(ArgumentNote(("variable", state))) for name in names for state in self._states(name)})
+        found.update(
+            {
+                state: self.lowering.argument(ArgumentNote(("variable", state)))
+                for name in names
+                for state in self._states(name)
+            }
+        )
         return found, shared
 
     def _shared(self, training: Training, name: str, whole: fx.Node) -> _Shared:
@@ -177,7 +201,9 @@ class _Builder:
         sizes = extents(self.assigned.decl.decls[name].spec.shape, layout.sbp, layout.mesh, position, axis, 0)
         place = coordinates(position, layout.mesh.axes)[axis]
         part = self.lowering.call_function(collective.part_of, (whole, 0, sizes, place))
-        return _Shared(whole, part, sizes, tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,))))
+        return _Shared(
+            whole, part, sizes, tuple(layout.mesh.ranks[p] for p in peers(position, layout.mesh.axes, (axis,)))
+        )
 
     def _states(self, name: str) -> list[str]:
         group = next(group for group in self.assigned.groups if name in group.names)
@@ -189,7 +215,8 @@ class _Builder:
         return local
 
     def _gather_shared(self, shared: list[_Shared]) -> None:
-        """Makes variables whole again whose parts the ranks have updated; together for all that the same ranks share."""
+        """Makes variables whole again whose parts the ranks have updated; together for all that the same ranks
+        share."""
         together: dict[tuple[int, ...], list[_Shared]] = {}
         for one in shared:
             together.setdefault(one.ranks, []).append(one)
@@ -204,7 +231,10 @@ class _Builder:
         returned = [node for node in (*self.results, *self.watched) if node is not None]
         if self.in_sections:
             wanted = [*returned, *self.accumulated, *([self.finite] if self.finite is not None else [])]
-            sections = {name: _cut(self.lowering.graph, keys, _PARTS.get(name, (name,)), wanted) for name in self._section_names()}
+            sections = {
+                name: _cut(self.lowering.graph, keys, _PARTS.get(name, (name,)), wanted)
+                for name in self._section_names()
+            }
         else:
             sections = {"step": _cut(self.lowering.graph, keys, None, returned, in_order=True)}
         return Program(
@@ -212,7 +242,9 @@ class _Builder:
             rank=self.lowering.rank,
             sections=sections,
             schedule=self._schedule(),
-            feeds=tuple(sorted({key[1] for section in sections.values() for key in section.inputs if key[0] == "feed"})),
+            feeds=tuple(
+                sorted({key[1] for section in sections.values() for key in section.inputs if key[0] == "feed"})
+            ),
             results=tuple(None if n is None else keys.of(n) for n in self.results),
             watched=tuple(None if n is None else keys.of(n) for n in self.watched),
             gradients=tuple(keys.of(n) for n in self.accumulated) if self.in_sections else (),
@@ -264,10 +296,16 @@ _PARTS = {"micro_batch": ("forward", "backward")}
 """Of which parts of a step a section is made, where it is not the one of its own name."""
 
 
-def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node], in_order: bool = False) -> Section:
-    """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is wanted, are its outputs;
-    ``in_order`` just that, as often as it is wanted."""
-    mine = [node for node in graph.nodes if node.op == "call_function" and (parts is None or local_note(node).section in parts)]
+def _cut(
+    graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Sequence[fx.Node], in_order: bool = False
+) -> Section:
+    """The nodes of some parts of a step (None: of all) as a section. What other sections read of it, and what is
+    wanted, are its outputs; ``in_order`` just that, as often as it is wanted."""
+    mine = [
+        node
+        for node in graph.nodes
+        if node.op == "call_function" and (parts is None or local_note(node).section in parts)
+    ]
     members, asked = set(mine), set(wanted)
     read = dict.fromkeys(n for user in mine for n in user.all_input_nodes if n not in members)
     if parts is None or "forward" in parts:  # an argument that is a result too
@@ -280,8 +318,14 @@ def _cut(graph: fx.Graph, keys: _Keys, parts: tuple[str, ...] | None, wanted: Se
         copy_notes(new[node], node)
     for node in mine:
         new[node] = body.node_copy(node, lambda n: new[n])
-    outputs = list(wanted) if in_order else [
-        n for n in (*mine, *inputs) if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))
-    ]
+    outputs = (
+        list(wanted)
+        if in_order
+        else [
+            n
+            for n in (*mine, *inputs)
+            if n in asked or (n in members and any(u not in members and u.op == "call_function" for u in n.users))
+        ]
+    )
     body.output(tuple(new[node] for node in outputs))
     return Section(body, tuple(keys.of(n) for n in inputs), tuple(keys.of(n) for n in outputs))

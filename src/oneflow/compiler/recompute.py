@@ -1,7 +1,8 @@
-"""Activation checkpointing: what modules make in the forward pass is not kept for the backward pass but made again there.
+"""Activation checkpointing: what modules make in the forward pass is not kept for the backward pass but made again
+there.
 
-A region is one call of such a module. Only what is read by later modules, or comes from before it, is kept; random ops draw by counter, so they
-draw the same again.
+A region is one call of such a module. Only what is read by later modules, or comes from before it, is kept; random ops
+draw by counter, so they draw the same again.
 """
 
 from __future__ import annotations
@@ -40,13 +41,16 @@ def recompute(graph: fx.Graph) -> None:
 
 
 class _Traced:
-    """The graph as it was traced: where its values lie, in what order its nodes come, and which of the forward pass write."""
+    """The graph as it was traced: where its values lie, in what order its nodes come, and which of the forward pass
+    write."""
 
     def __init__(self, graph: fx.Graph) -> None:
         self.graph = graph
         self.memory = memories(graph)
         self.place = {node: i for i, node in enumerate(graph.nodes)}
-        self.writers = [node for node in graph.nodes if node.op == "call_function" and writes(node) and not _is_backward(node)]
+        self.writers = [
+            node for node in graph.nodes if node.op == "call_function" and writes(node) and not _is_backward(node)
+        ]
         self.readers: dict[Memory, set[fx.Node]] = {}
         for node in graph.nodes:
             for read in node.all_input_nodes:
@@ -63,17 +67,22 @@ class _Region:
         self._changed = self._changed_later(traced)
 
     def _changed_later(self, traced: _Traced) -> set[Memory]:
-        """Memory that other values may be in by the time the backward pass comes: what is read from it, or written into it, cannot be made again."""
+        """Memory that other values may be in by the time the backward pass comes: what is read from it, or written into
+        it, cannot be made again."""
         found = set()
         for node in traced.writers:
             memory = self._memory[argument(node, 0)]
-            is_own = node in self._inside and memory[0] in self._inside and all(map(self._is_near, traced.readers[memory]))
+            is_own = (
+                node in self._inside and memory[0] in self._inside and all(map(self._is_near, traced.readers[memory]))
+            )
             if not is_own and self._place[node] >= self._place[self._members[0]]:
                 found.add(memory)
         return found
 
     def make_again(self) -> None:
-        wanted = [node for node in self._members if self._is_lost(node) and any(_is_backward(user) for user in node.users)]
+        wanted = [
+            node for node in self._members if self._is_lost(node) and any(_is_backward(user) for user in node.users)
+        ]
         again = self._needed(wanted)
         if not again:
             return
@@ -90,7 +99,8 @@ class _Region:
         return user in self._inside or _is_backward(user)
 
     def _is_lost(self, node: fx.Node) -> bool:
-        """Whether nothing but the region and the backward pass reads a value, so that it goes when the region is left."""
+        """Whether nothing but the region and the backward pass reads a value, so that it goes when the region is
+        left."""
         if is_random(node) or any(self._memory[touched] in self._changed for touched in (node, *node.all_input_nodes)):
             return False
         return all(map(self._is_near, node.users))

@@ -1,7 +1,7 @@
 """Large results of layer norms are made again for the backward pass, in which only the gradient of a weight reads them.
 
-What the norm was given is kept anyway, for its own gradient. One more pass over it costs about a hundredth of a transformer's step; the results of all its norms are a tenth of
-what such a step holds.
+What the norm was given is kept anyway, for its own gradient. One more pass over it costs about a hundredth of a
+transformer's step; the results of all its norms are a tenth of what such a step holds.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ BYTES = 2**20
 
 
 def remake_norms(graph: fx.Graph) -> None:
-    """Has the one product of the backward pass that reads the result of a layer norm read one that is made again just before.
+    """Has the one product of the backward pass that reads the result of a layer norm read one that is made again just
+    before.
 
-    Relies on a section of forward and backward pass. Leaves the same values, bit by bit; what is read again was kept until then without it.
+    Relies on a section of forward and backward pass. Leaves the same values, bit by bit; what is read again was kept
+    until then without it.
     """
     memory = memories(graph)
     readers: dict[Memory, list[fx.Node]] = {}
@@ -33,9 +35,15 @@ def remake_norms(graph: fx.Graph) -> None:
     written = {memory[used] for node in graph.nodes if node.op == "call_function" for used in changed_by(node)}
     for norm in [node for node in graph.nodes if node.target is aten.native_layer_norm.default]:
         result = next((user for user in norm.users if user.target is operator.getitem and user.args[1] == 0), None)
-        if result is None or _bytes(result) < BYTES or not written.isdisjoint([memory[result], memory[argument(norm, 0)]]):
+        if (
+            result is None
+            or _bytes(result) < BYTES
+            or not written.isdisjoint([memory[result], memory[argument(norm, 0)]])
+        ):
             continue
-        found = [node for node in readers[memory[result]] if memory[node] != memory[result]]  # views look, and do not read
+        found = [
+            node for node in readers[memory[result]] if memory[node] != memory[result]
+        ]  # views look, and do not read
         late = [node for node in found if node.op != "call_function" or local_note(node).section == "backward"]
         if len(late) == 1 and late[0].target is aten.mm.default and late[0] < readers[memory[argument(norm, 0)]][-1]:
             used = next(one for one in late[0].all_input_nodes if memory[one] == memory[result])

@@ -14,7 +14,8 @@ _MAX_POOLS = (pool.max_pool1d, pool.max_pool2d, pool.max_pool3d)
 def rewritten(graph: Graph) -> Graph:
     """A copy of the graph with all rewrites done.
 
-    Relies on a graph as a trace leaves it. Leaves ops of the same values, those that something outside asks for under their names.
+    Relies on a graph as a trace leaves it. Leaves ops of the same values, those that something outside asks for under
+    their names.
     """
     graph = graph.copy()
     pool_before_relu(graph)

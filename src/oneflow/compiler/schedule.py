@@ -7,7 +7,8 @@ Slot = tuple[str, int]
 
 
 def one_forward_one_backward(stage: int, stages: int, micro_batches: int) -> tuple[Slot, ...]:
-    """1F1B: a stage runs ahead by as many forward passes as there are stages from it to the end, then one backward for each forward.
+    """1F1B: a stage runs ahead by as many forward passes as there are stages from it to the end, then one backward for
+    each forward.
 
     So a stage holds the values of at most ``stages - stage`` micro-batches, and the last stage of one.
     """

@@ -35,7 +35,8 @@ class _Aten:
 
 @dataclass(frozen=True)
 class _Torch:
-    """A dtype, layout or memory format by its name. Pickle would look for a module that has it, and might find the user's program."""
+    """A dtype, layout or memory format by its name. Pickle would look for a module that has it, and might find the
+    user's program."""
 
     name: str
 
@@ -46,8 +47,8 @@ Rows = list[tuple[str, Any, Any, Any, str]]
 
 @dataclass(frozen=True)
 class _PackedSection:
-    """A section whose graph is rows. The args of an argument are its shape and dtype, where they are known: nothing is made of them, but a program for other
-    shapes is another one."""
+    """A section whose graph is rows. The args of an argument are its shape and dtype, where they are known: nothing is
+    made of them, but a program for other shapes is another one."""
 
     rows: Rows
     inputs: tuple[Key, ...]
@@ -64,7 +65,9 @@ class PackedProgram:
 
 def pack(program: Program, what: Callable[[fx.Node], str]) -> PackedProgram:
     """A program as plain data; ``what(node)`` is how errors name a node."""
-    return PackedProgram(replace(program, sections={}), {name: _pack(section, what) for name, section in program.sections.items()})
+    return PackedProgram(
+        replace(program, sections={}), {name: _pack(section, what) for name, section in program.sections.items()}
+    )
 
 
 def unpack(packed: PackedProgram) -> Program:
@@ -87,7 +90,16 @@ def _pack(section: Section, what: Callable[[fx.Node], str]) -> _PackedSection:
 def rows_of(graph: fx.Graph) -> Rows:
     """A graph of ops as plain data, without what is noted on its nodes."""
     refs = {node: _Ref(i) for i, node in enumerate(graph.nodes)}
-    return [(node.op, _by_name(node.target) if node.op == "call_function" else "", _plain(node.args, refs), _plain(node.kwargs, refs), "") for node in graph.nodes]
+    return [
+        (
+            node.op,
+            _by_name(node.target) if node.op == "call_function" else "",
+            _plain(node.args, refs),
+            _plain(node.kwargs, refs),
+            "",
+        )
+        for node in graph.nodes
+    ]
 
 
 def graph_of(rows: Rows) -> fx.Graph:
@@ -106,7 +118,9 @@ def graph_of(rows: Rows) -> fx.Graph:
 
 
 def _by_name(target: Any) -> Any:
-    return _Aten(f"{target._schema.name}.{target._overloadname}") if isinstance(target, torch._ops.OpOverload) else target
+    return (
+        _Aten(f"{target._schema.name}.{target._overloadname}") if isinstance(target, torch._ops.OpOverload) else target
+    )
 
 
 def _unpack(packed: _PackedSection) -> Section:

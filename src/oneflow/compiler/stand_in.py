@@ -1,4 +1,5 @@
-"""While a graph is traced, traced tensors stand in for the parameters and buffers of its modules, wherever a module refers to them."""
+"""While a graph is traced, traced tensors stand in for the parameters and buffers of its modules, wherever a module
+refers to them."""
 
 from __future__ import annotations
 
@@ -11,9 +12,12 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 
 @contextmanager
-def standing_in(modules: Mapping[str, nn.Module], names: Mapping[int, str], values: dict[str, Tensor]) -> Iterator[None]:
-    """Has ``values`` stand in for the tensors whose ids ``names`` has. Afterwards modules refer to what they did before; buffers that were
-    replaced meanwhile are in ``values``, and other attributes keep what they were given unless it is a traced tensor."""
+def standing_in(
+    modules: Mapping[str, nn.Module], names: Mapping[int, str], values: dict[str, Tensor]
+) -> Iterator[None]:
+    """Has ``values`` stand in for the tensors whose ids ``names`` has. Afterwards modules refer to what they did
+    before; buffers that were replaced meanwhile are in ``values``, and other attributes keep what they were given
+    unless it is a traced tensor."""
     every = list({id(m): m for module in modules.values() for m in module.modules()}.values())
     before = [(module, dict(module.__dict__), dict(module._parameters), dict(module._buffers)) for module in every]
     try:
@@ -36,18 +40,24 @@ def _swap(module: nn.Module, names: Mapping[int, str], values: Mapping[str, Tens
     for name, value in list(module.__dict__.items()):
         if isinstance(value, Tensor):
             module.__dict__[name] = other(value)
-        elif type(value) in (list, tuple) and any(isinstance(item, Tensor) for item in value):  # such as the flat weights of an LSTM
+        elif type(value) in (list, tuple) and any(
+            isinstance(item, Tensor) for item in value
+        ):  # such as the flat weights of an LSTM
             module.__dict__[name] = type(value)(other(item) for item in value)
 
 
-def _note_replaced(module: nn.Module, buffers: Mapping[str, Any], names: Mapping[int, str], values: dict[str, Tensor]) -> None:
+def _note_replaced(
+    module: nn.Module, buffers: Mapping[str, Any], names: Mapping[int, str], values: dict[str, Tensor]
+) -> None:
     for name, tensor in buffers.items():
         now = module._buffers.get(name)
         if tensor is not None and isinstance(now, Tensor) and now is not values[names[id(tensor)]]:
             values[names[id(tensor)]] = now
 
 
-def _restore(module: nn.Module, attributes: Mapping[str, Any], parameters: Mapping[str, Any], buffers: Mapping[str, Any]) -> None:
+def _restore(
+    module: nn.Module, attributes: Mapping[str, Any], parameters: Mapping[str, Any], buffers: Mapping[str, Any]
+) -> None:
     for held, kept in ((module._parameters, parameters), (module._buffers, buffers)):
         for name in [name for name, value in held.items() if name not in kept and isinstance(value, FakeTensor)]:
             del held[name]

@@ -1,4 +1,5 @@
-"""What is known of a step beside its joint graph, whichever door it came through: a job function, or a graph of modules.
+"""What is known of a step beside its joint graph, whichever door it came through: a job function, or a graph of
+modules.
 
 From here on nobody asks what a step was traced from.
 """
@@ -19,8 +20,8 @@ from oneflow.sharding.mesh import Layout
 
 @dataclass(frozen=True)
 class FeedDecl:
-    """An input of a step: its name, and the dim along which it is cut for devices and micro-batches (None: it is not). One that lies on ranks
-    already does so in its ``layout``."""
+    """An input of a step: its name, and the dim along which it is cut for devices and micro-batches (None: it is not).
+    One that lies on ranks already does so in its ``layout``."""
 
     name: str
     batch_axis: int | None = None
@@ -29,9 +30,10 @@ class FeedDecl:
 
 @dataclass(frozen=True)
 class StepDecl:
-    """A step by its name ``job``: the variables that it reads, what it is fed, and how it trains, if it does. ``loss_line`` is where the
-    user asks for the training. What has no placement of its own runs on ``placement``. ``keeps_parts``: every rank keeps its part of the results,
-    whoever else has the same. ``fusion`` is the tier of its kernels, if it says one (``fusion_setting.py``)."""
+    """A step by its name ``job``: the variables that it reads, what it is fed, and how it trains, if it does.
+    ``loss_line`` is where the user asks for the training. What has no placement of its own runs on ``placement``.
+    ``keeps_parts``: every rank keeps its part of the results, whoever else has the same. ``fusion`` is the tier of its
+    kernels, if it says one (``fusion_setting.py``)."""
 
     job: str
     decls: Mapping[str, VariableDecl]

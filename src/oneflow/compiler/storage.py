@@ -24,12 +24,13 @@ RankOfDevice = Mapping[tuple[int, int], int]
 
 
 def variable_layouts(graph: Graph, ranks: RankOfDevice) -> dict[str, Layout]:
-    """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where the compiler may
-    choose."""
+    """The layout of each variable of a job: on the mesh where it is first used, as it was declared. AUTO stands where
+    the compiler may choose."""
     meshes = cache(lambda placement: mesh_of(placement, ranks))
     users = _first_users(graph)
     return {
-        name: _declared(graph.decls[name].distribute, meshes(op_note(users.get(node, node)).placement)) for name, node in graph.variables.items()
+        name: _declared(graph.decls[name].distribute, meshes(op_note(users.get(node, node)).placement))
+        for name, node in graph.variables.items()
     }
 
 
@@ -42,17 +43,25 @@ def _first_users(graph: Graph) -> dict[fx.Node, fx.Node]:
 
 
 def _declared(distribute: tuple[Sbp, ...], mesh: Mesh) -> Layout:
-    """A declaration for another number of axes than the mesh has is read from its last axis: the others hold it whole."""
+    """A declaration for another number of axes than the mesh has is read from its last axis: the others hold it
+    whole."""
     kept = distribute[-len(mesh.axes) :]
     return Layout(mesh, (BROADCAST,) * (len(mesh.axes) - len(kept)) + kept)
 
 
 def update_layout(training: Training, spec: TensorSpec, layout: Layout) -> Layout:
-    """How a variable's gradient and state lie while it is updated: as the variable does, or with states shared out, split along dim 0."""
+    """How a variable's gradient and state lie while it is updated: as the variable does, or with states shared out,
+    split along dim 0."""
     threshold = training.split_states_from
     first = next((axis for axis, sbp in enumerate(layout.sbp) if sbp is BROADCAST and layout.mesh.axes[axis] > 1), None)
     is_split = any(sbp.dim == 0 for sbp in layout.sbp)
-    if threshold is None or first is None or is_split or spec.elements < threshold or spec.shape[0] < layout.mesh.axes[first]:
+    if (
+        threshold is None
+        or first is None
+        or is_split
+        or spec.elements < threshold
+        or spec.shape[0] < layout.mesh.axes[first]
+    ):
         return layout
     return Layout(layout.mesh, tuple(split(0) if axis == first else sbp for axis, sbp in enumerate(layout.sbp)))
 

@@ -1,7 +1,8 @@
 """Programs of one device rely on no strides but those of variables and feeds.
 
-A joint graph is traced on tensors without data, and torch's rules for those do not give every value the strides that the kernel gives it.
-Most kernels take tensors of any strides. Those that do not would fail, or would compute something else without a word.
+A joint graph is traced on tensors without data, and torch's rules for those do not give every value the strides that
+the kernel gives it. Most kernels take tensors of any strides. Those that do not would fail, or would compute something
+else without a word.
 """
 
 from __future__ import annotations
@@ -37,26 +38,33 @@ OTHER_STRIDES: dict[Any, str] = {
     aten.hardtanh_backward.default: "traced in the order of the input; the kernel follows the gradient",
     aten.softplus_backward.default: "traced in the order of the input; the kernel follows the gradient",
 }
-"""The ops whose results lie otherwise on a CPU than they were traced, found by running a sample of every op row in many memory orders.
+"""The ops whose results lie otherwise on a CPU than they were traced, found by running a sample of every op row in many
+memory orders.
 
-What follows does not ask this table but takes every value for one of them: to do so costs nothing, and other devices have other kernels.
+What follows does not ask this table but takes every value for one of them: to do so costs nothing, and other devices
+have other kernels.
 """
 
-SIDE_BY_SIDE: dict[Any, tuple[int, ...]] = {aten.native_group_norm.default: (0,), aten.native_group_norm_backward.default: (0, 1)}
-"""Ops that go through these arguments side by side in memory. Autograd has brought them into one order, but what lies right in the trace
-was left as it is."""
+SIDE_BY_SIDE: dict[Any, tuple[int, ...]] = {
+    aten.native_group_norm.default: (0,),
+    aten.native_group_norm_backward.default: (0, 1),
+}
+"""Ops that go through these arguments side by side in memory. Autograd has brought them into one order, but what lies
+right in the trace was left as it is."""
 
 
 def free_strides(graph: fx.Graph) -> None:
     """Has every op give the same numbers whatever the strides of the values that it reads.
 
-    Relies on a clean joint graph of one device, which may write into values. Leaves no op that fails, or errs, on strides that were not
-    traced.
+    Relies on a clean joint graph of one device, which may write into values. Leaves no op that fails, or errs, on
+    strides that were not traced.
     """
     where = memories(graph)
     written = {where[argument(node, 0)] for node in graph.nodes if node.op == "call_function" and writes(node)}
     for node in list(graph.nodes):
-        if node.target in ANY_STRIDES and where[node] not in written:  # a copy would keep what is written to it for itself
+        if (
+            node.target in ANY_STRIDES and where[node] not in written
+        ):  # a copy would keep what is written to it for itself
             node.target = ANY_STRIDES[node.target]
         for place in SIDE_BY_SIDE.get(node.target, ()):
             _line_up(graph, node, place)

@@ -1,7 +1,8 @@
-"""Clusters of the update: an update with what is done to gradients before, or the norms by which they are clipped, as one call of a program on lists of variables.
+"""Clusters of the update: an update with what is done to gradients before, or the norms by which they are clipped, as
+one call of a program on lists of variables.
 
-Each keeps the torch ops that it stands for. The C extension does its sweeps where it has them; in tiers that compile, Inductor's kernels do where it has not
-(``running_updates.py``).
+Each keeps the torch ops that it stands for. The C extension does its sweeps where it has them; in tiers that compile,
+Inductor's kernels do where it has not (``running_updates.py``).
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ Tensors = list[Tensor]
 
 @dataclass(frozen=True)
 class UpdateCluster:
-    """An update: ``compute`` does it to lists of variables, ``recipe`` by sweeps. ``pieces`` are the ops of these as clusters, for a compiler. Variables are ``dtype``."""
+    """An update: ``compute`` does it to lists of variables, ``recipe`` by sweeps. ``pieces`` are the ops of these as
+    clusters, for a compiler. Variables are ``dtype``."""
 
     compute: Callable[..., None]
     recipe: Recipe
@@ -49,7 +51,8 @@ class UpdateCluster:
             self.by_ops(columns, towards, lr, numbers)
 
     def by(self, run: Runs, columns: Columns, towards: Direction, lr: float, numbers: dict[str, Any]) -> None:
-        """The same by what runs sweeps. Of writes that torch does not see it is told: who keeps what depends on a variable looks there."""
+        """The same by what runs sweeps. Of writes that torch does not see it is told: who keeps what depends on a
+        variable looks there."""
         self.recipe(run, columns, towards, lr, **numbers)
         torch._C._increment_version([tensor for column in (columns[0], *columns[2:]) for tensor in column])
 
@@ -61,7 +64,8 @@ class UpdateCluster:
 
 @dataclass(frozen=True)
 class NormCluster:
-    """The norm of each of some gradients, with what is done to them before they are clipped. Variables are ``dtype``."""
+    """The norm of each of some gradients, with what is done to them before they are clipped. Variables are
+    ``dtype``."""
 
     norm_type: float
     dtype: str
@@ -82,12 +86,15 @@ class NormCluster:
         return self.by_ops(columns, towards)
 
     def by(self, run: Runs, columns: Columns, towards: Sequence[Direction]) -> Tensors:
-        """The same by what runs sweeps; gradients that only change their length are read alone, as variables of their own."""
+        """The same by what runs sweeps; gradients that only change their length are read alone, as variables of their
+        own."""
         params, grads = columns
         if any(one.weight or one.sign for one in towards):
             squares = [sums[1] for sums in run(SQUARES, [params, grads], [one.and_decay(0.0) for one in towards])]
         else:
-            squares = [one.gradient**2 * sums[0] for one, sums in zip(towards, run(SQUARES, [grads, grads], [[1.0, 0.0, 0.0]]))]
+            squares = [
+                one.gradient**2 * sums[0] for one, sums in zip(towards, run(SQUARES, [grads, grads], [[1.0, 0.0, 0.0]]))
+            ]
         return [torch.tensor(math.sqrt(square), dtype=torch.float64) for square in squares]
 
     def by_ops(self, columns: Columns, towards: Sequence[Direction]) -> Tensors:
@@ -108,13 +115,21 @@ def call_update(
     coupled_l2: float = 0.0,
     **numbers: Any,
 ) -> None:
-    """What a program calls: the update of variables whose gradients are multiplied with ``unscale``, regularized by L1 and L2, and clipped by a ``factor``; ``numbers`` are those
-    of the update itself. The executor may put something in the place of ``cluster`` that runs it."""
+    """What a program calls: the update of variables whose gradients are multiplied with ``unscale``, regularized by L1
+    and L2, and clipped by a ``factor``; ``numbers`` are those of the update itself. The executor may put something in
+    the place of ``cluster`` that runs it."""
     *states, lr = states_and_lr
-    cluster([params, update.laid_out_as(params, grads), *states], _towards(unscale, coupled_l1, coupled_l2, 1.0 if factor is None else float(factor)), lr, numbers)
+    cluster(
+        [params, update.laid_out_as(params, grads), *states],
+        _towards(unscale, coupled_l1, coupled_l2, 1.0 if factor is None else float(factor)),
+        lr,
+        numbers,
+    )
 
 
-def call_norms(params: Tensors, grads: Tensors, *, cluster: Any, unscale: float | None, l1: list[float], l2: list[float]) -> Tensors:
+def call_norms(
+    params: Tensors, grads: Tensors, *, cluster: Any, unscale: float | None, l1: list[float], l2: list[float]
+) -> Tensors:
     """The norms of gradients that are multiplied and regularized likewise, each with its own L1 and L2."""
     return cluster([params, update.laid_out_as(params, grads)], [_towards(unscale, a, b, 1.0) for a, b in zip(l1, l2)])
 

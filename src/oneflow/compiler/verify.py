@@ -1,4 +1,5 @@
-"""What each stage of the compiler must leave. Tests run it between stages (``after`` of ``distribute_job`` and ``compile_rank``)."""
+"""What each stage of the compiler must leave. Tests run it between stages (``after`` of ``distribute_job`` and
+``compile_rank``)."""
 
 from __future__ import annotations
 
@@ -44,7 +45,8 @@ def _calls(graph: fx.Graph) -> list[fx.Node]:
 
 
 def _joint(stage: str, graph: fx.Graph) -> None:
-    """A graph of aten ops; each node knows its value without data, its part, and its op or none. Cleaned, nothing in it is idle."""
+    """A graph of aten ops; each node knows its value without data, its part, and its op or none. Cleaned, nothing in it
+    is idle."""
     graph.lint()
     for node in _calls(graph):
         is_aten = isinstance(node.target, torch._ops.OpOverload) or node.target is operator.getitem
@@ -61,7 +63,8 @@ def _joint(stage: str, graph: fx.Graph) -> None:
 
 
 def _assigned(stage: str, assigned: Assigned) -> None:
-    """Every node has a mesh, and every op one signature per axis that fits its tensors; variables lie as the assignment says."""
+    """Every node has a mesh, and every op one signature per axis that fits its tensors; variables lie as the assignment
+    says."""
     for node in assigned.graph.nodes:
         note = joint_note(node)
         _require(stage, node, note.mesh is not None, "has no mesh")
@@ -71,10 +74,20 @@ def _assigned(stage: str, assigned: Assigned) -> None:
         made = val(node)
         outputs = len(made) if isinstance(made, (tuple, list)) else 1
         for signature in note.chosen:
-            _require(stage, node, len(signature.outputs) == outputs, f"has {outputs} outputs and a signature of {len(signature.outputs)}")
+            _require(
+                stage,
+                node,
+                len(signature.outputs) == outputs,
+                f"has {outputs} outputs and a signature of {len(signature.outputs)}",
+            )
             if node.op == "call_function":
                 inputs = len(tensor_arguments(node))
-                _require(stage, node, len(signature.inputs) == inputs, f"has {inputs} inputs and a signature of {len(signature.inputs)}")
+                _require(
+                    stage,
+                    node,
+                    len(signature.inputs) == inputs,
+                    f"has {inputs} inputs and a signature of {len(signature.inputs)}",
+                )
     for name in assigned.decl.decls:
         layout = assigned.layouts[name]
         _require(stage, name, all(sbp.kind in ("S", "B") for sbp in layout.sbp), f"lies as {layout}")
@@ -86,8 +99,8 @@ def _assigned(stage: str, assigned: Assigned) -> None:
 
 
 def _program(stage: str, program: Program) -> None:
-    """Plain data: sections whose arguments are in order and come from somewhere, whose outputs are what is asked for, whose calls are
-    noted."""
+    """Plain data: sections whose arguments are in order and come from somewhere, whose outputs are what is asked for,
+    whose calls are noted."""
     made: set[Key] = set()
     for name, section in program.sections.items():
         section.graph.lint()
@@ -95,7 +108,9 @@ def _program(stage: str, program: Program) -> None:
         returned = argument(next(node for node in section.graph.nodes if node.op == "output"), 0)
         _require(stage, name, len(arguments) == len(section.inputs), "has other arguments than it says")
         _require(stage, name, len(returned) == len(section.outputs), "has other outputs than it says")
-        _require(stage, name, list(section.inputs) == sorted(section.inputs, key=key_order), "has arguments out of order")
+        _require(
+            stage, name, list(section.inputs) == sorted(section.inputs, key=key_order), "has arguments out of order"
+        )
         strange = [key for key in section.inputs if key[0] not in _OF_A_STEP and key not in made]
         _require(stage, name, not strange, f"reads {strange}, which no section before it makes")
         made.update(section.outputs)

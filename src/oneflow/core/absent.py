@@ -8,9 +8,11 @@ from typing import Any
 from oneflow.core.errors import AbsentNameError, nearest
 
 
-def absent(namespace: str, instead: Mapping[str, str], present: Callable[[], Mapping[str, Any]]) -> Callable[[str], Any]:
-    """A module's ``__getattr__``. ``instead`` has for every absent name why it is so and what to use; ``present`` gives the module's own
-    names, of which the nearest is told for a name that nobody knows."""
+def absent(
+    namespace: str, instead: Mapping[str, str], present: Callable[[], Mapping[str, Any]]
+) -> Callable[[str], Any]:
+    """A module's ``__getattr__``. ``instead`` has for every absent name why it is so and what to use; ``present`` gives
+    the module's own names, of which the nearest is told for a name that nobody knows."""
 
     def find(name: str) -> Any:
         if name in instead:

@@ -24,7 +24,9 @@ class AbsentModules(MetaPathFinder):
     def __init__(self, package: str, reasons: Mapping[str, str]) -> None:
         self._package, self._reasons = package, reasons
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
         package, _, name = fullname.rpartition(".")
         if package == self._package and name in self._reasons:
             raise AbsentModuleError(f"{fullname} is not there: {self._reasons[name]}")
@@ -32,6 +34,9 @@ class AbsentModules(MetaPathFinder):
 
 
 def refuse(package: str, reasons: Mapping[str, str]) -> None:
-    """Imports of these names of a package end with their reason; a package that is loaded again replaces what it said."""
-    sys.meta_path[:] = [finder for finder in sys.meta_path if not (isinstance(finder, AbsentModules) and finder._package == package)]
+    """Imports of these names of a package end with their reason; a package that is loaded again replaces what it
+    said."""
+    sys.meta_path[:] = [
+        finder for finder in sys.meta_path if not (isinstance(finder, AbsentModules) and finder._package == package)
+    ]
     sys.meta_path.append(AbsentModules(package, reasons))

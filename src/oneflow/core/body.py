@@ -1,5 +1,5 @@
-"""The job body that is running, as the rooms below the trace see it. An optimizer says here what it lowers: the trace stands above the
-optimizers, as the graph that it makes holds one."""
+"""The job body that is running, as the rooms below the trace see it. An optimizer says here what it lowers: the trace
+stands above the optimizers, as the graph that it makes holds one."""
 
 from __future__ import annotations
 

@@ -12,11 +12,11 @@ _MANY_MODULES = 100
 
 @contextmanager
 def paused() -> Iterator[None]:
-    """For work that makes many objects which stay, such as graphs and loaded modules. Each time their number has grown by a quarter, the
-    collector would look through all objects of the process.
+    """For work that makes many objects which stay, such as graphs and loaded modules. Each time their number has grown
+    by a quarter, the collector would look through all objects of the process.
 
-    Where many modules were loaded meanwhile, nearly all of what was made is theirs. It then counts as old at once; else the collector
-    would look through all of it three times more, once per generation.
+    Where many modules were loaded meanwhile, nearly all of what was made is theirs. It then counts as old at once; else
+    the collector would look through all of it three times more, once per generation.
     """
     was_enabled, modules = gc.isenabled(), len(sys.modules)
     gc.disable()
@@ -30,7 +30,8 @@ def paused() -> Iterator[None]:
 
 
 def collect_young() -> None:
-    """Frees what was made while the collector was paused and is garbage already: it would count as old, and be looked for late or never."""
+    """Frees what was made while the collector was paused and is garbage already: it would count as old, and be looked
+    for late or never."""
     gc.collect(0)
 
 

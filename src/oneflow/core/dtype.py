@@ -1,4 +1,5 @@
-"""The element types of blobs: one frozen value each, with its names, numpy and torch counterpart. What users pass and see is torch's dtype."""
+"""The element types of blobs: one frozen value each, with its names, numpy and torch counterpart. What users pass and
+see is torch's dtype."""
 
 from __future__ import annotations
 
@@ -47,7 +48,16 @@ ALL = (float32, float64, float16, bfloat16, int8, int32, int64, uint8, char)
 _BY_TORCH = {d.torch: d for d in reversed(ALL)} | {torch.int8: int8}
 _BY_NUMPY = {d.numpy: d for d in reversed(ALL) if d.numpy is not None} | {np.dtype(np.int8): int8}
 _BY_NAME = {d.name: d for d in ALL}
-_BY_NUMBER = {2: float32, 3: float64, 4: int8, 5: int32, 6: int64, 7: uint8, 9: float16, 1: char}  # core/common/data_type_pb2.py
+_BY_NUMBER = {
+    2: float32,
+    3: float64,
+    4: int8,
+    5: int32,
+    6: int64,
+    7: uint8,
+    9: float16,
+    1: char,
+}  # core/common/data_type_pb2.py
 
 
 def from_torch(dtype: torch.dtype) -> DType:
@@ -72,7 +82,8 @@ def from_numpy(dtype: np.dtype) -> DType:
 
 
 def as_dtype(value: Any) -> DType:
-    """A DType from what users write for one: a DType, its name, a numpy or a torch dtype, or its number in data_type_pb2."""
+    """A DType from what users write for one: a DType, its name, a numpy or a torch dtype, or its number in
+    data_type_pb2."""
     if isinstance(value, DType):
         return value
     if isinstance(value, torch.dtype):
@@ -84,4 +95,6 @@ def as_dtype(value: Any) -> DType:
     try:
         return from_numpy(np.dtype(value))
     except TypeError:
-        raise UnsupportedError(f"{value!r} is not a dtype.{nearest(str(value), _BY_NAME)} There are {list(_BY_NAME)}") from None
+        raise UnsupportedError(
+            f"{value!r} is not a dtype.{nearest(str(value), _BY_NAME)} There are {list(_BY_NAME)}"
+        ) from None

@@ -1,4 +1,5 @@
-"""Names that both eras have, one function each: inside a job, or called on a blob, the job's op; otherwise the tensor's.
+"""Names that both eras have, one function each: inside a job, or called on a blob, the job's op; otherwise the
+tensor's.
 
 A job body traces blobs; outside one there are none, so what is running says which of the two is meant.
 """
@@ -21,7 +22,8 @@ _R = TypeVar("_R")
 
 
 def either(job: Callable[_P, _R], tensor: Callable[..., Any]) -> Callable[_P, _R]:
-    """A function that is ``job`` where blobs are meant and ``tensor`` anywhere else. It has the name and signature of ``job``."""
+    """A function that is ``job`` where blobs are meant and ``tensor`` anywhere else. It has the name and signature of
+    ``job``."""
 
     @wraps(job)
     def chosen(*args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -48,8 +50,8 @@ def means_job(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
 class EitherClass(type):
     """The type of a module class whose name is a function in jobs: ``_of_job`` of the class is that function.
 
-    A class derived from one is a module everywhere. Arrays for the first ``_blobs`` arguments are those of a job's op, not of a module,
-    and refused outside a job.
+    A class derived from one is a module everywhere. Arrays for the first ``_blobs`` arguments are those of a job's op,
+    not of a module, and refused outside a job.
     """
 
     _of_job: Callable[..., Any]
@@ -60,9 +62,12 @@ class EitherClass(type):
             return super().__call__(*args, **kwargs)
         if means_job(args, kwargs):
             return cls._of_job(*args, **kwargs)
-        if len(args) >= cls._blobs and all(isinstance(value, (torch.Tensor, np.ndarray)) for value in args[: cls._blobs]):
+        if len(args) >= cls._blobs and all(
+            isinstance(value, (torch.Tensor, np.ndarray)) for value in args[: cls._blobs]
+        ):
             raise OutsideJobError(
-                f"flow.nn.{cls.__name__} was called on data outside a job function, where it is a module: make it first and call it then, "
+                f"flow.nn.{cls.__name__} was called on data outside a job function, where it is a module: make it "
+                f"first and call it then, "
                 f"flow.nn.{cls.__name__}(...)(input, ...)"
             )
         return super().__call__(*args, **kwargs)

@@ -42,8 +42,8 @@ _LINE = re.compile(r"[^\n:]+:\d+: ")
 class OneFlowError(Exception):
     """Base of every error this package raises on purpose.
 
-    Its message begins with the user's ``file:line``: the one that the raiser gives, as for an op that failed later than it
-    was written, else that of the call that failed. ``reason`` is the message without it.
+    Its message begins with the user's ``file:line``: the one that the raiser gives, as for an op that failed later than
+    it was written, else that of the call that failed. ``reason`` is the message without it.
     """
 
     is_located = True
@@ -103,11 +103,13 @@ class WorkerError(RunError):
 
 
 class GlobalTensorError(OneFlowError, RuntimeError):
-    """A global tensor that cannot be made, laid out or mixed with others as asked; found from what every rank knows, so all of them raise."""
+    """A global tensor that cannot be made, laid out or mixed with others as asked; found from what every rank knows, so
+    all of them raise."""
 
 
 class PeerError(WorkerError):
-    """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their hosts."""
+    """Another rank that this one waited for has ended, is stopped, or did not come in time; names the ranks and their
+    hosts."""
 
 
 class OrderError(RunError):

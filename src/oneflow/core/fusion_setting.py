@@ -1,4 +1,5 @@
-"""Which kernels a step has for ops that only move memory: the tier of its fusion, from what its job or graph says or from the environment."""
+"""Which kernels a step has for ops that only move memory: the tier of its fusion, from what its job or graph says or
+from the environment."""
 
 from __future__ import annotations
 
@@ -15,8 +16,9 @@ DEFAULT = "native"
 
 
 def fusion_tier(said: str | None = None) -> str:
-    """The tier of a step: "off" for the very ops of torch; "native" for the kernels that were compiled when the package was installed; "wait" and "later" also for
-    kernels of clusters, compiled before the first step or beside the steps. What the step itself says goes before ``ONEFLOW_FUSION``, whose "on" is the default."""
+    """The tier of a step: "off" for the very ops of torch; "native" for the kernels that were compiled when the package
+    was installed; "wait" and "later" also for kernels of clusters, compiled before the first step or beside the steps.
+    What the step itself says goes before ``ONEFLOW_FUSION``, whose "on" is the default."""
     if said is not None:
         return checked_tier("fusion", said)
     return checked_tier(VARIABLE, os.environ.get(VARIABLE, DEFAULT))
@@ -27,7 +29,9 @@ def checked_tier(name: str, value: object) -> str:
     if value == "on":
         return DEFAULT
     if not isinstance(value, str) or value not in TIERS:
-        raise ArgumentError(f"{name} is one of {', '.join(map(repr, TIERS))}, got {value!r}.{nearest(str(value), TIERS)}")
+        raise ArgumentError(
+            f"{name} is one of {', '.join(map(repr, TIERS))}, got {value!r}.{nearest(str(value), TIERS)}"
+        )
     return value
 
 
@@ -35,7 +39,11 @@ def tier_here(said: str | None = None) -> str:
     """The tier of a step on this machine: without a C++ compiler no kernels of clusters, of which it tells."""
     tier = fusion_tier(said)
     if tier in COMPILING and compiler() is None:
-        warnings.warn(f"fusion {tier!r} needs a C++ compiler, and {wanted_compiler()!r} is not on the PATH: steps run with {DEFAULT!r} fusion", stacklevel=2)
+        warnings.warn(
+            f"fusion {tier!r} needs a C++ compiler, and {wanted_compiler()!r} is not on the PATH: steps run with "
+            f"{DEFAULT!r} fusion",
+            stacklevel=2,
+        )
         return DEFAULT
     return tier
 

@@ -8,7 +8,8 @@ from typing import Any
 
 
 def late(package: str, modules: Collection[str], otherwise: Callable[[str], Any]) -> Callable[[str], Any]:
-    """A package's ``__getattr__``: asking for one of ``modules`` loads it, from then on it is an attribute; other names are ``otherwise``'s."""
+    """A package's ``__getattr__``: asking for one of ``modules`` loads it, from then on it is an attribute; other names
+    are ``otherwise``'s."""
 
     def find(name: str) -> Any:
         return import_module(f"{package}.{name}") if name in modules else otherwise(name)

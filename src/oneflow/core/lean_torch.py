@@ -1,9 +1,10 @@
 """The first trace of a process without torch's compiler, sympy and DTensor.
 
-torch's tensors without data and ``make_fx`` import ``torch._dynamo``, and with it some 400 modules of the compiler and of Inductor: to mark
-functions that the compiler must not look into, and for a few settings. They import sympy, some 450 modules, to ask whether sizes are symbols, and
-``torch.distributed.tensor``, to ask whether a tensor is one of those. While a step is traced, light modules stand in for these packages. They
-have what tracing takes; whoever asks for anything else gets the packages themselves, loaded there and then.
+torch's tensors without data and ``make_fx`` import ``torch._dynamo``, and with it some 400 modules of the compiler and
+of Inductor: to mark functions that the compiler must not look into, and for a few settings. They import sympy, some 450
+modules, to ask whether sizes are symbols, and ``torch.distributed.tensor``, to ask whether a tensor is one of those.
+While a step is traced, light modules stand in for these packages. They have what tracing takes; whoever asks for
+anything else gets the packages themselves, loaded there and then.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from oneflow.core.stand_ins import StandIns, nothing
 from oneflow.core.static_sizes import static_sizes
 
 _COMPILER, _INDUCTOR = "torch._dynamo", "torch._inductor"
-_SYMBOLS, _SIZES, _TRITON = "sympy", "torch.fx.experimental.symbolic_shapes", "torch._higher_order_ops.triton_kernel_wrap"
+_SYMBOLS, _SIZES, _TRITON = (
+    "sympy",
+    "torch.fx.experimental.symbolic_shapes",
+    "torch._higher_order_ops.triton_kernel_wrap",
+)
 _SHARDED = "torch.distributed.tensor"
 
 
@@ -78,12 +83,17 @@ def _without_compiler(stack: ExitStack, make_room: Callable[[], None]) -> None:
         _COMPILER: {"disable": marks.disable},
         f"{_COMPILER}.source": {"ConstantSource": _Source, "RandomValueSource": _Nothing},
         _INDUCTOR: {},
-        f"{_INDUCTOR}.config": {"trace": SimpleNamespace(provenance_tracking_level=0), "emulate_precision_casts": False},
+        f"{_INDUCTOR}.config": {
+            "trace": SimpleNamespace(provenance_tracking_level=0),
+            "emulate_precision_casts": False,
+        },
         f"{_INDUCTOR}.compiler_bisector": {"CompilerBisector": SimpleNamespace(disable_subsystem=lambda *_: False)},
         f"{_INDUCTOR}.fx_passes": {},
         f"{_INDUCTOR}.fx_passes.dedupe_symint_uses": {"dedupe_symints": lambda graph: None},
     }
-    stand_ins = StandIns(modules, (_COMPILER, _INDUCTOR), first=_COMPILER, loading=make_room, leaving=marks.clear)  # Inductor needs it half-way
+    stand_ins = StandIns(
+        modules, (_COMPILER, _INDUCTOR), first=_COMPILER, loading=make_room, leaving=marks.clear
+    )  # Inductor needs it half-way
     stand_ins.add(_compiler_settings())
     stand_ins.stand_in()
     stack.callback(stand_ins.step_aside)
@@ -97,12 +107,15 @@ class _Source(SimpleNamespace):
 
 
 class _Marks:
-    """Functions that the compiler must not look into. None is marked, since no compiler is loaded; torch asks again when it is."""
+    """Functions that the compiler must not look into. None is marked, since no compiler is loaded; torch asks again
+    when it is."""
 
     def __init__(self) -> None:
         self._functions: list[Any] = []
 
-    def disable(self, function: Any, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True) -> Any:
+    def disable(
+        self, function: Any, recursive: bool = True, *, reason: str | None = None, wrapping: bool = True
+    ) -> Any:
         self._functions.append(function)
         return function
 
@@ -126,8 +139,8 @@ def _compiler_settings() -> ModuleType:
 
 
 def _without_sharded_tensors(stack: ExitStack) -> None:
-    """Where an op meets a tensor without data and its mode is off, torch looks whether there is a rule for both, then whether the tensor is a
-    DTensor, and then asks the tensor's class. The rule here is the last of these."""
+    """Where an op meets a tensor without data and its mode is off, torch looks whether there is a rule for both, then
+    whether the tensor is a DTensor, and then asks the tensor's class. The rule here is the last of these."""
     plain = Rules.find
 
     def find(rules: Rules, cls: type) -> Callable[..., Any] | None:

@@ -1,4 +1,5 @@
-"""Numbers and switches that users give: Python's own or numpy's, checked where they are written, and made Python's own."""
+"""Numbers and switches that users give: Python's own or numpy's, checked where they are written, and made Python's
+own."""
 
 from __future__ import annotations
 

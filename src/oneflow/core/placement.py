@@ -34,7 +34,9 @@ class Placement:
         return f"{self.device_type}[{', '.join(f'{m}:{d}' for m, d in self.devices)}]"
 
 
-def parse_placement(device_type: str, devices: str | Iterable[str], hierarchy: tuple[int, ...] | None = None) -> Placement:
+def parse_placement(
+    device_type: str, devices: str | Iterable[str], hierarchy: tuple[int, ...] | None = None
+) -> Placement:
     """A placement from ``"gpu", "0:0-3"`` or ``"gpu", ["0:0-1", "1:0"]``; ranges are inclusive."""
     if device_type not in ("gpu", "cpu"):
         raise ArgumentError(f"a placement's device type is 'gpu' or 'cpu', got {device_type!r}")
@@ -50,7 +52,9 @@ def parse_placement(device_type: str, devices: str | Iterable[str], hierarchy: t
 def _parse_hierarchy(hierarchy: object, count: int) -> tuple[int, ...]:
     extents = wholes(hierarchy)
     if not extents or min(extents) < 1:
-        raise ArgumentError(f"a placement's hierarchy is a tuple with the extent of each axis, such as (2, 4); got {hierarchy!r}")
+        raise ArgumentError(
+            f"a placement's hierarchy is a tuple with the extent of each axis, such as (2, 4); got {hierarchy!r}"
+        )
     if math.prod(extents) != count:
         raise ArgumentError(f"hierarchy {extents} has room for {math.prod(extents)} devices, the placement has {count}")
     return extents
@@ -59,7 +63,9 @@ def _parse_hierarchy(hierarchy: object, count: int) -> tuple[int, ...]:
 def _parse_part(part: object) -> list[tuple[int, int]]:
     match = _DEVICES.fullmatch(part.replace(" ", "")) if isinstance(part, str) else None
     if match is None:
-        raise ArgumentError(f"devices are written 'machine:first' or 'machine:first-last', such as '0:0-3'; got {part!r}")
+        raise ArgumentError(
+            f"devices are written 'machine:first' or 'machine:first-last', such as '0:0-3'; got {part!r}"
+        )
     machine, first = int(match[1]), int(match[2])
     last = int(match[3]) if match[3] is not None else first
     if last < first:

@@ -9,7 +9,9 @@ from oneflow.core.absent import absent
 from oneflow.core.absent_modules import refuse
 
 _QUANTIZATION = "there is no quantization-aware training"
-_DETECTION = "ops of object detection work on values without a fixed shape; prepare boxes and masks in numpy and feed them"
+_DETECTION = (
+    "ops of object detection work on values without a fixed shape; prepare boxes and masks in numpy and feed them"
+)
 _BUFFERS = "buffers hold values without a fixed shape, which blobs do not have; pad them to one shape"
 _ONEREC = "OneRec files are not read; write OFRecord files and use flow.data.ofrecord_reader"
 _SERVING = "models are not served from here; export them with flow.onnx.export, ONNX Runtime serves those"
@@ -82,7 +84,9 @@ def refused_module(name: str) -> ModuleType:
                 return reason
 
         reasons = Every()
-        vars(module).update(__getattr__=absent(path, reasons, dict), __path__=[])  # a package: from flow.serving import x asks for a module x
+        vars(module).update(
+            __getattr__=absent(path, reasons, dict), __path__=[]
+        )  # a package: from flow.serving import x asks for a module x
         refuse(path, reasons)
         sys.modules[path] = module
     return sys.modules[path]

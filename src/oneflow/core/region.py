@@ -11,7 +11,8 @@ Region = tuple[tuple[int, int], ...]
 
 
 def span(size: int, parts: int, index: int) -> tuple[int, int]:
-    """Where the part ``index`` of ``size`` elements begins and ends; the first parts have one more where it does not come out even."""
+    """Where the part ``index`` of ``size`` elements begins and ends; the first parts have one more where it does not
+    come out even."""
     base, more = divmod(size, parts)
     start = index * base + min(index, more)
     return start, start + base + (index < more)

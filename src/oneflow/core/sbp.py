@@ -1,5 +1,5 @@
-"""SBP (sharding spec): how a logical tensor lies over a placement. Split(dim), Broadcast (replicated), Partial sum; Auto leaves it to the
-compiler.
+"""SBP (sharding spec): how a logical tensor lies over a placement. Split(dim), Broadcast (replicated), Partial sum;
+Auto leaves it to the compiler.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Memory that processes of one host share without a name, so that nothing is left of it however they end.
 
-A segment is an anonymous file (``memfd``). Its maker tells the peer its own process id and file number; the peer opens the same file
-through ``/proc`` and maps it. The kernel frees it with the last process that has it open: no file system entry, nothing to clean up.
+A segment is an anonymous file (``memfd``). Its maker tells the peer its own process id and file number; the peer opens
+the same file through ``/proc`` and maps it. The kernel frees it with the last process that has it open: no file system
+entry, nothing to clean up.
 
-The peer of a message's segment maps it privately: it sees what the maker wrote, and what it writes itself stays its own, so one segment
-may serve many peers. The maker writes into it again only when every peer has said that it needs it no more. The segment of a lane is
-mapped by both for good, and each writes its own part of it.
+The peer of a message's segment maps it privately: it sees what the maker wrote, and what it writes itself stays its
+own, so one segment may serve many peers. The maker writes into it again only when every peer has said that it needs it
+no more. The segment of a lane is mapped by both for good, and each writes its own part of it.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Segment:
 
 
 class SegmentPool:
-    """The segments a process writes: those that peers still read, a few free ones for the messages to come, and lanes."""
+    """The segments a process writes: those that peers still read, a few free ones for the messages to come, and
+    lanes."""
 
     def __init__(self) -> None:
         self._read: dict[int, Segment] = {}
@@ -153,7 +155,8 @@ def host_identity() -> tuple[str, ...]:
 
 
 def can_open_files_of(pid: int) -> bool:
-    """Whether this process may open another one's segments, as the system's rules for looking into processes have it."""
+    """Whether this process may open another one's segments, as the system's rules for looking into processes have
+    it."""
     try:
         os.listdir(f"/proc/{pid}/fd")
     except OSError:

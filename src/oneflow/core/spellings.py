@@ -1,7 +1,8 @@
 """Parameters that had other names or another order in some year: one table, and the decorator that reads calls by it.
 
-The functions have one signature each. ``SPELLINGS`` says what else their keywords were called from 2019 to 2022, ``EARLIER`` which order
-their positional arguments had in other years; there the types of what is passed tell which year is meant.
+The functions have one signature each. ``SPELLINGS`` says what else their keywords were called from 2019 to 2022,
+``EARLIER`` which order their positional arguments had in other years; there the types of what is passed tell which year
+is meant.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ SPELLINGS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True)
 class Order:
-    """Positional arguments of other years: their names in that order, and what tells such a call by its positional arguments."""
+    """Positional arguments of other years: their names in that order, and what tells such a call by its positional
+    arguments."""
 
     names: tuple[str, ...]
     meant_by: Callable[[tuple[Any, ...]], bool]
@@ -76,11 +78,14 @@ def _text_at(place: int) -> Callable[[tuple[Any, ...]], bool]:
 
 
 def _variable_is_earlier(args: tuple[Any, ...]) -> bool:
-    return len(args) > 8 and (isinstance(args[8], Sbp) or (args[8] is None and len(args) > 9 and isinstance(args[9], bool)))
+    return len(args) > 8 and (
+        isinstance(args[8], Sbp) or (args[8] is None and len(args) > 9 and isinstance(args[9], bool))
+    )
 
 
 def _decay_is_missing(args: tuple[Any, ...]) -> bool:
-    """LAMB and LARS had no weight decay until 2021: a clipping, or a loss scale two places later, stands where it is now."""
+    """LAMB and LARS had no weight decay until 2021: a clipping, or a loss scale two places later, stands where it is
+    now."""
     names = [type(a).__name__ for a in args]
     return "ClipByGlobalNorm" in names[6:7] or "LossScale" in names[8:9]
 
@@ -108,7 +113,8 @@ def _top_k_is_earlier(args: tuple[Any, ...]) -> bool:
     if place == 1 and rank == 2:
         return False  # the largest along the last axis, by either reading
     raise ArgumentError(
-        f"top_k(x, {place}) is {place} elements of the last axis in programs of 2020, and one element of axis {place} in later ones; "
+        f"top_k(x, {place}) is {place} elements of the last axis in programs of 2020, and one element of axis {place} "
+        f"in later ones; "
         f"write k={place} or axis={place}"
     )
 
@@ -118,13 +124,26 @@ EARLIER: Mapping[str, Order] = {
     "sort": Order(("x", "direction", "name"), _text_at(1), "2020"),
     "transpose": Order(("a", "perm", "conjugate", "name"), _text_at(3), "2020"),
     "get_variable": Order(
-        ("name", "shape", "dtype", "initializer", "regularizer", "trainable", "model_name", "random_seed", "distribute", "reuse"),
+        (
+            "name",
+            "shape",
+            "dtype",
+            "initializer",
+            "regularizer",
+            "trainable",
+            "model_name",
+            "random_seed",
+            "distribute",
+            "reuse",
+        ),
         _variable_is_earlier,
         "2020",
     ),
     "assign": Order(("ref", "value", "name"), _text_at(2), "here"),
     "parallel_cast": Order(
-        ("x", "distribute", "gradient_distribute", "name"), lambda args: any(isinstance(a, Sbp) for a in args[1:2]), "here"
+        ("x", "distribute", "gradient_distribute", "name"),
+        lambda args: any(isinstance(a, Sbp) for a in args[1:2]),
+        "here",
     ),
     "linalg.matmul": Order(("a", "b", "transpose_a", "transpose_b", "name"), _text_at(4), "2020"),
     "layers.upsample_2d": Order(("x", "size", "data_format", "interpolation", "name"), _text_at(2), "2020"),
@@ -134,14 +153,22 @@ EARLIER: Mapping[str, Order] = {
     "nn.avg_pool1d": Order(("input", "ksize", "strides", "padding", "data_format", "name"), _text_at(5), "all"),
     "nn.max_pool1d": Order(("input", "ksize", "strides", "padding", "data_format", "name"), _text_at(5), "all"),
     "nn.conv2d": Order(
-        ("input", "filters", "strides", "padding", "data_format", "dilations", "groups", "name"), _text_at(4), "2019 to 2021"
+        ("input", "filters", "strides", "padding", "data_format", "dilations", "groups", "name"),
+        _text_at(4),
+        "2019 to 2021",
     ),
     "image.resize": Order(
-        ("image", "color_space", "interp_type", "resize_shorter", "resize_x", "resize_y", "name"), _text_at(1), "July 2020"
+        ("image", "color_space", "interp_type", "resize_shorter", "resize_x", "resize_y", "name"),
+        _text_at(1),
+        "July 2020",
     ),
     "optimizer.LAMB": Order(("self", "lr_scheduler", "beta1", "beta2", "epsilon", *_COMMON), _decay_is_missing, "2020"),
-    "optimizer.LARS": Order(("self", "lr_scheduler", "momentum_beta", "epsilon", "lars_coefficient", *_COMMON), _decay_is_missing, "2020"),
-    "optimizer.RMSProp": Order(("self", "lr_scheduler", "decay_rate", "epsilon", *_COMMON), _centered_is_missing, "2020"),
+    "optimizer.LARS": Order(
+        ("self", "lr_scheduler", "momentum_beta", "epsilon", "lars_coefficient", *_COMMON), _decay_is_missing, "2020"
+    ),
+    "optimizer.RMSProp": Order(
+        ("self", "lr_scheduler", "decay_rate", "epsilon", *_COMMON), _centered_is_missing, "2020"
+    ),
     "summary.text": Order(("text", "tag"), _text_at(1), "all"),
 }
 """For each function the order of other years, where it contradicts the present one."""
@@ -182,7 +209,9 @@ def _renamed(name: str, kwargs: dict[str, Any], others: Mapping[str, str], prese
     for key, value in kwargs.items():
         parameter = others.get(key, key) if key not in present else key
         if parameter not in present:
-            raise KeywordError(f"{name} has no argument {key!r}.{nearest(key, (*present, *others))} It takes {', '.join(present)}")
+            raise KeywordError(
+                f"{name} has no argument {key!r}.{nearest(key, (*present, *others))} It takes {', '.join(present)}"
+            )
         if parameter in found:
             raise KeywordError(f"{name} was given {parameter!r} twice, once as {key!r}")
         found[parameter] = value

@@ -17,10 +17,12 @@ def nothing() -> None:
 
 
 class StandIns(MetaPathFinder, Loader):
-    """Light modules of some packages, each with some of its names. Whoever asks one for another name, or imports another module of
-    ``packages``, gets the packages themselves, loaded there and then; from then on the light modules are gone.
+    """Light modules of some packages, each with some of its names. Whoever asks one for another name, or imports
+    another module of ``packages``, gets the packages themselves, loaded there and then; from then on the light modules
+    are gone.
 
-    ``first`` is imported before anything else of the packages. ``loading`` is called before that, ``leaving`` when the light modules go.
+    ``first`` is imported before anything else of the packages. ``loading`` is called before that, ``leaving`` when the
+    light modules go.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class StandIns(MetaPathFinder, Loader):
         leaving: Callable[[], None] = nothing,
     ) -> None:
         parents = {*packages, *(name.rpartition(".")[0] for name in modules)}
-        self._modules: dict[str, ModuleType] = {name: _StandIn(name, names, self.load, name in parents) for name, names in modules.items()}
+        self._modules: dict[str, ModuleType] = {
+            name: _StandIn(name, names, self.load, name in parents) for name, names in modules.items()
+        }
         self._within = tuple(f"{package}." for package in packages)
         self._first, self._loading, self._leaving = first, loading, leaving
         self._specs: dict[str, Any] = {}
@@ -48,7 +52,8 @@ class StandIns(MetaPathFinder, Loader):
             _set_on_package(name, module)
 
     def step_aside(self) -> None:
-        """The packages are as if there never had been anything in their place; a light module that somebody still has leads to them."""
+        """The packages are as if there never had been anything in their place; a light module that somebody still has
+        leads to them."""
         if self not in sys.meta_path:
             return
         sys.meta_path.remove(self)
@@ -70,7 +75,9 @@ class StandIns(MetaPathFinder, Loader):
 
     # -------------------------------------------------------------- other modules of the packages
 
-    def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> machinery.ModuleSpec | None:
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> machinery.ModuleSpec | None:
         if not name.startswith(self._within):
             return None
         self._specs[name] = self.load(name).__spec__
@@ -85,9 +92,12 @@ class StandIns(MetaPathFinder, Loader):
 
 
 class _StandIn(ModuleType):
-    """A module with a few of its names; another one loads it, and so does a module that is just being loaded: it keeps what it gets."""
+    """A module with a few of its names; another one loads it, and so does a module that is just being loaded: it keeps
+    what it gets."""
 
-    def __init__(self, name: str, names: Mapping[str, Any], load: Callable[[str], ModuleType], is_package: bool) -> None:
+    def __init__(
+        self, name: str, names: Mapping[str, Any], load: Callable[[str], ModuleType], is_package: bool
+    ) -> None:
         super().__init__(name)
         self.__spec__ = machinery.ModuleSpec(name, None)
         vars(self).update(_names=dict(names), _load=load, **({"__path__": []} if is_package else {}))

@@ -1,6 +1,7 @@
 """What torch's functions of sizes that may be symbols answer where sizes are numbers.
 
-torch asks them at every op on tensors without data. They stand in a module that loads sympy, which is as much work as all else of a first trace.
+torch asks them at every op on tensors without data. They stand in a module that loads sympy, which is as much work as
+all else of a first trace.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _NUMBERS = (bool, int, float, type(None), str)
 
 
 def static_sizes(of_symbols: Callable[[], Any]) -> dict[str, Any]:
-    """By their names. ``of_symbols`` gives torch's own module, which is asked as soon as an argument may have a symbol in it."""
+    """By their names. ``of_symbols`` gives torch's own module, which is asked as soon as an argument may have a symbol
+    in it."""
 
     def one(name: str, answer: Callable[..., Any]) -> Callable[..., Any]:
         def ask(*args: Any, **named: Any) -> Any:

@@ -1,4 +1,5 @@
-"""Loads torch before anything else does, with the collector of garbage paused: it makes some hundred thousand objects, and all of them stay."""
+"""Loads torch before anything else does, with the collector of garbage paused: it makes some hundred thousand objects,
+and all of them stay."""
 
 from oneflow.core.collector import paused
 

@@ -1,4 +1,5 @@
-"""Tracebacks that end at the user's line: what is between it and the error is ours, and the message says what went wrong there.
+"""Tracebacks that end at the user's line: what is between it and the error is ours, and the message says what went
+wrong there.
 
 ``ONEFLOW_TRACEBACK=full`` leaves every frame in its place.
 """
@@ -16,7 +17,9 @@ from oneflow.core.errors import OneFlowError, is_our_file, is_users_file
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
-_LIBRARIES = tuple({path + os.sep for path in map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")) if path})
+_LIBRARIES = tuple(
+    {path + os.sep for path in map(sysconfig.get_path, ("stdlib", "platstdlib", "purelib", "platlib")) if path}
+)
 
 
 def entry(function: Callable[_P, _R]) -> Callable[_P, _R]:
@@ -34,10 +37,12 @@ def entry(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 
 def trim(error: BaseException) -> None:
-    """Leaves our frames out of the traceback of an error and of those that it came from; for ``except``, before a bare ``raise``.
+    """Leaves our frames out of the traceback of an error and of those that it came from; for ``except``, before a bare
+    ``raise``.
 
-    Errors of our own keep the frames of the user's files alone. Others, such as one that the body of a job raises, lose the frames of our
-    packages; but those that our code has not raised on purpose keep all, since somebody will have to look into them.
+    Errors of our own keep the frames of the user's files alone. Others, such as one that the body of a job raises, lose
+    the frames of our packages; but those that our code has not raised on purpose keep all, since somebody will have to
+    look into them.
     """
     if os.environ.get("ONEFLOW_TRACEBACK") == "full":
         return
@@ -82,8 +87,13 @@ def _is_of_program(entry: TracebackType) -> bool:
 
 
 def _is_the_users(error: BaseException) -> bool:
-    """Whether the innermost frame that is ours or of the user's program is the latter; libraries that either calls do not count."""
-    found = [is_our_file(_name(entry)) for entry in _entries(error.__traceback__) if is_our_file(_name(entry)) or _is_of_program(entry)]
+    """Whether the innermost frame that is ours or of the user's program is the latter; libraries that either calls do
+    not count."""
+    found = [
+        is_our_file(_name(entry))
+        for entry in _entries(error.__traceback__)
+        if is_our_file(_name(entry)) or _is_of_program(entry)
+    ]
     return bool(found) and not found[-1]
 
 
@@ -93,7 +103,8 @@ def _theirs(entries: list[TracebackType]) -> list[TracebackType]:
 
 
 def _theirs_and_libraries(entries: list[TracebackType]) -> list[TracebackType]:
-    """The frames of the user's program, and those of libraries that it has called, but not those through which we have called it."""
+    """The frames of the user's program, and those of libraries that it has called, but not those through which we have
+    called it."""
     left, through = [], False
     for entry in entries:
         through = is_our_file(_name(entry)) or (through and not _is_of_program(entry))

@@ -1,7 +1,7 @@
 """The declaration of a variable: what a job asks for, and what optimizers, programs and stores go by.
 
-Convolution filters lie in channels-last memory. Shapes, names and checkpoints stay those of the program; only the strides differ, and
-gradients come out in the same layout as the weights.
+Convolution filters lie in channels-last memory. Shapes, names and checkpoints stay those of the program; only the
+strides differ, and gradients come out in the same layout as the weights.
 """
 
 from __future__ import annotations
@@ -53,4 +53,7 @@ class VariableDecl:
     def require_same_spec(self, other: VariableDecl | None) -> None:
         """Refuses this declaration where another of the same name has another spec."""
         if other is not None and other.spec != self.spec:
-            raise ArgumentError(f"{self.line}: variable {self.name!r} was made as {other.spec} at {other.line}, it cannot be {self.spec} here")
+            raise ArgumentError(
+                f"{self.line}: variable {self.name!r} was made as {other.spec} at {other.line}, it cannot be "
+                f"{self.spec} here"
+            )

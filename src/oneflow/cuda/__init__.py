@@ -1,4 +1,5 @@
-"""``flow.cuda``: as in torch; without a GPU, what asks for one is an error that says so, and there is nothing to wait for."""
+"""``flow.cuda``: as in torch; without a GPU, what asks for one is an error that says so, and there is nothing to wait
+for."""
 
 from __future__ import annotations
 
@@ -57,7 +58,8 @@ def _with_device(function: Callable[..., _T]) -> Callable[..., _T]:
     def asked(*args: Any, **kwargs: Any) -> _T:
         if not torch.cuda.is_available():
             raise NoDeviceError(
-                f"flow.cuda.{function.__name__} needs a CUDA device and there is none; ask flow.cuda.is_available() first, or use the CPU"
+                f"flow.cuda.{function.__name__} needs a CUDA device and there is none; ask flow.cuda.is_available() "
+                f"first, or use the CPU"
             )
         return function(*args, **kwargs)
 

@@ -1,8 +1,8 @@
 """``flow.data``: records and pictures as batches, inside a job and as plain Python; random batches; MNIST."""
 
 from oneflow.core.absent import absent
-from oneflow.core.refused import REFUSED_DATA
 from oneflow.core.record.messages import FeatureValue
+from oneflow.core.refused import REFUSED_DATA
 from oneflow.data.blob_conf import (
     BlobConf,
     BytesListCodec,
@@ -26,21 +26,21 @@ from oneflow.data.order import Draws
 from oneflow.data.random_batch import decode_random
 from oneflow.data.reader_ops import (
     ImageDecoderRandomCropResize,
-    image_decoder_random_crop_resize,
-    ofrecord_image_classification_reader,
     OFRecordBytesDecoder,
     OFRecordImageDecoder,
     OFRecordImageDecoderRandomCrop,
     OFRecordRawDecoder,
+    image_decoder_random_crop_resize,
     ofrecord_bytes_decoder,
+    ofrecord_image_classification_reader,
     ofrecord_image_decoder,
     ofrecord_image_decoder_random_crop,
     ofrecord_loader,
     ofrecord_raw_decoder,
     ofrecord_reader,
 )
-from oneflow.data.token_source import MegatronGPTMMapDataLoader, megatron_gpt_mmap_data_loader
 from oneflow.data.records import RecordWriter, read_records, write_records
+from oneflow.data.token_source import MegatronGPTMMapDataLoader, megatron_gpt_mmap_data_loader
 
 __all__ = [
     "ImageDecoderRandomCropResize",

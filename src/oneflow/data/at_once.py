@@ -1,4 +1,5 @@
-"""Samples made all at once by the code that makes one: it is run with an index that stands for those of a whole batch."""
+"""Samples made all at once by the code that makes one: it is run with an index that stands for those of a whole
+batch."""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-# Ops whose numbers do not depend on what lies beside them in memory: copies, views, gathers, and arithmetic that is rounded once. Sums, products
-# of matrices and functions such as exp may differ in the last bit when they are computed for many samples together.
+# Ops whose numbers do not depend on what lies beside them in memory: copies, views, gathers, and arithmetic that is
+# rounded once. Sums, products of matrices and functions such as exp may differ in the last bit when they are computed
+# for many samples together.
 _EXACT = frozenset(
     """
     _local_scalar_dense _to_copy _unsafe_view abs add alias any arange bitwise_and bitwise_not bitwise_or bitwise_xor cat clamp clone contiguous copy_ detach div div_ eq expand flip full ge gt
@@ -33,12 +35,15 @@ class _Standing:
     def _has_no_value(self, *_: Any) -> NoReturn:
         raise NotAtOnce(f"a {type(self).__name__} stands for many numbers")
 
-    __bool__ = __int__ = __float__ = __index__ = __str__ = __repr__ = __format__ = __len__ = __iter__ = __array__ = _has_no_value
+    __bool__ = __int__ = __float__ = __index__ = __str__ = __repr__ = __format__ = __len__ = __iter__ = __array__ = (
+        _has_no_value
+    )
     __eq__ = __ne__ = __hash__ = _has_no_value
 
 
 class BatchIndex(_Standing):
-    """The index of every sample of a batch. A tensor may be indexed with it, and a data set of flowvision that has its pictures in memory."""
+    """The index of every sample of a batch. A tensor may be indexed with it, and a data set of flowvision that has its
+    pictures in memory."""
 
     def __init__(self, indices: Sequence[int], batched: torch.Tensor, places: torch.Tensor) -> None:
         self._indices, self.batched, self._places = indices, batched, places
@@ -57,16 +62,21 @@ class BatchNumber(_Standing):
         self.batched = batched.long()
 
 
-def at_once(make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Sequence[int], is_checked: bool = False) -> list[torch.Tensor]:
+def at_once(
+    make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Sequence[int], is_checked: bool = False
+) -> list[torch.Tensor]:
     """The tensors that ``make`` gives for each index, stacked: bit for bit what one call for each gives.
 
-    ``make`` is called once. NotAtOnce: it looks at the value of an index, draws random numbers, or computes what could be rounded in another way.
-    The last costs as much again to see, and is left out where the same function ``is_checked`` already.
+    ``make`` is called once. NotAtOnce: it looks at the value of an index, draws random numbers, or computes what could
+    be rounded in another way. The last costs as much again to see, and is left out where the same function
+    ``is_checked`` already.
     """
     before = _drawn()
     try:
         with nullcontext() if is_checked else _Exact():
-            made = torch.vmap(lambda *batched: _called(make, indices, *batched), randomness="error")(torch.tensor(indices), torch.arange(len(indices)))
+            made = torch.vmap(lambda *batched: _called(make, indices, *batched), randomness="error")(
+                torch.tensor(indices), torch.arange(len(indices))
+            )
     except Exception as error:
         raise NotAtOnce(f"{type(error).__name__}: {error}") from error
     if _drawn() != before:
@@ -80,7 +90,12 @@ def _drawn() -> tuple[Any, ...]:
     return random.getstate(), of_numpy[1].tobytes(), of_numpy[2:]
 
 
-def _called(make: Callable[[BatchIndex], Sequence[torch.Tensor]], indices: Sequence[int], batched: torch.Tensor, places: torch.Tensor) -> tuple[torch.Tensor, ...]:
+def _called(
+    make: Callable[[BatchIndex], Sequence[torch.Tensor]],
+    indices: Sequence[int],
+    batched: torch.Tensor,
+    places: torch.Tensor,
+) -> tuple[torch.Tensor, ...]:
     with _Indexing():
         return tuple(make(BatchIndex(indices, batched, places)))
 

@@ -40,7 +40,8 @@ _CHANNEL_AXES = {"channels_last": -1, "channels_first": 0, "no_channel": None}
 
 @dataclass(frozen=True)
 class RawCodec:
-    """Numbers as they are. ``auto_zero_padding``: a feature with fewer values than the shape is filled up with zeros."""
+    """Numbers as they are. ``auto_zero_padding``: a feature with fewer values than the shape is filled up with
+    zeros."""
 
     auto_zero_padding: bool = False
 
@@ -51,7 +52,8 @@ class BytesListCodec:
 
 
 class ImagePreprocessor:
-    """A change of a picture by name: "bgr2rgb" swaps the colours, "mirror" flips every second picture left to right, at random."""
+    """A change of a picture by name: "bgr2rgb" swaps the colours, "mirror" flips every second picture left to right, at
+    random."""
 
     def __init__(self, preprocessor: str) -> None:
         if preprocessor not in _NAMED_STEPS:
@@ -78,7 +80,8 @@ class ImageResizePreprocessor:
 
 @dataclass(frozen=True)
 class ImageCropPreprocessor:
-    """Takes a part of ``width`` by ``height`` out of a picture, at a random place, or with ``random_xy=False`` at (``x``, ``y``)."""
+    """Takes a part of ``width`` by ``height`` out of a picture, at a random place, or with ``random_xy=False`` at
+    (``x``, ``y``)."""
 
     width: int
     height: int
@@ -97,7 +100,8 @@ class ImageCropPreprocessor:
 
 @dataclass(frozen=True)
 class ImageCenterCropPreprocessor:
-    """Takes the largest part of the shape ``width`` by ``height`` out of the middle of a picture, and makes it that large, bilinearly."""
+    """Takes the largest part of the shape ``width`` by ``height`` out of the middle of a picture, and makes it that
+    large, bilinearly."""
 
     width: int
     height: int
@@ -111,8 +115,9 @@ class ImageCenterCropPreprocessor:
 
 @dataclass(frozen=True)
 class ImageCropWithRandomSizePreprocessor:
-    """Takes a part of random size out of a picture, at a random place: between the two shares ``area`` of its pixels, with a width by height between
-    the two of ``aspect_ratio``. After ``max_attempts`` that do not fit it takes the largest part that has such a shape. Resize what it gives."""
+    """Takes a part of random size out of a picture, at a random place: between the two shares ``area`` of its pixels,
+    with a width by height between the two of ``aspect_ratio``. After ``max_attempts`` that do not fit it takes the
+    largest part that has such a shape. Resize what it gives."""
 
     aspect_ratio: tuple[float, float] = (0.75, 1.33)
     area: tuple[float, float] = (0.05, 1.0)
@@ -122,25 +127,36 @@ class ImageCropWithRandomSizePreprocessor:
         positive("ImageCropWithRandomSizePreprocessor", max_attempts=self.max_attempts)
         for name, pair, most in (("aspect_ratio", self.aspect_ratio, float("inf")), ("area", self.area, 1.0)):
             if not isinstance(pair, (list, tuple)) or len(pair) != 2 or not 0 < pair[0] <= pair[1] <= most:
-                raise ArgumentError(f"ImageCropWithRandomSizePreprocessor: {name} is two numbers, 0 < low <= high <= {most}; got {pair!r}")
+                raise ArgumentError(
+                    f"ImageCropWithRandomSizePreprocessor: {name} is two numbers, 0 < low <= high <= {most}; got "
+                    f"{pair!r}"
+                )
 
     def step(self) -> PictureStep:
-        return RandomlySized((self.area[0], self.area[1]), (self.aspect_ratio[0], self.aspect_ratio[1]), self.max_attempts)
+        return RandomlySized(
+            (self.area[0], self.area[1]), (self.aspect_ratio[0], self.aspect_ratio[1]), self.max_attempts
+        )
 
 
 @dataclass(frozen=True)
 class ImageTargetResizePreprocessor:
-    """Makes the "shorter" or "longer" side (``resize_side``) of a picture ``target_size`` long, bilinearly; the other follows, and with the shorter
-    side given the longer becomes at most ``max_size``. Crop what it gives."""
+    """Makes the "shorter" or "longer" side (``resize_side``) of a picture ``target_size`` long, bilinearly; the other
+    follows, and with the shorter side given the longer becomes at most ``max_size``. Crop what it gives."""
 
     target_size: int
     max_size: int | None = None
     resize_side: str = "shorter"
 
     def __post_init__(self) -> None:
-        positive("ImageTargetResizePreprocessor", target_size=self.target_size, **({} if self.max_size is None else {"max_size": self.max_size}))
+        positive(
+            "ImageTargetResizePreprocessor",
+            target_size=self.target_size,
+            **({} if self.max_size is None else {"max_size": self.max_size}),
+        )
         if self.resize_side not in ("shorter", "longer"):
-            raise ArgumentError(f"ImageTargetResizePreprocessor: resize_side is 'shorter' or 'longer', got {self.resize_side!r}")
+            raise ArgumentError(
+                f"ImageTargetResizePreprocessor: resize_side is 'shorter' or 'longer', got {self.resize_side!r}"
+            )
 
     def step(self) -> PictureStep:
         return SideResized(self.target_size, self.resize_side, self.max_size)
@@ -153,7 +169,8 @@ _Preprocessor = (
 
 
 class ImageCodec:
-    """A picture, decoded in blue-green-red order (or grey where the blob has one channel), then changed by each preprocessor in turn."""
+    """A picture, decoded in blue-green-red order (or grey where the blob has one channel), then changed by each
+    preprocessor in turn."""
 
     def __init__(self, image_preprocessors: Sequence[Any] | None = None) -> None:
         self.image_preprocessors = tuple(image_preprocessors or ())
@@ -163,13 +180,19 @@ class ImageCodec:
 
 
 class NormByChannelPreprocessor:
-    """``(x - mean) / std`` with a number for each channel. ``data_format`` is "channels_last", "channels_first" or "no_channel"."""
+    """``(x - mean) / std`` with a number for each channel. ``data_format`` is "channels_last", "channels_first" or
+    "no_channel"."""
 
     def __init__(
-        self, mean_values: Sequence[float], std_values: Sequence[float] = (1.0, 1.0, 1.0), data_format: str = "channels_last"
+        self,
+        mean_values: Sequence[float],
+        std_values: Sequence[float] = (1.0, 1.0, 1.0),
+        data_format: str = "channels_last",
     ) -> None:
         if data_format not in _CHANNEL_AXES:
-            raise ArgumentError(f"NormByChannelPreprocessor: data_format is one of {', '.join(_CHANNEL_AXES)}; got {data_format!r}")
+            raise ArgumentError(
+                f"NormByChannelPreprocessor: data_format is one of {', '.join(_CHANNEL_AXES)}; got {data_format!r}"
+            )
         if not all(std_values):
             raise ArgumentError(f"NormByChannelPreprocessor: a std of 0 cannot be divided by, got {std_values!r}")
         self.mean_values = tuple(mean_values)
@@ -191,12 +214,20 @@ class NormByChannelPreprocessor:
 
 
 class BlobConf:
-    """One blob of ``decode_ofrecord``: the feature ``name`` of every record, its shape without the batch, dtype and codec.
+    """One blob of ``decode_ofrecord``: the feature ``name`` of every record, its shape without the batch, dtype and
+    codec.
 
     ``preprocessors`` (``NormByChannelPreprocessor``) change the decoded numbers.
     """
 
-    def __init__(self, name: str, shape: Sequence[int], dtype: torch.dtype, codec: Any, preprocessors: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        codec: Any,
+        preprocessors: Sequence[Any] | None = None,
+    ) -> None:
         self.name = feature_name("BlobConf", name)
         self.shape = row_shape("BlobConf", shape)
         self.dtype = as_dtype(dtype).torch
@@ -238,7 +269,9 @@ def _decoder(blob: BlobConf) -> Decoder:
     decoder = _codec_decoder(blob, row_spec("decode_ofrecord", blob.shape, blob.dtype))
     for preprocessor in blob.preprocessors:
         if not isinstance(preprocessor, NormByChannelPreprocessor):
-            raise UnsupportedError(f"blob {blob.name!r}: a preprocessor is a NormByChannelPreprocessor, got {preprocessor!r}")
+            raise UnsupportedError(
+                f"blob {blob.name!r}: a preprocessor is a NormByChannelPreprocessor, got {preprocessor!r}"
+            )
         decoder = preprocessor.on(decoder, blob.name)
     return decoder
 
@@ -250,13 +283,18 @@ def _codec_decoder(blob: BlobConf, row: TensorSpec) -> Decoder:
     if isinstance(codec, BytesListCodec):
         if len(row.shape) != 2 or row.dtype not in (dtypes.int8, dtypes.uint8, dtypes.char):
             raise ArgumentError(
-                f"blob {blob.name!r}: BytesListCodec decodes to int8, uint8 or char of (most entries, longest entry), got {row}"
+                f"blob {blob.name!r}: BytesListCodec decodes to int8, uint8 or char of (most entries, longest entry), "
+                f"got {row}"
             )
         return BytesDecoder(blob.name, row.shape, row.dtype)
     if isinstance(codec, ImageCodec):
         if len(row.shape) != 3 or row.shape[-1] not in (1, 3):
             raise ArgumentError(f"blob {blob.name!r}: ImageCodec decodes to (height, width, 1 or 3), got {row.shape}")
         if row.dtype in (dtypes.int8, dtypes.char):
-            raise ArgumentError(f"blob {blob.name!r}: {row.dtype.name} cannot hold the levels 0 to 255 of a picture; use uint8")
+            raise ArgumentError(
+                f"blob {blob.name!r}: {row.dtype.name} cannot hold the levels 0 to 255 of a picture; use uint8"
+            )
         return SteppedDecoder(blob.name, row.shape, row.dtype, [one.step() for one in codec.image_preprocessors])
-    raise UnsupportedError(f"blob {blob.name!r}: a codec is a flow.data.RawCodec, ImageCodec or BytesListCodec, got {codec!r}")
+    raise UnsupportedError(
+        f"blob {blob.name!r}: a codec is a flow.data.RawCodec, ImageCodec or BytesListCodec, got {codec!r}"
+    )

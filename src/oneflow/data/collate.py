@@ -27,8 +27,8 @@ _ALONE = _holders([np.empty(0)], 0)  # what it says of an array that only the li
 class Memory:
     """Arrays for batches. One is used again when nobody holds it, or any view of it, any more.
 
-    Fresh memory has to be mapped page by page, which for a batch of pictures takes as long as several pictures. Where a GPU is,
-    ``pinned`` memory comes from torch, which keeps its own store.
+    Fresh memory has to be mapped page by page, which for a batch of pictures takes as long as several pictures. Where a
+    GPU is, ``pinned`` memory comes from torch, which keeps its own store.
     """
 
     def __init__(self, pinned: bool, most: int) -> None:
@@ -63,7 +63,9 @@ class DecodedBatch:
 
     def write(self, row: int, record: Any, draws: Draws) -> None:
         if not hasattr(record, "pick"):
-            raise ArgumentError(f"decoders take records, the source has {record!r:.200}; give a function of (sample, draws) instead")
+            raise ArgumentError(
+                f"decoders take records, the source has {record!r:.200}; give a function of (sample, draws) instead"
+            )
         features = record.pick(self._keys)
         try:
             for decoder, array in zip(self._decoders, self._arrays):
@@ -120,7 +122,9 @@ class StackedBatch:
         got = [(a.shape, str(a.dtype)) for a in arrays]
         expected = [(tuple(t.shape[1:]), str(t.numpy().dtype)) for t in self.tensors]
         if structure != self._structure or got != expected:
-            raise ArgumentError(f"samples of one batch have one structure, shape and dtype; one is {expected}, another {got}")
+            raise ArgumentError(
+                f"samples of one batch have one structure, shape and dtype; one is {expected}, another {got}"
+            )
 
     def packed(self) -> Any:
         return tree_unflatten(self.tensors, self._structure)
@@ -148,7 +152,8 @@ Batch = DecodedBatch | StackedBatch | ListedBatch
 
 
 class Collation:
-    """How samples become batches: by decoders (a mapping, a sequence, or one), by a function of a sample and its draws, or as a list."""
+    """How samples become batches: by decoders (a mapping, a sequence, or one), by a function of a sample and its draws,
+    or as a list."""
 
     def __init__(self, decoders: Any, pinned: bool, most_batches: int) -> None:
         self._function: Callable[[Any, Draws], Any] | None = None
@@ -173,13 +178,16 @@ class Collation:
             self._function = decoders
         if self._function is None and not (self._list and all(isinstance(d, Decoder) for d in self._list)):
             raise ArgumentError(
-                "decoders is a dict or list of decoders such as oneflow.data.RawDecoder and oneflow.data.ImageDecoder, one of them, "
+                "decoders is a dict or list of decoders such as oneflow.data.RawDecoder and oneflow.data.ImageDecoder, "
+                "one of them, "
                 f"or a function of (sample, draws); got {decoders!r}"
             )
 
     def batch(self, rows: int) -> Batch:
         if self._function is not None:
-            return ListedBatch(self._function, rows) if self._listed else StackedBatch(self._function, rows, self._memory)
+            return (
+                ListedBatch(self._function, rows) if self._listed else StackedBatch(self._function, rows, self._memory)
+            )
         return DecodedBatch(self._list, self._keys, rows, self._memory)
 
     def packed(self, batch: Batch) -> Any:

@@ -37,7 +37,9 @@ def as_record(features: Features, int32: Collection[str] = ()) -> dict[str, Feat
 def _as_kind(key: str, feature: FeatureValue, kind: str | None) -> FeatureValue:
     if kind is None or kind == feature.kind:
         return feature
-    if feature.kind not in ("int32_list", "int64_list", "double_list") or (feature.kind == "double_list" and kind != "float_list"):
+    if feature.kind not in ("int32_list", "int64_list", "double_list") or (
+        feature.kind == "double_list" and kind != "float_list"
+    ):
         raise DataError(f"feature {key!r} is a {feature.kind} and cannot become a {kind}")
     with np.errstate(over="ignore"):
         values = feature.values.astype(DTYPES[kind])

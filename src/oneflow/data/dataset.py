@@ -21,9 +21,9 @@ _OPEN_FILES = 128  # systems allow a process 256 or 1024
 class Parts:
     """All records of some part files, in the order of the files; ``parts[i]`` may be asked from many threads.
 
-    ``paths`` is a list of addresses, or one address; ``format`` is "ofrecord", "tfrecord" or None to tell it file by file.
-    A part that is missing, empty or damaged in its framing is a ``DataError``. With ``tolerant``, what can be read of a
-    damaged file is read, and ``damages`` lists what is wrong (a missing part is an error all the same).
+    ``paths`` is a list of addresses, or one address; ``format`` is "ofrecord", "tfrecord" or None to tell it file by
+    file. A part that is missing, empty or damaged in its framing is a ``DataError``. With ``tolerant``, what can be
+    read of a damaged file is read, and ``damages`` lists what is wrong (a missing part is an error all the same).
     """
 
     def __init__(self, paths: Sequence[Address] | Address, format: str | None = None, tolerant: bool = False) -> None:
@@ -40,7 +40,9 @@ class Parts:
         counts = [self._add(path, format) for path in self.paths]
         self._starts = [0, *itertools.accumulate(counts)]
         if len(self) == 0:
-            raise DataError(f"there is not one record in {self.paths[0]} and the other parts ({len(self.paths)} in all)")
+            raise DataError(
+                f"there is not one record in {self.paths[0]} and the other parts ({len(self.paths)} in all)"
+            )
 
     def _add(self, path: str, format: str | None) -> int:
         file = RecordFile(path, format, self._tolerant)
@@ -49,7 +51,9 @@ class Parts:
         if file.damage is not None:
             self.damages.append(file.damage)
         if file.size == 0 and file.damage is None:
-            empty = DataError(f"{path}: record 0 at byte 0: the file is empty; make the data set again or leave the part out")
+            empty = DataError(
+                f"{path}: record 0 at byte 0: the file is empty; make the data set again or leave the part out"
+            )
             if not self._tolerant:
                 file.close()
                 raise empty
@@ -130,7 +134,8 @@ class Parts:
         if (file.size, len(file)) != (self._sizes[part], self.counts[part]):
             file.close()
             raise DataError(
-                f"{self.paths[part]} had {self.counts[part]} records, now it has {len(file)}; a part may not change while it is read"
+                f"{self.paths[part]} had {self.counts[part]} records, now it has {len(file)}; a part may not change "
+                f"while it is read"
             )
 
 
@@ -150,7 +155,10 @@ def _check_numbers(folder: Address, numbers: list[int]) -> None:
         return
     missing = sorted(set(range(max(numbers) + 1)) - set(numbers))
     if missing:
-        raise DataError(f"{folder}: there are parts up to number {max(numbers)}, but none with number {', '.join(map(str, missing[:10]))}")
+        raise DataError(
+            f"{folder}: there are parts up to number {max(numbers)}, but none with number "
+            f"{', '.join(map(str, missing[:10]))}"
+        )
     if len(set(numbers)) < len(numbers):
         twice = next(number for number in numbers if numbers.count(number) > 1)
         raise DataError(f"{folder}: there are two parts with number {twice}; keep one data set a folder")

@@ -1,7 +1,7 @@
 """From the features of a record to one row of a batch.
 
-A decoder is a value: which features it reads, the shape and dtype of its row, and how to write it. It keeps no state, so any
-thread may use it for any record; what is random comes from the sample's own ``Draws``.
+A decoder is a value: which features it reads, the shape and dtype of its row, and how to write it. It keeps no state,
+so any thread may use it for any record; what is random comes from the sample's own ``Draws``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,17 @@ from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, DataError
 from oneflow.core.record.messages import FeatureValue
 from oneflow.core.spec import TensorSpec
-from oneflow.data.image import Window, aspect_window, center_crop, decode, decode_crop_resize_normalize, keep_aspect_size, random_crop_window, resize, size_of
+from oneflow.data.image import (
+    Window,
+    aspect_window,
+    center_crop,
+    decode,
+    decode_crop_resize_normalize,
+    keep_aspect_size,
+    random_crop_window,
+    resize,
+    size_of,
+)
 from oneflow.data.order import Draws
 
 Features = Mapping[str, FeatureValue]
@@ -57,7 +67,10 @@ def only_bytes(features: Features, key: str) -> Any:
     found = feature(features, key)
     if found.kind != "bytes_list" or len(found.values) == 0:
         count = 0 if found.kind is None else len(found.values)
-        raise DataError(f"feature {key!r} is a {found.kind or 'feature without a list'} of {count}, a picture is a bytes_list of one")
+        raise DataError(
+            f"feature {key!r} is a {found.kind or 'feature without a list'} of {count}, a picture is a bytes_list of "
+            f"one"
+        )
     return found.values[0]
 
 
@@ -67,15 +80,19 @@ def only_bytes(features: Features, key: str) -> Any:
 class RawDecoder:
     """Feature ``key`` of each record as numbers of ``shape`` and ``dtype``.
 
-    A number list must have as many values as the shape; with ``zero_padding`` it may have fewer and zeros follow. A bytes
-    feature is one entry, each byte a signed number (200 is -56) unless the dtype is uint8.
+    A number list must have as many values as the shape; with ``zero_padding`` it may have fewer and zeros follow. A
+    bytes feature is one entry, each byte a signed number (200 is -56) unless the dtype is uint8.
     """
 
-    def __init__(self, key: str, shape: Sequence[int] = (), dtype: Any = torch.float32, zero_padding: bool = False) -> None:
+    def __init__(
+        self, key: str, shape: Sequence[int] = (), dtype: Any = torch.float32, zero_padding: bool = False
+    ) -> None:
         self.keys = (key,)
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
         if self.row.dtype.numpy is None:
-            raise ArgumentError(f"feature {key!r} cannot be decoded to {self.row.dtype.name}; decode to float32 and cast the batch")
+            raise ArgumentError(
+                f"feature {key!r} cannot be decoded to {self.row.dtype.name}; decode to float32 and cast the batch"
+            )
         self._key = key
         self._padding = zero_padding
         self._count = self.row.elements
@@ -104,7 +121,9 @@ class RawDecoder:
     def _check_count(self, count: int) -> None:
         if count != self._count and not (self._padding and count < self._count):
             hint = "; auto_zero_padding=True fills up with zeros" if count < self._count else ""
-            raise DataError(f"feature {self._key!r} has {count} values, shape {self.row.shape} takes {self._count}{hint}")
+            raise DataError(
+                f"feature {self._key!r} has {count} values, shape {self.row.shape} takes {self._count}{hint}"
+            )
 
     def _check_range(self, values: np.ndarray) -> None:
         """A number beyond the dtype's range is an error; a fraction is cut, or rounded, as a cast does."""
@@ -114,7 +133,9 @@ class RawDecoder:
             return
         if not _in_range(values, dtype):
             low, high = np.fmin.reduce(values), np.fmax.reduce(values)
-            raise DataError(f"feature {self._key!r} has values from {low} to {high}, which {self.row.dtype.name} cannot hold")
+            raise DataError(
+                f"feature {self._key!r} has values from {low} to {high}, which {self.row.dtype.name} cannot hold"
+            )
 
 
 def _in_range(values: np.ndarray, dtype: np.dtype[Any]) -> bool:
@@ -133,7 +154,9 @@ class BytesDecoder:
         self.row = TensorSpec(tuple(shape), as_dtype(dtype))
         self._key = key
         if len(self.row.shape) != 2 or self.row.dtype.name not in ("int8", "uint8", "char"):
-            raise ArgumentError(f"bytes are decoded to int8, uint8 or char of (most entries, longest entry), got {self.row}")
+            raise ArgumentError(
+                f"bytes are decoded to int8, uint8 or char of (most entries, longest entry), got {self.row}"
+            )
 
     def write(self, features: Features, out: np.ndarray, draws: Draws) -> None:
         found = feature(features, self._key)
@@ -142,7 +165,10 @@ class BytesDecoder:
         lines, longest = out.shape
         if len(found.values) > lines or any(len(entry) > longest for entry in found.values):
             lengths = [len(entry) for entry in found.values]
-            raise DataError(f"feature {self._key!r} has entries of {lengths} bytes, shape {self.row.shape} takes {lines} of up to {longest}")
+            raise DataError(
+                f"feature {self._key!r} has entries of {lengths} bytes, shape {self.row.shape} takes {lines} of up to "
+                f"{longest}"
+            )
         out[...] = 0
         for line, entry in zip(out, found.values):
             line[: len(entry)] = np.frombuffer(entry, out.dtype)
@@ -153,7 +179,8 @@ class BytesDecoder:
 
 @dataclass(frozen=True)
 class RandomCrop:
-    """A random part of the picture: its share of the area, its width by height, and how often to try before the largest that fits."""
+    """A random part of the picture: its share of the area, its width by height, and how often to try before the largest
+    that fits."""
 
     area: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
@@ -161,7 +188,8 @@ class RandomCrop:
     salt: int = 1
 
     def window(self, width: int, height: int, draws: Draws) -> Window:
-        # Crops draw from even streams and coins from odd ones: with equal salts they still have nothing to do with each other.
+        # Crops draw from even streams and coins from odd ones: with equal salts they still have nothing to do with each
+        # other.
         return random_crop_window(width, height, self.area, self.ratio, self.attempts, draws.stream(2 * self.salt))
 
 
@@ -196,10 +224,10 @@ class CoinDecoder:
 class ImageDecoder:
     """The picture in ``key`` as float32: decoded, cropped, resized, flipped and normalised, straight into its row.
 
-    ``crop`` takes a random part first; the picture or part is then made ``resize`` (width, height) - or what that function makes of
-    its width and height - and cut to ``size`` at ``anchor``. Without ``resize`` it is made ``size`` at once. ``flip`` mirrors
-    it left to right with a probability; a level from 0 to 255 becomes ``(level - mean) / std``. ``method`` is a way of
-    resizing of ``oneflow.data.image``; ``layout`` is "CHW" or "HWC".
+    ``crop`` takes a random part first; the picture or part is then made ``resize`` (width, height) - or what that
+    function makes of its width and height - and cut to ``size`` at ``anchor``. Without ``resize`` it is made ``size``
+    at once. ``flip`` mirrors it left to right with a probability; a level from 0 to 255 becomes ``(level - mean) /
+    std``. ``method`` is a way of resizing of ``oneflow.data.image``; ``layout`` is "CHW" or "HWC".
     """
 
     def __init__(
@@ -218,10 +246,14 @@ class ImageDecoder:
     ) -> None:
         width, height = (size, size) if isinstance(size, int) else size
         if not (width > 0 and height > 0 and all(0 <= share <= 1 for share in anchor)):
-            raise ArgumentError(f"size is at least 1 and anchor from 0 to 1 on both sides, got size={size!r} and anchor={anchor!r}")
+            raise ArgumentError(
+                f"size is at least 1 and anchor from 0 to 1 on both sides, got size={size!r} and anchor={anchor!r}"
+            )
         channels = 1 if color == "GRAY" else 3
         self.keys = (key,)
-        self.row = TensorSpec((channels, height, width) if layout == "CHW" else (height, width, channels), dtypes.float32)
+        self.row = TensorSpec(
+            (channels, height, width) if layout == "CHW" else (height, width, channels), dtypes.float32
+        )
         self._key, self._crop, self._size = key, crop, resize
         self._coin = flip if isinstance(flip, Coin) else Coin(flip) if flip else None
         self._mean, self._std = tuple(mean), tuple(std)
@@ -236,9 +268,12 @@ class ImageDecoder:
 
 
 class PixelDecoder:
-    """The picture in ``key`` as uint8 of (height, width, channels): decoded, a random part taken, resized to ``size``."""
+    """The picture in ``key`` as uint8 of (height, width, channels): decoded, a random part taken, resized to
+    ``size``."""
 
-    def __init__(self, key: str, size: Size, crop: RandomCrop | None = None, color: str = "BGR", method: str = "auto") -> None:
+    def __init__(
+        self, key: str, size: Size, crop: RandomCrop | None = None, color: str = "BGR", method: str = "auto"
+    ) -> None:
         self.keys = (key,)
         self.row = TensorSpec((size[1], size[0], 1 if color == "GRAY" else 3), dtypes.uint8)
         self._key, self._size, self._crop, self._color, self._method = key, size, crop, color, method
@@ -252,7 +287,8 @@ class PixelDecoder:
 
 
 class SizeDecoder:
-    """What resizing makes of a picture's size: its new (width, height) as int32, or ``scale``, new by old, as float32."""
+    """What resizing makes of a picture's size: its new (width, height) as int32, or ``scale``, new by old, as
+    float32."""
 
     def __init__(self, key: str, crop: RandomCrop | None, size: Size | Callable[[int, int], Size], scale: bool) -> None:
         self.keys = (key,)
@@ -304,7 +340,10 @@ class Cropped:
         else:
             y, x = self.y, self.x
             if x + self.width > width or y + self.height > height:
-                raise DataError(f"a crop of {self.width} x {self.height} at ({x}, {y}) does not lie in a picture of {width} x {height}")
+                raise DataError(
+                    f"a crop of {self.width} x {self.height} at ({x}, {y}) does not lie in a picture of {width} x "
+                    f"{height}"
+                )
         return image[y : y + self.height, x : x + self.width]
 
 
@@ -329,7 +368,12 @@ class RandomlySized:
     attempts: int
 
     def __call__(self, image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
-        return _part(image, random_crop_window(image.shape[1], image.shape[0], self.area, self.ratio, self.attempts, draws.stream(salt)))
+        return _part(
+            image,
+            random_crop_window(
+                image.shape[1], image.shape[0], self.area, self.ratio, self.attempts, draws.stream(salt)
+            ),
+        )
 
 
 @dataclass(frozen=True)
@@ -360,7 +404,8 @@ def swapped(image: np.ndarray, draws: Draws, salt: int) -> np.ndarray:
 
 
 class SteppedDecoder:
-    """A picture through ``steps``, in blue-green-red, or grey where the row has one channel; then it must be of ``shape`` exactly."""
+    """A picture through ``steps``, in blue-green-red, or grey where the row has one channel; then it must be of
+    ``shape`` exactly."""
 
     def __init__(self, key: str, shape: Sequence[int], dtype: Any, steps: Sequence[PictureStep]) -> None:
         self.keys = (key,)
@@ -373,7 +418,8 @@ class SteppedDecoder:
             image = step(image, draws, number)
         if image.shape != self.row.shape:
             raise DataError(
-                f"the picture in feature {self._key!r} is {image.shape} (height, width, channels) where shape {self.row.shape} was asked for; "
+                f"the picture in feature {self._key!r} is {image.shape} (height, width, channels) where shape "
+                f"{self.row.shape} was asked for; "
                 "give ImageCodec an ImageResizePreprocessor(width, height)"
             )
         out[...] = image

@@ -1,4 +1,5 @@
-"""Fetching files over HTTP: quick to see that there is no network, checked by SHA-256 or MD5, complete or not there at all."""
+"""Fetching files over HTTP: quick to see that there is no network, checked by SHA-256 or MD5, complete or not there at
+all."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def _opens(url: str, seconds: float) -> bool:
 
 
 def fetch_all(folder: Path, mirrors: Sequence[str], sums: Mapping[str, str]) -> str | None:
-    """Brings every file of ``sums`` (name to checksum) that ``folder`` lacks; None if all are there, else what failed."""
+    """Brings every file of ``sums`` (name to checksum) that ``folder`` lacks; None if all are there, else what
+    failed."""
     for file, checksum in sums.items():
         if not (folder / file).exists():
             reason = _fetch(folder / file, mirrors, checksum)
@@ -81,7 +83,8 @@ def _fetch(target: Path, mirrors: Sequence[str], checksum: str) -> str | None:
 
 
 def fetch(url: str, target: Path, checksum: str | None) -> None:
-    """Downloads to a name beside ``target`` and renames it when its checksum is right; otherwise a ``DataError``, and no file.
+    """Downloads to a name beside ``target`` and renames it when its checksum is right; otherwise a ``DataError``, and
+    no file.
 
     ``checksum`` is a SHA-256, an MD5, by which many data sets were published, or None to take what comes.
     """

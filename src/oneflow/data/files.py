@@ -1,8 +1,8 @@
 """Files by address: a local path, or anything fsspec opens (``memory://``, ``s3://``, ``https://`` ...).
 
-Reading is by position (``pread``), so that many threads can share a source. Files are not mapped: one that is cut short while it is read is
-an error with its name, where a map would be a signal; and its pages do not count as ours. Writing happens beside the target under another
-name; the target appears by a rename when all of it is there.
+Reading is by position (``pread``), so that many threads can share a source. Files are not mapped: one that is cut short
+while it is read is an error with its name, where a map would be a signal; and its pages do not count as ours. Writing
+happens beside the target under another name; the target appears by a rename when all of it is there.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def open_source(path: Address) -> Source:
 
 
 class LocalSource:
-    """A file of this machine. It is read, not mapped: a file that is cut while it is read is an error and no signal, and
-    what was read does not count as memory of the process."""
+    """A file of this machine. It is read, not mapped: a file that is cut while it is read is an error and no signal,
+    and what was read does not count as memory of the process."""
 
     def __init__(self, path: str) -> None:
         self.path = path

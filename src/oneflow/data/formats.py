@@ -30,8 +30,17 @@ class Format:
 
 
 FORMATS = {
-    "ofrecord": Format("ofrecord", OFRECORD, OFRECORD.frame, messages.encode_record, messages.decode_record, messages.pick_from_record),
-    "tfrecord": Format("tfrecord", TFRECORD, TFRECORD.frame, messages.encode_example, messages.decode_example, messages.pick_from_example),
+    "ofrecord": Format(
+        "ofrecord", OFRECORD, OFRECORD.frame, messages.encode_record, messages.decode_record, messages.pick_from_record
+    ),
+    "tfrecord": Format(
+        "tfrecord",
+        TFRECORD,
+        TFRECORD.frame,
+        messages.encode_example,
+        messages.decode_example,
+        messages.pick_from_example,
+    ),
 }
 
 
@@ -43,10 +52,11 @@ def named(name: str) -> Format:
 
 
 def open_records(path: Address, format: str | None = None) -> tuple[Source, Format]:
-    """Opens a file of records. Without ``format`` it is told by the first bytes; gzip TFRecord files are unpacked on the way.
+    """Opens a file of records. Without ``format`` it is told by the first bytes; gzip TFRecord files are unpacked on
+    the way.
 
-    A TFRecord file is known by the CRC in its first bytes, so nothing else is taken for one; what has no such CRC counts as
-    OFRecord unless its name says TFRecord.
+    A TFRecord file is known by the CRC in its first bytes, so nothing else is taken for one; what has no such CRC
+    counts as OFRecord unless its name says TFRecord.
     """
     source = open_source(path)
     try:
@@ -55,7 +65,10 @@ def open_records(path: Address, format: str | None = None) -> tuple[Source, Form
         if known.name == "tfrecord" and start.startswith(GZIP_MAGIC):
             return GzipSource(source), known
         if known.name == "tfrecord" and _is_tfrecord(_inflated(start, zlib.MAX_WBITS)):
-            raise DataError(f"{source.path} is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or without")
+            raise DataError(
+                f"{source.path} is a TFRecord file of the compression ZLIB, which is not read; write it with GZIP or "
+                f"without"
+            )
         return source, known
     except BaseException:
         source.close()
@@ -63,7 +76,11 @@ def open_records(path: Address, format: str | None = None) -> tuple[Source, Form
 
 
 def _guess(path: str, start: bytes) -> str:
-    if _is_tfrecord(start) or (start.startswith(GZIP_MAGIC) and _is_tfrecord(_inflated(start))) or _is_tfrecord(_inflated(start, zlib.MAX_WBITS)):
+    if (
+        _is_tfrecord(start)
+        or (start.startswith(GZIP_MAGIC) and _is_tfrecord(_inflated(start)))
+        or _is_tfrecord(_inflated(start, zlib.MAX_WBITS))
+    ):
         return "tfrecord"
     lower = path.lower()
     return "tfrecord" if ".tfrecord" in lower or lower.endswith(".gz") else "ofrecord"

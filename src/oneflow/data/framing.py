@@ -45,7 +45,8 @@ class OFRecordFraming:
         (length,) = self.layout.unpack(head)
         if not 0 < length <= self.largest:
             raise DataError(
-                f"length {length} is not between 1 and {self.largest}; this is no OFRecord part file, or it is damaged from here on"
+                f"length {length} is not between 1 and {self.largest}; this is no OFRecord part file, or it is damaged "
+                f"from here on"
             )
         return length
 

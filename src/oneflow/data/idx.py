@@ -28,7 +28,10 @@ def read_idx(path: str | os.PathLike[str], dims: int) -> np.ndarray:
     magic, *shape = struct.unpack_from(f">{1 + dims}I", data)
     expected = _UNSIGNED_BYTES << 8 | dims
     if magic != expected:
-        raise DataError(f"{name}: wrong magic number {magic:#010x}, an idx file of {dims} dimensions of bytes begins with {expected:#010x}")
+        raise DataError(
+            f"{name}: wrong magic number {magic:#010x}, an idx file of {dims} dimensions of bytes begins with "
+            f"{expected:#010x}"
+        )
     if len(data) - header != prod(shape):
         raise DataError(f"{name}: the header says {' x '.join(map(str, shape))} bytes, {len(data) - header} follow")
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)

@@ -32,9 +32,9 @@ SUFFIX = ".idx"
 class RecordFile:
     """The records of one file as a sequence; ``file[i]`` may be asked from many threads.
 
-    ``format`` is "ofrecord", "tfrecord" (gzip or not), or None to tell it by the first bytes. A file that is damaged in its
-    framing is a ``DataError`` naming record and byte; with ``tolerant`` the records before the damage can be read and
-    ``damage`` holds that error. A TFRecord whose checksum is wrong is an error when that record is read.
+    ``format`` is "ofrecord", "tfrecord" (gzip or not), or None to tell it by the first bytes. A file that is damaged in
+    its framing is a ``DataError`` naming record and byte; with ``tolerant`` the records before the damage can be read
+    and ``damage`` holds that error. A TFRecord whose checksum is wrong is an error when that record is read.
     """
 
     def __init__(self, path: Address, format: str | None = None, tolerant: bool = False) -> None:
@@ -59,7 +59,9 @@ class RecordFile:
             elif not tolerant:
                 raise self.damage
         end = self.size if self.damage is None else _end_of_last(self._source, self._format.framing, offsets)
-        self._bounds = array("q", np.append(offsets, np.uint64(end)).astype(np.int64).tobytes())  # gives ints, unlike numpy
+        self._bounds = array(
+            "q", np.append(offsets, np.uint64(end)).astype(np.int64).tobytes()
+        )  # gives ints, unlike numpy
 
     @property
     def path(self) -> str:
@@ -113,7 +115,10 @@ def _body(framing: Framing, frame: bytes, expected: int) -> memoryview:
         raise DataError(f"got {len(frame)} of {expected} bytes; the file became shorter while it was read")
     length = framing.length(frame[: framing.head])
     if framing.head + length + framing.tail != expected:
-        raise DataError(f"length {length} where the index has {expected - framing.head - framing.tail}; the file changed while it was read")
+        raise DataError(
+            f"length {length} where the index has {expected - framing.head - framing.tail}; the file changed while it "
+            f"was read"
+        )
     if framing.tail:  # the checksum wants bytes, and a view would keep the frame alive anyway
         body = frame[framing.head : framing.head + length]
         framing.check(body, frame[framing.head + length :])
@@ -154,7 +159,14 @@ def _load(source: Source, format: Format) -> np.ndarray | None:
         offsets = data[_HEADER.size :]
     except (DataError, struct.error):
         return None
-    wanted = (_MAGIC, source.size, source.stamp, format.framing.head + format.framing.tail, 8 * count, zlib.crc32(offsets))
+    wanted = (
+        _MAGIC,
+        source.size,
+        source.stamp,
+        format.framing.head + format.framing.tail,
+        8 * count,
+        zlib.crc32(offsets),
+    )
     if (magic, size, stamp, framing, len(offsets), crc) != wanted:
         return None
     return np.frombuffer(offsets, "<u8")

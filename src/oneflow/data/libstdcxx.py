@@ -1,9 +1,11 @@
-"""The random order of OneFlow's record reader, number for number: three generators of the C++ library it was built with.
+"""The random order of OneFlow's record reader, number for number: three generators of the C++ library it was built
+with.
 
     parts of an epoch    ``std::shuffle`` with ``std::mt19937``
     slots of the buffer  ``std::uniform_int_distribution`` over ``std::minstd_rand0``, seeded by a ``std::seed_seq`` of one number
 
-The rules are those of libstdc++ before version 11, which drew a number below a bound by division; later versions differ.
+The rules are those of libstdc++ before version 11, which drew a number below a bound by division; later versions
+differ.
 """
 
 from __future__ import annotations

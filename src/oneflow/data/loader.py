@@ -1,10 +1,11 @@
 """Loader: batches of samples, read and decoded by threads ahead of whoever takes them.
 
-What a batch holds is a pure function of the arguments and its number: threads only decide when it is ready. So a run can be
-stopped anywhere and continued from a few numbers, by other threads and on another count of ranks.
+What a batch holds is a pure function of the arguments and its number: threads only decide when it is ready. So a run
+can be stopped anywhere and continued from a few numbers, by other threads and on another count of ranks.
 
-Decoders release the interpreter lock, so threads fill the cores without processes and copies between them. A batch's memory is there before
-its first sample; each thread decodes, crops, resizes and normalises a picture straight into its row.
+Decoders release the interpreter lock, so threads fill the cores without processes and copies between them. A batch's
+memory is there before its first sample; each thread decodes, crops, resizes and normalises a picture straight into its
+row.
 """
 
 from __future__ import annotations
@@ -51,26 +52,30 @@ class _Batch:
 class Loader:
     """Iterates over batches of tensors made from records or other samples.
 
-    ``source`` is a folder of part files, a file or a list of files (OFRecord or TFRecord), ``oneflow.data.Parts``, or any sequence
-    that can be asked from several threads. ``decoders`` says what a batch is made of: a dict of decoders gives dicts of tensors, a
-    list gives tuples, one decoder gives a tensor; a function of ``(sample, draws)`` is called for each sample, and the arrays,
-    or structures of arrays, that it returns are stacked. ``draws.stream()`` is its source of random numbers.
+    ``source`` is a folder of part files, a file or a list of files (OFRecord or TFRecord), ``oneflow.data.Parts``, or
+    any sequence that can be asked from several threads. ``decoders`` says what a batch is made of: a dict of decoders
+    gives dicts of tensors, a list gives tuples, one decoder gives a tensor; a function of ``(sample, draws)`` is called
+    for each sample, and the arrays, or structures of arrays, that it returns are stacked. ``draws.stream()`` is its
+    source of random numbers.
 
-    ``order`` is "sequential"; "shuffle", every epoch in a random order of its own; "buffer", the same mixed in a buffer of
-    ``shuffle_buffer_size`` records only, as TensorFlow does; or "oneflow", OneFlow's shuffle of parts after each epoch
-    (``shuffle_after_epoch``) and of records in a buffer that goes on over epochs (``shuffle_buffer_size``, 0 for none). All are functions of
-    ``seed`` and the files alone: ``world`` ranks of ``batch_size`` read in each step what one rank of ``world * batch_size`` would.
-    ``whole_batch`` is what all ranks read in a step where ``world`` does not divide it: the first ranks then have one sample more.
-    ``shard="parts"`` gives each rank its own part files instead, as OneFlow did; then the state belongs to one rank.
+    ``order`` is "sequential"; "shuffle", every epoch in a random order of its own; "buffer", the same mixed in a buffer
+    of ``shuffle_buffer_size`` records only, as TensorFlow does; or "oneflow", OneFlow's shuffle of parts after each
+    epoch (``shuffle_after_epoch``) and of records in a buffer that goes on over epochs (``shuffle_buffer_size``, 0 for
+    none). All are functions of ``seed`` and the files alone: ``world`` ranks of ``batch_size`` read in each step what
+    one rank of ``world * batch_size`` would. ``whole_batch`` is what all ranks read in a step where ``world`` does not
+    divide it: the first ranks then have one sample more. ``shard="parts"`` gives each rank its own part files instead,
+    as OneFlow did; then the state belongs to one rank.
 
-    With ``epochs=None`` batches come without end and may straddle two epochs. Otherwise one pass is that many epochs, the next
-    pass goes on with the ones that follow, and each epoch ends with a short batch, or with ``drop_last`` the last full one; a
-    rank for which nothing is left of the short one goes without.
+    With ``epochs=None`` batches come without end and may straddle two epochs. Otherwise one pass is that many epochs,
+    the next pass goes on with the ones that follow, and each epoch ends with a short batch, or with ``drop_last`` the
+    last full one; a rank for which nothing is left of the short one goes without.
 
-    A sample that cannot be read is a ``DataError`` that names file, record and byte. With ``on_error="skip"`` the next record of the
-    files takes its place, it is logged and counted in ``errors``, once in all epochs, and more than ``max_errors`` are an error.
+    A sample that cannot be read is a ``DataError`` that names file, record and byte. With ``on_error="skip"`` the next
+    record of the files takes its place, it is logged and counted in ``errors``, once in all epochs, and more than
+    ``max_errors`` are an error.
 
-    ``threads`` work ahead by ``prefetch`` batches. ``close()``, the end of a ``with`` block or of the program ends them.
+    ``threads`` work ahead by ``prefetch`` batches. ``close()``, the end of a ``with`` block or of the program ends
+    them.
     """
 
     def __init__(
@@ -117,9 +122,14 @@ class Loader:
         self._seed, self._epochs, self._drop_last = seed, epochs, drop_last
         self._rank, self._world, self._by_parts = rank, world, shard == "parts" and world > 1
         self._share = 1 if self._by_parts else world
-        self._step = batch_size * self._share if whole_batch is None else whole_batch  # samples that all ranks read in a step
+        self._step = (
+            batch_size * self._share if whole_batch is None else whole_batch
+        )  # samples that all ranks read in a step
         if epochs is not None and drop_last and self._count < self._step:
-            raise ArgumentError(f"an epoch of {self._count} samples has no full batch of {self._share} x {batch_size}; drop_last leaves nothing")
+            raise ArgumentError(
+                f"an epoch of {self._count} samples has no full batch of {self._share} x {batch_size}; drop_last "
+                f"leaves nothing"
+            )
         self._order = self._make_order(order, shuffle_buffer_size, shuffle_after_epoch)
         self._kind: dict[str, Any] = {"order": order, "shard": f"parts {rank}/{world}" if self._by_parts else "samples"}
         if order in ("buffer", "oneflow"):
@@ -142,7 +152,9 @@ class Loader:
         if self._by_parts and name != "oneflow":
             raise ArgumentError(f"shard='parts' goes with order='oneflow', got order={name!r}")
         if self._by_parts and self._epochs is not None:
-            raise ArgumentError("shard='parts' goes with epochs=None: ranks of unequal parts end their epochs at different times")
+            raise ArgumentError(
+                "shard='parts' goes with epochs=None: ranks of unequal parts end their epochs at different times"
+            )
         if name == "shuffle":
             return orders.Shuffled(self._count, self._seed)
         if name == "buffer":
@@ -204,7 +216,8 @@ class Loader:
         }
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Goes on where ``state`` was taken. Files, seed and order must be those of then; ranks and threads need not."""
+        """Goes on where ``state`` was taken. Files, seed and order must be those of then; ranks and threads need
+        not."""
         mine = self.state()
         if not _is_position(state):
             raise DataError(f"{state!r:.200} is not a position of a loader, as state() gives it")
@@ -278,7 +291,10 @@ class Loader:
         if self._workers is None:
             self._workers = Workers(self._threads, "oneflow-loader")
         batch = _Batch(self._layout.batch(rows), mine[0], self._order.records(*mine), end, self._workers.stopping)
-        batch.work = [self._workers.submit(self._read, batch, row, min(row + self._chunk, rows)) for row in range(0, rows, self._chunk)]
+        batch.work = [
+            self._workers.submit(self._read, batch, row, min(row + self._chunk, rows))
+            for row in range(0, rows, self._chunk)
+        ]
         self._ahead.append(batch)
 
     def _read(self, batch: _Batch, start: int, stop: int) -> None:
@@ -326,7 +342,9 @@ class Loader:
 
     def _check_errors(self, error: DataError) -> None:
         if self.errors > self._max_errors:
-            raise DataError(f"{self.errors} samples could not be read, more than max_errors={self._max_errors}; the last: {error}")
+            raise DataError(
+                f"{self.errors} samples could not be read, more than max_errors={self._max_errors}; the last: {error}"
+            )
 
     def _stop_work(self) -> None:
         """Forgets the batches in work; samples that a thread has begun are waited for."""
@@ -388,6 +406,10 @@ def _check_counts(least: int = 1, **counts: Any) -> None:
 
 
 def _check_choices(order: str, shard: str, on_error: str) -> None:
-    for name, value, choices in (("order", order, _ORDERS), ("shard", shard, ("samples", "parts")), ("on_error", on_error, ("raise", "skip"))):
+    for name, value, choices in (
+        ("order", order, _ORDERS),
+        ("shard", shard, ("samples", "parts")),
+        ("on_error", on_error, ("raise", "skip")),
+    ):
         if value not in choices:
             raise ArgumentError(f"{name} is one of {', '.join(map(repr, choices))}; got {value!r}")

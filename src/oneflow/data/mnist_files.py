@@ -1,4 +1,5 @@
-"""Where the MNIST files are: a folder that is named, the cache, a mirror on the network, or the subset shipped with the package."""
+"""Where the MNIST files are: a folder that is named, the cache, a mirror on the network, or the subset shipped with the
+package."""
 
 from __future__ import annotations
 
@@ -51,9 +52,9 @@ class Mnist:
 def find_mnist(folder: str | os.PathLike[str] | None = None, cache: str | os.PathLike[str] | None = None) -> Path:
     """The folder to read MNIST from.
 
-    In this order: ``folder``; the environment variable ONEFLOW_MNIST_DIR; ``cache`` (by default ``oneflow-torch/mnist`` in the
-    user's cache directory), filled from the network unless ONEFLOW_OFFLINE is set; the subset of 5000 + 1000 images that
-    comes with the package, which is said on stderr. A folder that was named must have all four files.
+    In this order: ``folder``; the environment variable ONEFLOW_MNIST_DIR; ``cache`` (by default ``oneflow-torch/mnist``
+    in the user's cache directory), filled from the network unless ONEFLOW_OFFLINE is set; the subset of 5000 + 1000
+    images that comes with the package, which is said on stderr. A folder that was named must have all four files.
     """
     named = folder if folder is not None else os.environ.get(_FOLDER_VARIABLE)
     if named:
@@ -89,12 +90,15 @@ def load_mnist(
 ) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
     """MNIST in batches: ``((train_images, train_labels), (test_images, test_labels))``.
 
-    Images are float32 from 0 to 1 of shape (batches, batch, 1, 28, 28), for "NHWC" (batches, batch, 28, 28, 1); labels int32
-    of shape (batches, batch). The batch sizes must divide the number of images. ``folder`` and ``out_dir`` (where downloaded
-    files are kept) are ``find_mnist``'s ``folder`` and ``cache``. ``url`` and ``hash_check`` chose another archive once; use ``folder``.
+    Images are float32 from 0 to 1 of shape (batches, batch, 1, 28, 28), for "NHWC" (batches, batch, 28, 28, 1); labels
+    int32 of shape (batches, batch). The batch sizes must divide the number of images. ``folder`` and ``out_dir`` (where
+    downloaded files are kept) are ``find_mnist``'s ``folder`` and ``cache``. ``url`` and ``hash_check`` chose another
+    archive once; use ``folder``.
     """
     if url is not None or hash_check is not None:
-        raise UnsupportedError("load_mnist has its own list of mirrors; for other data give folder=, with the four idx files in it")
+        raise UnsupportedError(
+            "load_mnist has its own list of mirrors; for other data give folder=, with the four idx files in it"
+        )
     mnist = read_mnist(find_mnist(folder, out_dir))
     return (
         in_batches(mnist.train_images, mnist.train_labels, train_batch_size, data_format),
@@ -147,7 +151,10 @@ def _pair(folder: Path, images_file: str, labels_file: str) -> tuple[np.ndarray,
     images = read_idx(_existing(folder, images_file), 3)
     labels = read_idx(_existing(folder, labels_file), 1)
     if len(images) != len(labels):
-        raise DataError(f"{folder}: {images_file} has {len(images)} images, {labels_file} {len(labels)} labels; they are not of one set")
+        raise DataError(
+            f"{folder}: {images_file} has {len(images)} images, {labels_file} {len(labels)} labels; they are not of "
+            f"one set"
+        )
     if labels.size and labels.max() > 9:
         raise DataError(f"{folder}: {labels_file} has the label {labels.max()}, labels are digits from 0 to 9")
     return images, labels

@@ -1,7 +1,8 @@
-"""The order of samples and their randomness: pure functions of seed, epoch and counts. No files, no clocks, no hidden state.
+"""The order of samples and their randomness: pure functions of seed, epoch and counts. No files, no clocks, no hidden
+state.
 
-A run is one endless sequence of samples, numbered from 0. An order says which record each of them is; ``Draws`` gives each its
-own random numbers. Neither knows of ranks or threads, so neither can depend on them.
+A run is one endless sequence of samples, numbered from 0. An order says which record each of them is; ``Draws`` gives
+each its own random numbers. Neither knows of ranks or threads, so neither can depend on them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Order(Protocol):
     """Which records a run reads."""
 
     def records(self, start: int, stop: int) -> Sequence[int]:
-        """The record of each sample from number ``start`` up to ``stop``. Any place may be asked for; going on is cheapest."""
+        """The record of each sample from number ``start`` up to ``stop``. Any place may be asked for; going on is
+        cheapest."""
         ...
 
 
@@ -75,16 +77,17 @@ class Shuffled:
 def permutation(count: int, seed: int, epoch: int) -> np.ndarray:
     """The numbers below ``count`` in an order that depends on seed and epoch alone.
 
-    They are sorted by the raw bits of a counter-based generator, because numpy promises those bits for ever, but not what its
-    own permutation makes of them.
+    They are sorted by the raw bits of a counter-based generator, because numpy promises those bits for ever, but not
+    what its own permutation makes of them.
     """
     bits = np.random.Philox(key=np.array([seed & _MASK, epoch], np.uint64)).random_raw(count)
     return np.argsort(bits, kind="stable")
 
 
 def buffered_permutation(count: int, size: int, seed: int, epoch: int) -> np.ndarray:
-    """The numbers below ``count`` as they leave a buffer of ``size``: each is replaced by the next, and the buffer is emptied at the end. So
-    none comes ``size`` places early; with ``size`` at ``count`` it is ``permutation``, with 1 no change."""
+    """The numbers below ``count`` as they leave a buffer of ``size``: each is replaced by the next, and the buffer is
+    emptied at the end. So none comes ``size`` places early; with ``size`` at ``count`` it is ``permutation``, with 1 no
+    change."""
     if size >= count:
         return permutation(count, seed, epoch)
     bits = np.random.Philox(key=np.array([seed & _MASK, epoch], np.uint64)).random_raw(count)
@@ -100,22 +103,30 @@ def buffered_permutation(count: int, size: int, seed: int, epoch: int) -> np.nda
 
 
 class OneFlow:
-    """The order of OneFlow's reader: parts one behind the other, their order shuffled after each epoch; records mixed in a buffer.
+    """The order of OneFlow's reader: parts one behind the other, their order shuffled after each epoch; records mixed
+    in a buffer.
 
-    The buffer is filled first; then each record leaves its slot to the next of the stream and is never drained, so records cross
-    from one epoch to the next. ``buffer`` 0 leaves it out. The buffer's content is a function of how many were taken, so the
-    number of the sample is all the state there is.
+    The buffer is filled first; then each record leaves its slot to the next of the stream and is never drained, so
+    records cross from one epoch to the next. ``buffer`` 0 leaves it out. The buffer's content is a function of how many
+    were taken, so the number of the sample is all the state there is.
 
-    With ``world`` above 1 this is the order of one rank, which reads its own range of parts as in OneFlow; sample numbers then
-    count what this rank reads.
+    With ``world`` above 1 this is the order of one rank, which reads its own range of parts as in OneFlow; sample
+    numbers then count what this rank reads.
     """
 
     def __init__(
-        self, counts: Sequence[int], buffer: int = 0, shuffle_parts: bool = False, seed: int = 0, rank: int = 0, world: int = 1
+        self,
+        counts: Sequence[int],
+        buffer: int = 0,
+        shuffle_parts: bool = False,
+        seed: int = 0,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         if world > len(counts):
             raise ArgumentError(
-                f"{world} ranks cannot share {len(counts)} part files, each rank reads at least one; make more parts or use fewer ranks"
+                f"{world} ranks cannot share {len(counts)} part files, each rank reads at least one; make more parts "
+                f"or use fewer ranks"
             )
         self._counts = counts
         self._starts = [0, *itertools.accumulate(counts)]
@@ -165,7 +176,8 @@ class OneFlow:
 
 
 class _PartOrders:
-    """The order in which each epoch reads the parts. Each is a shuffle of the one before; the latest ``keep`` are at hand."""
+    """The order in which each epoch reads the parts. Each is a shuffle of the one before; the latest ``keep`` are at
+    hand."""
 
     def __init__(self, parts: int, shuffle: bool, keep: int) -> None:
         self._first = list(range(parts))
@@ -249,7 +261,8 @@ class Draws:
 
 
 class Stream:
-    """Uniform numbers in [0, 1), one per call. SplitMix64: written out, because an order must not change with a library's version."""
+    """Uniform numbers in [0, 1), one per call. SplitMix64: written out, because an order must not change with a
+    library's version."""
 
     __slots__ = ("_bits",)
 

@@ -1,4 +1,5 @@
-"""Checks of what resizing and normalising take, in jobs (``flow.image``) and on tensors (``flow.nn``). ``what`` is the name in errors."""
+"""Checks of what resizing and normalising take, in jobs (``flow.image``) and on tensors (``flow.nn``). ``what`` is the
+name in errors."""
 
 from __future__ import annotations
 
@@ -45,20 +46,25 @@ def method(what: str, interpolation: str) -> str:
 
 def fixed_size(what: str, size: Any) -> Size:
     if not isinstance(size, (list, tuple)) or len(size) != 2:
-        raise ArgumentError(f"{what}: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True")
+        raise ArgumentError(
+            f"{what}: target_size is (width, height), got {size!r}; an int goes with keep_aspect_ratio=True"
+        )
     positive(what, width=size[0], height=size[1])
     return size[0], size[1]
 
 
 def shorter_size(what: str, shorter: int, is_fixed: bool) -> Callable[[int, int], Size]:
-    """The new size of a picture whose shorter side becomes ``shorter``; ``is_fixed`` says that a size was given as well."""
+    """The new size of a picture whose shorter side becomes ``shorter``; ``is_fixed`` says that a size was given as
+    well."""
     if is_fixed:
         raise ArgumentError(f"{what} takes resize_shorter, or resize_x and resize_y, not all of them")
     positive(what, resize_shorter=shorter)
     return partial(shorter_side_size, shorter=shorter)
 
 
-def kept_aspect_size(what: str, target: Any, side: str, min_size: int | None, max_size: int | None) -> Callable[[int, int], Size]:
+def kept_aspect_size(
+    what: str, target: Any, side: str, min_size: int | None, max_size: int | None
+) -> Callable[[int, int], Size]:
     """The new size of a picture that keeps its aspect ratio, ``side`` of it becoming ``target``."""
     positive(what, target_size=target)
     _check_sides(what, side, min_size, max_size)

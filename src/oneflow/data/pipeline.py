@@ -1,8 +1,8 @@
-"""Records inside a job: one loader per reader, which works ahead of the steps (prefetching); and what stands for its batches while a job is
-traced.
+"""Records inside a job: one loader per reader, which works ahead of the steps (prefetching); and what stands for its
+batches while a job is traced.
 
-Everything here that has no fixed shape (records, pictures as they are) exists only as a handle that says how to make it. Ops
-on handles add to that; the op that ends in a blob adds a decoder to the reader's loader.
+Everything here that has no fixed shape (records, pictures as they are) exists only as a handle that says how to make
+it. Ops on handles add to that; the op that ends in a blob adds a decoder to the reader's loader.
 """
 
 from __future__ import annotations
@@ -219,14 +219,19 @@ def decoded(trace: Trace, pipeline: RecordPipeline, decoder: Decoder, name: str)
 def coin_of(trace: Trace, pipeline: RecordPipeline, mirror: Blob) -> Coin | None:
     """The coin behind ``mirror``, if the reader's threads can toss it themselves.
 
-    A ``coin_flip`` becomes a part of the reader's batches, a function of each sample's place in the data as crops are; whoever else
-    reads the blob sees the same flips. Any other blob is computed by the job, so the job must mirror by it.
+    A ``coin_flip`` becomes a part of the reader's batches, a function of each sample's place in the data as crops are;
+    whoever else reads the blob sees the same flips. Any other blob is computed by the job, so the job must mirror by
+    it.
     """
     node = mirror.node
     known: tuple[RecordPipeline, Coin] | None = op_note(node).coin
     if known is not None:
         return known[1] if known[0] is pipeline else None
-    if node.op != "call_function" or node.target is not rows.coin_flip or any(watch.node is node for watch in trace.graph.watches):
+    if (
+        node.op != "call_function"
+        or node.target is not rows.coin_flip
+        or any(watch.node is node for watch in trace.graph.watches)
+    ):
         return None
     if mirror.shape != (pipeline.batch_size,):
         return None

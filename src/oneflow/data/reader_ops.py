@@ -38,19 +38,21 @@ def ofrecord_reader(
 ) -> Records:
     """A reader of OFRecord part files that every call of the job moves on by one batch.
 
-    The parts are ``<prefix><index>``, the index padded with zeros to ``part_name_suffix_length``. They are read one after
-    the other without end, a batch may straddle two rounds. ``random_shuffle`` mixes records in a buffer of
-    ``shuffle_buffer_size``; ``shuffle_after_epoch`` reads the parts in a new order in each round after the first. The order is
-    a function of ``seed`` and the files, and so are the crops and flips of the samples. Give the result to a decoder such as
-    ``OFRecordRawDecoder``. Threads read and decode ahead of the job.
+    The parts are ``<prefix><index>``, the index padded with zeros to ``part_name_suffix_length``. They are read one
+    after the other without end, a batch may straddle two rounds. ``random_shuffle`` mixes records in a buffer of
+    ``shuffle_buffer_size``; ``shuffle_after_epoch`` reads the parts in a new order in each round after the first. The
+    order is a function of ``seed`` and the files, and so are the crops and flips of the samples. Give the result to a
+    decoder such as ``OFRecordRawDecoder``. Threads read and decode ahead of the job.
 
-    A record that cannot be read is an error that names it; with ``on_error="skip"`` the next record takes its place, up to
-    ``max_errors`` times.
+    A record that cannot be read is an error that names it; with ``on_error="skip"`` the next record takes its place, up
+    to ``max_errors`` times.
     """
     trace = require_trace("flow.data.ofrecord_reader")
     full = trace.claim(name, "OFRecordReader")
     positive("ofrecord_reader", shuffle_buffer_size=shuffle_buffer_size)
-    reading = Reading(batch_size, shuffle_buffer_size if random_shuffle else 0, bool(shuffle_after_epoch), seed, on_error, max_errors)
+    reading = Reading(
+        batch_size, shuffle_buffer_size if random_shuffle else 0, bool(shuffle_after_epoch), seed, on_error, max_errors
+    )
     files = (ofrecord_dir, data_part_num, part_name_prefix, part_name_suffix_length)
     return Records(open_pipeline("ofrecord_reader", full, files, reading), trace.graph, full)
 
@@ -67,7 +69,14 @@ def ofrecord_loader(
 ) -> Records:
     """``ofrecord_reader`` by its older name, with ``shuffle`` for ``random_shuffle``."""
     return ofrecord_reader(
-        ofrecord_dir, batch_size, data_part_num, part_name_prefix, part_name_suffix_length, shuffle, shuffle_buffer_size, name=name
+        ofrecord_dir,
+        batch_size,
+        data_part_num,
+        part_name_prefix,
+        part_name_suffix_length,
+        shuffle,
+        shuffle_buffer_size,
+        name=name,
     )
 
 
@@ -101,20 +110,25 @@ def ofrecord_raw_decoder(
 ) -> Blob:
     """Feature ``blob_name`` of each record as numbers: a blob of shape ``(batch, *shape)``.
 
-    Number lists must have as many values as ``shape``; with ``auto_zero_padding`` fewer are filled up with zeros. A bytes
-    feature is one entry whose bytes are signed numbers, unsigned where ``dtype`` is uint8. A record without the feature, or
-    with numbers that ``dtype`` cannot hold, is a ``DataError`` naming file and record.
+    Number lists must have as many values as ``shape``; with ``auto_zero_padding`` fewer are filled up with zeros. A
+    bytes feature is one entry whose bytes are signed numbers, unsigned where ``dtype`` is uint8. A record without the
+    feature, or with numbers that ``dtype`` cannot hold, is a ``DataError`` naming file and record.
     """
     trace = take("OFRecordRawDecoder", input_blob, Records, _READER)
     if dim1_varying_length:
-        raise UnsupportedError("dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
+        raise UnsupportedError(
+            "dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape"
+        )
     row = row_spec("OFRecordRawDecoder", shape, dtype)
     decoder = RawDecoder(feature_name("OFRecordRawDecoder", blob_name), row.shape, row.dtype, bool(auto_zero_padding))
     return decoded(trace, input_blob.pipeline, decoder, trace.claim(name, "OFRecordRawDecoder"))
 
 
-def ofrecord_image_decoder(input_blob: Records, blob_name: str, color_space: str = "BGR", name: str | None = None) -> Images:
-    """The picture in feature ``blob_name`` of each record, in its own size: for ``flow.image.Resize`` and ``CropMirrorNormalize``.
+def ofrecord_image_decoder(
+    input_blob: Records, blob_name: str, color_space: str = "BGR", name: str | None = None
+) -> Images:
+    """The picture in feature ``blob_name`` of each record, in its own size: for ``flow.image.Resize`` and
+    ``CropMirrorNormalize``.
 
     ``color_space`` is "BGR", "RGB" or "GRAY".
     """
@@ -136,9 +150,10 @@ def ofrecord_image_decoder_random_crop(
 ) -> Images:
     """As ``OFRecordImageDecoder``, but a random part of each picture.
 
-    A part is a share ``random_area`` of the picture, its width by height within ``random_aspect_ratio``; after ``num_attempts``
-    that do not fit, the largest part that does. The parts are a function of the reader's seed, ``seed`` and each sample's place in the data. Without ``seed`` it follows from
-    the job's random seed and the op's name.
+    A part is a share ``random_area`` of the picture, its width by height within ``random_aspect_ratio``; after
+    ``num_attempts`` that do not fit, the largest part that does. The parts are a function of the reader's seed,
+    ``seed`` and each sample's place in the data. Without ``seed`` it follows from the job's random seed and the op's
+    name.
     """
     what = "OFRecordImageDecoderRandomCrop"
     trace = take(what, input_blob, Records, _READER)
@@ -154,7 +169,9 @@ def ofrecord_bytes_decoder(input_blob: Records, blob_name: str, name: str | None
     return Buffers(input_blob.pipeline, trace.graph, trace.claim(name, "OFRecordBytesDecoder"), key)
 
 
-def random_crop(trace: Trace, what: str, name: str, attempts: int, seed: int | None, area: Sequence[float], ratio: Sequence[float]) -> RandomCrop:
+def random_crop(
+    trace: Trace, what: str, name: str, attempts: int, seed: int | None, area: Sequence[float], ratio: Sequence[float]
+) -> RandomCrop:
     """A checked random crop; without a seed one that follows from the job's seed and the op's name."""
     salt = stable_seed(trace.settings.random_seed, name) if seed is None else int(seed)
     return arguments.random_crop(what, attempts, salt, area, ratio)
@@ -173,7 +190,8 @@ def image_decoder_random_crop_resize(
     max_num_pixels: int | None = None,
     name: str | None = None,
 ) -> Blob:
-    """A random part of each encoded picture of ``OFRecordBytesDecoder`` in one size: uint8 RGB (batch, height, width, 3).
+    """A random part of each encoded picture of ``OFRecordBytesDecoder`` in one size: uint8 RGB (batch, height, width,
+    3).
 
     The threads of the reader do it, so the numbers for workers of a GPU change nothing.
     """
@@ -202,7 +220,8 @@ def ofrecord_image_classification_reader(
     num_decode_threads_per_machine: int | None = None,
     name: str | None = None,
 ) -> tuple[Images, Blob]:
-    """``ofrecord_reader``, ``OFRecordImageDecoder`` and a decoder of labels in one: pictures of their own sizes, and int32 labels (batch, 1).
+    """``ofrecord_reader``, ``OFRecordImageDecoder`` and a decoder of labels in one: pictures of their own sizes, and
+    int32 labels (batch, 1).
 
     Threads and buffers are chosen for the machine, so the two numbers for them change nothing.
     """
@@ -210,7 +229,9 @@ def ofrecord_image_classification_reader(
         ofrecord_dir, batch_size, data_part_num, part_name_prefix, part_name_suffix_length, random_shuffle, shuffle_buffer_size,
         shuffle_after_epoch, name=name,
     )  # fmt: skip
-    return ofrecord_image_decoder(records, image_feature_name, color_space), ofrecord_raw_decoder(records, label_feature_name, (1,), torch.int32)
+    return ofrecord_image_decoder(records, image_feature_name, color_space), ofrecord_raw_decoder(
+        records, label_feature_name, (1,), torch.int32
+    )
 
 
 OFRecordRawDecoder = ofrecord_raw_decoder

@@ -19,14 +19,17 @@ from oneflow.data.framing import Framing
 
 
 class Record:
-    """One record as it lies in a part file, and where: ``number`` counts from 0, ``offset`` is the byte where its frame begins.
+    """One record as it lies in a part file, and where: ``number`` counts from 0, ``offset`` is the byte where its frame
+    begins.
 
     In a gzip file the offset counts the bytes inside.
     """
 
     __slots__ = ("path", "number", "offset", "body", "format", "_features")
 
-    def __init__(self, path: str, number: int, offset: int, body: memoryview, format: Format = FORMATS["ofrecord"]) -> None:
+    def __init__(
+        self, path: str, number: int, offset: int, body: memoryview, format: Format = FORMATS["ofrecord"]
+    ) -> None:
         self.path = path
         self.number = number
         self.offset = offset
@@ -76,9 +79,9 @@ def where(path: str, number: int, offset: int) -> str:
 def read_records(path: Address, offset: int = 0, number: int = 0, format: str | None = None) -> Iterator[Record]:
     """The records of one part file from byte ``offset`` on, which is where record ``number`` begins.
 
-    ``format`` is "ofrecord", "tfrecord", or None to tell it by the first bytes. One record is held at a time. A file that ends
-    inside a record, holds an impossible length or a wrong checksum is a ``DataError`` naming file, record and byte; nothing
-    is allocated for a length that the file cannot hold.
+    ``format`` is "ofrecord", "tfrecord", or None to tell it by the first bytes. One record is held at a time. A file
+    that ends inside a record, holds an impossible length or a wrong checksum is a ``DataError`` naming file, record and
+    byte; nothing is allocated for a length that the file cannot hold.
     """
     source, known = open_records(path, format)
     try:
@@ -102,7 +105,9 @@ def _in_turn(file: Stream, path: str, format: Format, offset: int, number: int, 
             body = file.read(length)
             tail = file.read(tail_size)
             if len(body) + len(tail) != length + tail_size:
-                raise DataError(f"got {len(body)} of {length} bytes; the file was cut short, or became shorter while it was read")
+                raise DataError(
+                    f"got {len(body)} of {length} bytes; the file was cut short, or became shorter while it was read"
+                )
             framing.check(body, tail)
         except DataError as error:
             raise DataError(f"{where(path, number, offset)}: {error}") from None
@@ -125,7 +130,8 @@ def body_length(framing: Framing, head: bytes, left: int | None) -> int:
 # ------------------------------------------------------------------ writing
 
 
-# An OFRecord file has no record of length 0: one without features holds a field that no reader knows, and all pass over.
+# An OFRecord file has no record of length 0: one without features holds a field that no reader knows, and all pass
+# over.
 _NO_FEATURES = b"\x78\x00"
 
 
@@ -141,7 +147,9 @@ class RecordWriter:
         self.count = 0
         self._format = named(format)
         if compression not in (None, "gzip") or (compression and format != "tfrecord"):
-            raise ArgumentError(f"{self.path}: compression is None, or 'gzip' for a TFRecord file; got {compression!r} for {format}")
+            raise ArgumentError(
+                f"{self.path}: compression is None, or 'gzip' for a TFRecord file; got {compression!r} for {format}"
+            )
         self._compression = compression
         self._open: ExitStack | None = None
         self._file: Any = None
@@ -155,7 +163,8 @@ class RecordWriter:
         return self
 
     def write(self, message: Any) -> None:
-        """Appends one record: bytes, a mapping of feature names to ``FeatureValue``, or a message with ``SerializeToString``."""
+        """Appends one record: bytes, a mapping of feature names to ``FeatureValue``, or a message with
+        ``SerializeToString``."""
         body = self._body(message)
         least = 0 if self._format.framing.tail else 1
         largest = self._format.framing.largest
@@ -175,7 +184,8 @@ class RecordWriter:
         if isinstance(message, (bytes, bytearray, memoryview)):
             return bytes(message)
         raise ArgumentError(
-            f"{self.path}: a record is bytes, a mapping of names to oneflow.data.FeatureValue, or a message of record_pb2; got {message!r:.200}"
+            f"{self.path}: a record is bytes, a mapping of names to oneflow.data.FeatureValue, or a message of "
+            f"record_pb2; got {message!r:.200}"
         )
 
     def __exit__(self, *error: Any) -> None:
@@ -184,7 +194,9 @@ class RecordWriter:
         stack.__exit__(*error)
 
 
-def write_records(path: Address, messages: Iterable[Any], format: str = "ofrecord", compression: str | None = None) -> None:
+def write_records(
+    path: Address, messages: Iterable[Any], format: str = "ofrecord", compression: str | None = None
+) -> None:
     """Writes a whole part file, complete or not at all."""
     with RecordWriter(path, format, compression) as writer:
         for message in messages:

@@ -1,7 +1,8 @@
 """Batches outside jobs: records at hand, and what decoders make of them when they are asked.
 
-Outside a job nobody knows before the first batch what its records are decoded to. So a reader hands out records, decoders work when they
-are called, and the reader remembers what they made: from then on its threads make it ahead (prefetching), and the decoders find it there.
+Outside a job nobody knows before the first batch what its records are decoded to. So a reader hands out records,
+decoders work when they are called, and the reader remembers what they made: from then on its threads make it ahead
+(prefetching), and the decoders find it there.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from oneflow.data.records import Record
 
 
 class Step(Protocol):
-    """What is made of one record, as a value: equal steps make the same. ``of`` is a pure function that any thread may call."""
+    """What is made of one record, as a value: equal steps make the same. ``of`` is a pure function that any thread may
+    call."""
 
     def of(self, sample: Sample) -> np.ndarray: ...
 

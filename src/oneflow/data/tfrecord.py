@@ -13,7 +13,8 @@ GZIP_MAGIC = b"\x1f\x8b"
 
 
 def masked_crc(data: bytes) -> int:
-    """CRC-32C (Castagnoli), rotated right by 15 bits plus a constant, so that the CRC of data with CRCs in it is not degenerate."""
+    """CRC-32C (Castagnoli), rotated right by 15 bits plus a constant, so that the CRC of data with CRCs in it is not
+    degenerate."""
     crc = google_crc32c.value(data)
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFF_FFFF
 
@@ -43,7 +44,10 @@ class TFRecordFraming:
         (stored,) = self.footer.unpack(tail)
         found = masked_crc(body)
         if found != stored:
-            raise DataError(f"the CRC of the record is {stored:#010x} in the file and {found:#010x} by its bytes; the record is damaged")
+            raise DataError(
+                f"the CRC of the record is {stored:#010x} in the file and {found:#010x} by its bytes; the record is "
+                f"damaged"
+            )
 
     def frame(self, body: bytes) -> tuple[bytes, ...]:
         length = struct.pack("<Q", len(body))

@@ -77,24 +77,32 @@ def megatron_gpt_mmap_data_loader(
     start_from_saved_progress: bool = False,
     name: str | None = None,
 ) -> Blob:
-    """The next (batch_size, seq_length + 1) tokens of ``<data_file_prefix>.bin`` and ``.idx``, Megatron's memory-mapped files.
+    """The next (batch_size, seq_length + 1) tokens of ``<data_file_prefix>.bin`` and ``.idx``, Megatron's memory-mapped
+    files.
 
-    Samples are cut from the documents in a row, one token shared between neighbours; after ``num_samples`` they begin again. ``shuffle`` mixes
-    documents in each epoch, and samples. ``split_sizes`` are shares of the documents, ``split_index`` says which to read. Where it stands is
-    saved and loaded with the checkpoints of jobs, so ``start_from_saved_progress`` changes nothing, and neither does ``parallel_distribution``.
+    Samples are cut from the documents in a row, one token shared between neighbours; after ``num_samples`` they begin
+    again. ``shuffle`` mixes documents in each epoch, and samples. ``split_sizes`` are shares of the documents,
+    ``split_index`` says which to read. Where it stands is saved and loaded with the checkpoints of jobs, so
+    ``start_from_saved_progress`` changes nothing, and neither does ``parallel_distribution``.
     """
     what = "megatron_gpt_mmap_data_loader"
     trace = require_trace(f"flow.data.{what}")
     positive(what, seq_length=seq_length, num_samples=num_samples, batch_size=batch_size)
     full = trace.claim(name, "MegatronGPTMMapDataLoader")
     tokens = open_indexed(data_file_prefix)
-    documents = range(len(tokens.lengths)) if split_sizes is None else _split(what, len(tokens.lengths), split_sizes, split_index)
+    documents = (
+        range(len(tokens.lengths))
+        if split_sizes is None
+        else _split(what, len(tokens.lengths), split_sizes, split_index)
+    )
     seed = stable_seed(trace.settings.random_seed, full) if random_seed is None else int(random_seed)
     row = row_spec(what, [seq_length + 1], dtype)
     if row.dtype.numpy is None or not np.issubdtype(row.dtype.numpy, np.integer):
         raise UnsupportedError(f"{what}: tokens are integers, got dtype {row.dtype.name}")
     samples = TokenSamples(tokens, documents, seq_length, num_samples, bool(shuffle), seed)
-    source = TokenSource(full, TensorSpec((batch_size, *row.shape), row.dtype), samples, "shuffle" if shuffle else "sequential", seed)
+    source = TokenSource(
+        full, TensorSpec((batch_size, *row.shape), row.dtype), samples, "shuffle" if shuffle else "sequential", seed
+    )
     (node,) = trace.add_source(source, full)
     return Blob(node)
 
@@ -105,7 +113,10 @@ def _split(what: str, count: int, sizes: Sequence[str | float], index: int | Non
     except (TypeError, ValueError):
         shares = ()
     if not shares or type(index) is not int:
-        raise ArgumentError(f"{what}: split_sizes is a list of numbers and split_index the place of one of them, got {sizes!r} and {index!r}")
+        raise ArgumentError(
+            f"{what}: split_sizes is a list of numbers and split_index the place of one of them, got {sizes!r} and "
+            f"{index!r}"
+        )
     return split_documents(count, shares, index)
 
 

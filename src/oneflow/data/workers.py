@@ -1,4 +1,5 @@
-"""Threads for a loader. They end when it is closed, when it is forgotten, and with the program, without finishing what is queued."""
+"""Threads for a loader. They end when it is closed, when it is forgotten, and with the program, without finishing what
+is queued."""
 
 from __future__ import annotations
 
@@ -14,17 +15,20 @@ _Tasks = SimpleQueue["_Task | None"]
 
 
 class Workers:
-    """``count`` threads that do tasks in turn. A long task looks at ``stopping`` between its steps and ends when it is set.
+    """``count`` threads that do tasks in turn. A long task looks at ``stopping`` between its steps and ends when it is
+    set.
 
-    An executor of ``concurrent.futures`` would do, but the interpreter waits for all its tasks before it lets anyone stop them.
-    Daemon threads are not waited for; the finalizer, which also runs at exit, stops them before the interpreter goes.
+    An executor of ``concurrent.futures`` would do, but the interpreter waits for all its tasks before it lets anyone
+    stop them. Daemon threads are not waited for; the finalizer, which also runs at exit, stops them before the
+    interpreter goes.
     """
 
     def __init__(self, count: int, name: str) -> None:
         self.stopping = threading.Event()
         self._tasks: _Tasks = SimpleQueue()
         self._threads = [
-            threading.Thread(target=_work, args=(self._tasks, self.stopping), name=f"{name}-{number}", daemon=True) for number in range(count)
+            threading.Thread(target=_work, args=(self._tasks, self.stopping), name=f"{name}-{number}", daemon=True)
+            for number in range(count)
         ]
         self._stop = weakref.finalize(self, _stop, self._tasks, self.stopping, self._threads)
         for thread in self._threads:
@@ -61,6 +65,8 @@ def _stop(tasks: _Tasks, stopping: threading.Event, threads: list[threading.Thre
     stopping.set()
     for _ in threads:
         tasks.put(None)
-    if not threading.main_thread().is_alive():  # at exit; elsewhere it may be the collector that calls, in one of the threads
+    if (
+        not threading.main_thread().is_alive()
+    ):  # at exit; elsewhere it may be the collector that calls, in one of the threads
         for thread in threads:
             thread.join()

@@ -5,7 +5,13 @@ from __future__ import annotations
 from oneflow.core.absent import absent
 from oneflow.scope import namespace as variable_scope
 
-__all__ = ["delete_worker", "delete_worker_by_bootstrap", "delete_worker_of_multi_process", "init_worker", "variable_scope"]
+__all__ = [
+    "delete_worker",
+    "delete_worker_by_bootstrap",
+    "delete_worker_of_multi_process",
+    "init_worker",
+    "variable_scope",
+]
 
 
 def init_worker(scp_binary: bool = True, use_uuid: bool = True, ssh_port: int = 22) -> None:

@@ -1,7 +1,9 @@
-"""``python -m oneflow.distributed.launch --nproc_per_node 4 train.py``: starts one process per rank of this machine and watches them.
+"""``python -m oneflow.distributed.launch --nproc_per_node 4 train.py``: starts one process per rank of this machine and
+watches them.
 
-Each finds who it is in the variables that torchrun sets too: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. The
-launcher of the first machine serves the store by which the ranks find each other, so none of them must outlive the others.
+Each finds who it is in the variables that torchrun sets too: RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE,
+MASTER_ADDR, MASTER_PORT. The launcher of the first machine serves the store by which the ranks find each other, so none
+of them must outlive the others.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"python -m {_NAME}", description="Starts one process per rank on this machine.")
+    parser = argparse.ArgumentParser(
+        prog=f"python -m {_NAME}", description="Starts one process per rank on this machine."
+    )
     add = parser.add_argument
     add("--nnodes", type=int, default=1, help="the number of machines")
     add("--node_rank", type=int, default=0, help="this machine's place among them, counted from 0")
@@ -47,7 +51,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--master_port", type=int, default=29500, help="a free port there")
     add("-m", "--module", action="store_true", help="the script is the name of a module, as with python -m")
     add("--no_python", action="store_true", help="run the script itself, not python with it")
-    add("--redirect_stdout_and_stderr", action="store_true", help="write them to LOGDIR/local_rank_<r>/stdout and stderr")
+    add(
+        "--redirect_stdout_and_stderr",
+        action="store_true",
+        help="write them to LOGDIR/local_rank_<r>/stdout and stderr",
+    )
     add("--logdir", default="log", help="the folder for logs")
     add("training_script", help="what every rank runs")
     add("training_script_args", nargs=argparse.REMAINDER, help="its arguments")
@@ -64,7 +72,10 @@ def _check(args: argparse.Namespace) -> None:
     if args.module and args.no_python:
         raise ArgumentError("--module and --no_python together: a module is run by python")
     if args.nnodes > 1 and all(found.startswith("127.") or found == "::1" for found in resolve(args.master_addr)):
-        raise ArgumentError(f"--master_addr {args.master_addr} is only known to one machine itself; give an address that all of them can reach")
+        raise ArgumentError(
+            f"--master_addr {args.master_addr} is only known to one machine itself; give an address that all of them "
+            f"can reach"
+        )
 
 
 def rank_commands(args: argparse.Namespace, environment: Mapping[str, str]) -> list[RankCommand]:
@@ -74,7 +85,9 @@ def rank_commands(args: argparse.Namespace, environment: Mapping[str, str]) -> l
     for local in range(args.nproc_per_node):
         rank, logs = args.node_rank * args.nproc_per_node + local, Path(args.logdir, f"local_rank_{local}")
         own = {"RANK": str(rank), "LOCAL_RANK": str(local), "GLOG_log_dir": str(logs)}
-        commands.append(RankCommand(rank, _command(args), {**common, **own}, logs if args.redirect_stdout_and_stderr else None))
+        commands.append(
+            RankCommand(rank, _command(args), {**common, **own}, logs if args.redirect_stdout_and_stderr else None)
+        )
     return commands
 
 
@@ -89,7 +102,11 @@ def _common_variables(args: argparse.Namespace, environment: Mapping[str, str]) 
     }
     if args.nproc_per_node > 1 and "OMP_NUM_THREADS" not in environment:
         found["OMP_NUM_THREADS"] = "1"
-        print(f"{_NAME}: OMP_NUM_THREADS is not set and becomes 1, so that the processes do not fight for cores; set it if each may use more", file=sys.stderr)
+        print(
+            f"{_NAME}: OMP_NUM_THREADS is not set and becomes 1, so that the processes do not fight for cores; set it "
+            f"if each may use more",
+            file=sys.stderr,
+        )
     return found
 
 
@@ -108,12 +125,15 @@ def _store(args: argparse.Namespace) -> Iterator[None]:
         listener = listen(args.master_addr, args.master_port)
     except OSError as error:
         raise ArgumentError(
-            f"cannot listen at {args.master_addr} port {args.master_port} ({error.strerror}); --master_addr must be an address of this machine, "
+            f"cannot listen at {args.master_addr} port {args.master_port} ({error.strerror}); --master_addr must be an "
+            f"address of this machine, "
             "and --master_port a port that nothing else uses"
         ) from None
     host, port = listener.getsockname()[:2]
     limit = timedelta(seconds=step_seconds())
-    store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit)
+    store = dist.TCPStore(
+        host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit
+    )
     yield
     del store
 

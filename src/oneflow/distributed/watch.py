@@ -1,8 +1,9 @@
-"""The processes of a machine's ranks, from start to end: the first that fails ends all of them, and so does a signal to the launcher.
+"""The processes of a machine's ranks, from start to end: the first that fails ends all of them, and so does a signal to
+the launcher.
 
-Each rank is a session of its own, so a signal reaches what it has started too; the system ends it when the launcher is killed. The launcher
-sleeps until a process ends, a signal comes or a rank writes to stderr. What ranks write there passes through it: it keeps the end, to say
-again, last of all, why the first rank failed.
+Each rank is a session of its own, so a signal reaches what it has started too; the system ends it when the launcher is
+killed. The launcher sleeps until a process ends, a signal comes or a rank writes to stderr. What ranks write there
+passes through it: it keeps the end, to say again, last of all, why the first rank failed.
 """
 
 from __future__ import annotations
@@ -84,7 +85,9 @@ class _Rank:
         if self._logs is None:
             return None, None
         self._logs.mkdir(parents=True, exist_ok=True)
-        return opened.enter_context(open(self._logs / "stdout", "wb")), opened.enter_context(open(self._logs / "stderr", "wb"))
+        return opened.enter_context(open(self._logs / "stdout", "wb")), opened.enter_context(
+            open(self._logs / "stderr", "wb")
+        )
 
     @property
     def name(self) -> str:
@@ -159,7 +162,9 @@ class _Watch:
     def _attend(self, fd: int) -> None:
         if fd == self._caught:
             for number in os.read(fd, 64):
-                if number in _SIGNALS:  # others may have a handler of somebody else's in this process, as SIGCHLD has of torch's DataLoader
+                if (
+                    number in _SIGNALS
+                ):  # others may have a handler of somebody else's in this process, as SIGCHLD has of torch's DataLoader
                     self._pass_on(number)
         elif fd in self._errors:
             if not self._errors[fd].relay():
@@ -190,7 +195,10 @@ class _Watch:
 
     def _verdict(self) -> int:
         if self._signal is not None and not self._failed:
-            print(f"oneflow.distributed.launch: ended by {signal.Signals(self._signal).name}, and all ranks with it", file=sys.stderr)
+            print(
+                f"oneflow.distributed.launch: ended by {signal.Signals(self._signal).name}, and all ranks with it",
+                file=sys.stderr,
+            )
             return 128 + self._signal
         if not self._failed:
             return 0
@@ -198,9 +206,17 @@ class _Watch:
         code = first.process.returncode
         words = first.last_words()
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"failed with exit code {code}"
-        also = f" ({', '.join(f'rank {rank.rank}' for rank in self._failed[1:])} failed too)" if len(self._failed) > 1 else ""
+        also = (
+            f" ({', '.join(f'rank {rank.rank}' for rank in self._failed[1:])} failed too)"
+            if len(self._failed) > 1
+            else ""
+        )
         said = f"; the last it has written:\n{words}" if words else ""
-        print(f"oneflow.distributed.launch: {first.name} {how}, so all ranks were ended{also}{said}", file=sys.stderr, flush=True)
+        print(
+            f"oneflow.distributed.launch: {first.name} {how}, so all ranks were ended{also}{said}",
+            file=sys.stderr,
+            flush=True,
+        )
         return 128 - code if code < 0 else code
 
 
@@ -210,7 +226,11 @@ def _caught_signals() -> Iterator[int]:
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     # what is ignored stays so: nohup, or a shell that has started this in the background
-    before = {number: signal.signal(number, lambda *_: None) for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN}
+    before = {
+        number: signal.signal(number, lambda *_: None)
+        for number in _SIGNALS
+        if signal.getsignal(number) is not signal.SIG_IGN
+    }
     waker = signal.set_wakeup_fd(writer)
     try:
         yield reader

@@ -1,4 +1,5 @@
-"""Names that jobs and tensors both have: the job's op inside a job or on a blob, the tensor's function anywhere else."""
+"""Names that jobs and tensors both have: the job's op inside a job or on a blob, the tensor's function anywhere
+else."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ import torch
 
 
 def local_or_global(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
-    """``make``, which makes a local tensor; with ``placement=`` and ``sbp=`` the function of global tensors of its name."""
+    """``make``, which makes a local tensor; with ``placement=`` and ``sbp=`` the function of global tensors of its
+    name."""
 
     @wraps(make)
     def made(*args: Any, placement: Any = None, sbp: Any = None, **kwargs: Any) -> torch.Tensor:
@@ -31,7 +32,8 @@ def _torchs(make: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
 
 
 def _tensor(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
-    """``torch.tensor``, which copies; of a tensor as well, and without the warning that says so. With placement= and sbp= a global tensor."""
+    """``torch.tensor``, which copies; of a tensor as well, and without the warning that says so. With placement= and
+    sbp= a global tensor."""
     if type(data) is not torch.Tensor or args or kwargs.keys() - {"dtype", "device", "requires_grad"}:
         return torch.tensor(data, *args, **kwargs)
     copied = data.detach().to(device=kwargs.get("device"), dtype=kwargs.get("dtype"), copy=True)
@@ -65,7 +67,9 @@ zeros_like = _torchs(torch.zeros_like)
 
 
 @local_or_global
-def new_empty(x: torch.Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
+def new_empty(
+    x: torch.Tensor, size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> torch.Tensor:
     """A tensor of ``size`` without content, in x's dtype and on its device unless others are given."""
     return x.new_empty(size, dtype=dtype, device=device, requires_grad=requires_grad)
 
@@ -79,12 +83,16 @@ def new_full(
 
 
 @local_or_global
-def new_ones(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
+def new_ones(
+    x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> torch.Tensor:
     """Ones of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_ones(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 @local_or_global
-def new_zeros(x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> torch.Tensor:
+def new_zeros(
+    x: torch.Tensor, size: Any = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> torch.Tensor:
     """Zeros of ``size``, x's own if not given, in x's dtype and on its device unless others are given."""
     return x.new_zeros(x.shape if size is None else size, dtype=dtype, device=device, requires_grad=requires_grad)

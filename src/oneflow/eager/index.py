@@ -18,7 +18,8 @@ def batch_gather(input: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
     outer = indices.dim() - 1
     if indices.shape[:outer] != input.shape[:outer] or input.dim() <= outer:
         raise ArgumentError(
-            f"batch_gather takes indices whose leading dims are those of input; got {tuple(input.shape)} and {tuple(indices.shape)}"
+            f"batch_gather takes indices whose leading dims are those of input; got {tuple(input.shape)} and "
+            f"{tuple(indices.shape)}"
         )
     inner = input.shape[outer + 1 :]
     spread = indices.long().reshape(*indices.shape, *[1] * len(inner)).expand(*indices.shape, *inner)
@@ -79,7 +80,11 @@ def where(condition: torch.Tensor, x: Any = None, y: Any = None) -> Any:
 
 
 def unique(
-    input: torch.Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dtype: torch.dtype = torch.int32
+    input: torch.Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dtype: torch.dtype = torch.int32,
 ) -> Any:
     """The values that occur, each once; places and counts are in ``dtype``."""
     found = torch.unique(input, sorted, return_inverse, return_counts)
@@ -89,12 +94,15 @@ def unique(
 
 
 def in_top_k(targets: torch.Tensor, predictions: torch.Tensor, k: int) -> torch.Tensor:
-    """Whether the target class of each row is among its ``k`` greatest predictions; equal predictions count in its favour."""
+    """Whether the target class of each row is among its ``k`` greatest predictions; equal predictions count in its
+    favour."""
     row = torch.gather(predictions, 1, targets.long().unsqueeze(1))
     return ((predictions > row).sum(1) < k) & row.squeeze(1).isfinite()
 
 
-def index_add_(input: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1) -> torch.Tensor:
+def index_add_(
+    input: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, *, alpha: float = 1
+) -> torch.Tensor:
     """Adds ``alpha`` times the slices of ``source`` to those of ``input`` that ``index`` names."""
     return input.index_add_(dim, index, source, alpha=alpha)
 

@@ -24,7 +24,9 @@ def quick_gelu(x: torch.Tensor) -> torch.Tensor:
     return x * torch.sigmoid(1.702 * x)
 
 
-def norm(input: torch.Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None) -> torch.Tensor:
+def norm(
+    input: torch.Tensor, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: torch.dtype | None = None
+) -> torch.Tensor:
     """The norm of a vector or matrix, or of the dims that ``dim`` names."""
     return torch.norm(input, p, dim, keepdim, dtype=dtype)
 
@@ -60,21 +62,29 @@ def stft(
     onesided: bool | None = None,
     return_complex: bool = False,
 ) -> torch.Tensor:
-    """Fourier transforms of windows that overlap. The last dim holds real and imaginary part, unless ``return_complex``."""
+    """Fourier transforms of windows that overlap. The last dim holds real and imaginary part, unless
+    ``return_complex``."""
     size = n_fft if win_length is None else win_length
     even = torch.ones(size, dtype=input.dtype, device=input.device) if window is None else window
-    made = torch.stft(input, n_fft, hop_length, win_length, even, center, pad_mode, normalized, onesided, return_complex=True)
+    made = torch.stft(
+        input, n_fft, hop_length, win_length, even, center, pad_mode, normalized, onesided, return_complex=True
+    )
     return made if return_complex else torch.view_as_real(made)
 
 
 def roc_auc_score(label: torch.Tensor, pred: torch.Tensor) -> torch.Tensor:
-    """The area under the ROC curve, shape (1,): how often a prediction for a 1 is above one for a 0, half for equal ones."""
+    """The area under the ROC curve, shape (1,): how often a prediction for a 1 is above one for a 0, half for equal
+    ones."""
     if label.shape != pred.shape:
-        raise ArgumentError(f"roc_auc_score takes as many labels as predictions, got {tuple(label.shape)} and {tuple(pred.shape)}")
+        raise ArgumentError(
+            f"roc_auc_score takes as many labels as predictions, got {tuple(label.shape)} and {tuple(pred.shape)}"
+        )
     positive = label.flatten() != 0
     count, others = int(positive.sum()), int((~positive).sum())
     if not count or not others:
-        raise ArgumentError(f"roc_auc_score needs labels of both kinds, got {count} that are not 0 and {others} that are")
+        raise ArgumentError(
+            f"roc_auc_score needs labels of both kinds, got {count} that are not 0 and {others} that are"
+        )
     _, place, counts = torch.unique(pred.flatten(), return_inverse=True, return_counts=True)
     last = counts.cumsum(0).double()
     rank = (last - (counts - 1) / 2.0)[place]  # equal predictions share the mean of their ranks

@@ -11,15 +11,34 @@ _FUNCTIONAL = "at the root; torch has it in torch.nn.functional"
 
 # Every function of oneflow that is not torch's own under the same name, with what differs.
 WRITTEN = {
-    **dict.fromkeys(("arange", "empty", "empty_like", "eye", "full", "full_like", "hann_window", "linspace", "logspace"), _GLOBAL),
-    **dict.fromkeys(("normal", "ones", "ones_like", "rand", "randint", "randint_like", "randn", "randn_like", "randperm"), _GLOBAL),
+    **dict.fromkeys(
+        ("arange", "empty", "empty_like", "eye", "full", "full_like", "hann_window", "linspace", "logspace"), _GLOBAL
+    ),
+    **dict.fromkeys(
+        ("normal", "ones", "ones_like", "rand", "randint", "randint_like", "randn", "randn_like", "randperm"), _GLOBAL
+    ),
     **dict.fromkeys(("tensor", "zeros", "zeros_like"), _GLOBAL),
     **dict.fromkeys(
-        ("new_empty", "new_full", "new_ones", "new_zeros"), "a function of the tensor; size may be left out for ones and zeros"
+        ("new_empty", "new_full", "new_ones", "new_zeros"),
+        "a function of the tensor; size may be left out for ones and zeros",
     ),
-    **dict.fromkeys(("contiguous", "div_", "erfinv_", "expand", "index_add_", "masked_fill_", "repeat", "view"), _METHOD),
     **dict.fromkeys(
-        ("adaptive_avg_pool2d", "adaptive_avg_pool3d", "ctc_loss", "gelu", "mish", "pad", "silu", "softplus", "softshrink", "softsign"), _FUNCTIONAL
+        ("contiguous", "div_", "erfinv_", "expand", "index_add_", "masked_fill_", "repeat", "view"), _METHOD
+    ),
+    **dict.fromkeys(
+        (
+            "adaptive_avg_pool2d",
+            "adaptive_avg_pool3d",
+            "ctc_loss",
+            "gelu",
+            "mish",
+            "pad",
+            "silu",
+            "softplus",
+            "softshrink",
+            "softsign",
+        ),
+        _FUNCTIONAL,
     ),
     **dict.fromkeys(("get_autocast_cpu_dtype", "get_autocast_gpu_dtype"), "does not warn; torch's does"),
     **dict.fromkeys(("set_autocast_cpu_dtype", "set_autocast_gpu_dtype"), "does not warn; torch's does"),
@@ -52,7 +71,8 @@ WRITTEN = {
     "slice": "a list of (start, stop, step); torch has none",
     "slice_update": "writes into the slices of its first argument, in place",
     **dict.fromkeys(
-        ("global_to_global", "local_to_global", "placement", "to_global", "to_local"), "global tensors; torch has none of this kind"
+        ("global_to_global", "local_to_global", "placement", "to_global", "to_local"),
+        "global tensors; torch has none of this kind",
     ),
     "stft": "the last dim holds real and imaginary part, unless return_complex; no window is one of ones",
     "tensor_scatter_nd_update": "a copy with updates at positions along the last dim of the index",

@@ -30,11 +30,14 @@ def set_rng_state(state: torch.Tensor) -> None:
 
 
 def set_default_tensor_type(tensor_type: Any) -> None:
-    """Makes the dtype of a floating point tensor type, or of its name such as "oneflow.DoubleTensor", the default dtype."""
+    """Makes the dtype of a floating point tensor type, or of its name such as "oneflow.DoubleTensor", the default
+    dtype."""
     name = tensor_type if isinstance(tensor_type, str) else f"torch.{tensor_type.__name__}"
     short = name.rsplit(".", 1)[-1]
     if short not in _FLOAT_TENSORS or ".cuda." in name:
-        raise ArgumentError(f"set_default_tensor_type takes one of {list(_FLOAT_TENSORS)} on the CPU, got {tensor_type!r}")
+        raise ArgumentError(
+            f"set_default_tensor_type takes one of {list(_FLOAT_TENSORS)} on the CPU, got {tensor_type!r}"
+        )
     torch.set_default_dtype(_FLOAT_TENSORS[short])
 
 
@@ -68,7 +71,17 @@ def set_autocast_gpu_dtype(dtype: torch.dtype) -> None:
 
 def dtypes() -> list[torch.dtype]:
     """Every dtype that a tensor can have."""
-    return [torch.bool, torch.float32, torch.float64, torch.int8, torch.int32, torch.int64, torch.uint8, torch.float16, torch.bfloat16]
+    return [
+        torch.bool,
+        torch.float32,
+        torch.float64,
+        torch.int8,
+        torch.int32,
+        torch.int64,
+        torch.uint8,
+        torch.float16,
+        torch.bfloat16,
+    ]
 
 
 def convert_oneflow_dtype_to_numpy_dtype(oneflow_dtype: torch.dtype) -> type[np.generic]:
@@ -87,7 +100,9 @@ def oneflow_deprecate(*api_names: str, **kwargs: Any) -> Callable[[Callable[...,
     def mark(function: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(function)
         def warned(*args: Any, **named: Any) -> Any:
-            warnings.warn(f"{', '.join(api_names) or function.__name__} is deprecated", DeprecationWarning, stacklevel=2)
+            warnings.warn(
+                f"{', '.join(api_names) or function.__name__} is deprecated", DeprecationWarning, stacklevel=2
+            )
             return function(*args, **named)
 
         vars(warned)["is_deprecated"] = True

@@ -41,8 +41,11 @@ def cast(input: torch.Tensor, dtype: torch.dtype, pin_memory: bool = False) -> t
     return made.pin_memory() if pin_memory else made
 
 
-def broadcast_like(x: torch.Tensor, like_tensor: torch.Tensor, broadcast_axes: Sequence[int] | None = None) -> torch.Tensor:
-    """x repeated to the shape of ``like_tensor``; ``broadcast_axes`` names the axes of ``like_tensor`` that x lacks or has with size 1."""
+def broadcast_like(
+    x: torch.Tensor, like_tensor: torch.Tensor, broadcast_axes: Sequence[int] | None = None
+) -> torch.Tensor:
+    """x repeated to the shape of ``like_tensor``; ``broadcast_axes`` names the axes of ``like_tensor`` that x lacks or
+    has with size 1."""
     if broadcast_axes and x.dim() < like_tensor.dim():
         x = _with_axes(x, [axis % like_tensor.dim() for axis in broadcast_axes], like_tensor.dim())
     return x.expand(like_tensor.shape)
@@ -51,7 +54,8 @@ def broadcast_like(x: torch.Tensor, like_tensor: torch.Tensor, broadcast_axes: S
 def _with_axes(x: torch.Tensor, axes: list[int], rank: int) -> torch.Tensor:
     if len(axes) != rank - x.dim():
         raise ArgumentError(
-            f"broadcast_axes names {axes}; x has {x.dim()} dims and the like tensor {rank}, so {rank - x.dim()} axes are new"
+            f"broadcast_axes names {axes}; x has {x.dim()} dims and the like tensor {rank}, so {rank - x.dim()} axes "
+            f"are new"
         )
     for axis in sorted(axes):
         x = x.unsqueeze(axis)

@@ -1,4 +1,5 @@
-"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of torch's changes."""
+"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of
+torch's changes."""
 
 from __future__ import annotations
 
@@ -43,14 +44,24 @@ def to_numpy(self: torch.Tensor) -> np.ndarray:
 
 
 def kaiming_normal_(
-    self: torch.Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", *, data_format: str = "NCHW"
+    self: torch.Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    *,
+    data_format: str = "NCHW",
 ) -> torch.Tensor:
     """Fills with N(0, gain^2 / fan); the channels stand last in "NHWC"."""
     return _filled(self, data_format, init.kaiming_normal_, a, mode, nonlinearity)
 
 
 def kaiming_uniform_(
-    self: torch.Tensor, a: float = 0, mode: str = "fan_in", nonlinearity: str = "leaky_relu", *, data_format: str = "NCHW"
+    self: torch.Tensor,
+    a: float = 0,
+    mode: str = "fan_in",
+    nonlinearity: str = "leaky_relu",
+    *,
+    data_format: str = "NCHW",
 ) -> torch.Tensor:
     """Fills uniformly within gain * sqrt(3 / fan); the channels stand last in "NHWC"."""
     return _filled(self, data_format, init.kaiming_uniform_, a, mode, nonlinearity)
@@ -78,7 +89,9 @@ def orthogonal_(self: torch.Tensor, gain: float = 1.0) -> torch.Tensor:
     return init.orthogonal_(self, gain)
 
 
-def trunc_normal_(self: torch.Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> torch.Tensor:
+def trunc_normal_(
+    self: torch.Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0
+) -> torch.Tensor:
     """Fills from a normal distribution within [a, b]."""
     return init.trunc_normal_(self, mean, std, a, b)
 
@@ -105,7 +118,9 @@ def _is_local(self: torch.Tensor) -> bool:
 
 def _is_lazy(self: torch.Tensor) -> bool:
     """Whether the tensor has no values because a graph is being built."""
-    tracing = sys.modules.get("torch.fx.experimental.proxy_tensor")  # not loaded by torch itself: then nothing is traced
+    tracing = sys.modules.get(
+        "torch.fx.experimental.proxy_tensor"
+    )  # not loaded by torch itself: then nothing is traced
     return tracing is not None and tracing.get_proxy_mode() is not None
 
 
@@ -119,7 +134,9 @@ def _placement(self: torch.Tensor) -> placement:
     graph = current_building()
     if graph is not None:
         return graph.place(self)
-    raise LocalTensorError(f"a local tensor {tuple(self.shape)} has no placement, it lies on {self.device}; read its .device")
+    raise LocalTensorError(
+        f"a local tensor {tuple(self.shape)} has no placement, it lies on {self.device}; read its .device"
+    )
 
 
 def _sbp(self: torch.Tensor) -> tuple[sbp, ...]:
@@ -160,7 +177,8 @@ PROPERTIES = {
 
 
 def add_methods() -> None:
-    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is. Modules get what makes them global."""
+    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is. Modules get what makes them
+    global."""
     install()
     for name, function in METHODS.items():
         if not hasattr(torch.Tensor, name):

@@ -1,4 +1,5 @@
-"""``flow.experimental``: names of jobs on their way, and, as in the releases of 2021, every name of the later API of modules and tensors."""
+"""``flow.experimental``: names of jobs on their way, and, as in the releases of 2021, every name of the later API of
+modules and tensors."""
 
 from __future__ import annotations
 
@@ -12,8 +13,15 @@ from oneflow.core.refused import REFUSED_EXPERIMENTAL
 from oneflow.experimental import scope
 from oneflow.experimental.early_tensor import Tensor
 from oneflow.experimental.ops import (
-    enable_typing_check, get_interface_blob_value, get_job_set, indexed_slices_reduce_sum, logical_slice, logical_slice_assign,
-    set_interface_blob_value, square_sum, unique_with_counts,
+    enable_typing_check,
+    get_interface_blob_value,
+    get_job_set,
+    indexed_slices_reduce_sum,
+    logical_slice,
+    logical_slice_assign,
+    set_interface_blob_value,
+    square_sum,
+    unique_with_counts,
 )  # fmt: skip
 from oneflow.scope import namespace as name_scope
 

@@ -25,15 +25,16 @@ def square_sum(x: Blob, name: str | None = None) -> Blob:
 
 
 def unique_with_counts(x: Blob, out_idx: Any = dtypes.int32, name: str | None = None) -> tuple[Blob, Blob, Blob, Blob]:
-    """The values of a blob of rank 1 in order of appearance, the place of each element among them, how often each value comes, and how many
-    values there are. The first and the third have as many rows as that; they can be returned and watched."""
+    """The values of a blob of rank 1 in order of appearance, the place of each element among them, how often each value
+    comes, and how many values there are. The first and the third have as many rows as that; they can be returned and
+    watched."""
     values, places, counts, number = emit_many(rows.unique_with_counts, x, dtype=as_dtype(out_idx).torch, name=name)
     return with_count(values, number), places, with_count(counts, number), number
 
 
 def indexed_slices_reduce_sum(indices: Blob, values: Blob, name: str | None = None) -> tuple[Blob, Blob, Blob]:
-    """The different indices in order of appearance, for each the sum of its rows of ``values``, and how many there are. The first two have as
-    many rows as that; they can be returned and watched."""
+    """The different indices in order of appearance, for each the sum of its rows of ``values``, and how many there are.
+    The first two have as many rows as that; they can be returned and watched."""
     unique, sums, number = emit_many(rows.indexed_slices_reduce_sum, indices, values, name=name)
     return with_count(unique, number), with_count(sums, number), number
 
@@ -43,7 +44,9 @@ def logical_slice(x: Blob, slice_tup_list: Sequence[Sequence[int | None]], name:
     return slice_v2(x, slice_tup_list, name=name)
 
 
-def logical_slice_assign(x: Blob, value: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None) -> None:
+def logical_slice_assign(
+    x: Blob, value: Blob, slice_tup_list: Sequence[Sequence[int | None]], name: str | None = None
+) -> None:
     """Writes ``value`` into the named slices of the variable ``x``, at the end of the step."""
     assign(x, slice_update(x, value, slice_tup_list), name=name)
 

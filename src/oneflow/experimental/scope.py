@@ -17,7 +17,8 @@ _REGIONS = itertools.count(1)
 
 @contextmanager
 def config(**kwargs: Any) -> Iterator[None]:
-    """``checkpointing=True``: what the ops inside make is not kept for the backward pass but made again there. Other keys change nothing."""
+    """``checkpointing=True``: what the ops inside make is not kept for the backward pass but made again there. Other
+    keys change nothing."""
     regions = require_trace("with flow.experimental.scope.config").regions
     recomputes = kwargs.get("checkpointing")
     inside = regions[-1] if recomputes is None else next(_REGIONS) if flag("checkpointing", recomputes) else None

@@ -12,6 +12,7 @@
 | `building` | what tensors answer while a graph is built |
 | `create`, `factories`, `mode` | functions that make global tensors |
 
-Rules, costs and boxing are those of `sharding/`, by which jobs are compiled; ranks meet in `collective/`, in the world of `world/`.
-`placement`, `sbp`, `mode`, `building` and `methods` load with `import oneflow`, the rest with the first global tensor.
+Rules, costs and boxing are those of `sharding/`, by which jobs are compiled; ranks meet in `collective/`, in the world
+of `world/`. `placement`, `sbp`, `mode`, `building` and `methods` load with `import oneflow`, the rest with the first
+global tensor.
 """

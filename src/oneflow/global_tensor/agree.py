@@ -15,7 +15,17 @@ from oneflow.world.order import meet
 
 Shape = tuple[int, ...]
 _DTYPES = (
-    *(torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8),
+    *(
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.bfloat16,
+        torch.int64,
+        torch.int32,
+        torch.int16,
+        torch.int8,
+        torch.uint8,
+    ),
     *(torch.bool, torch.complex64, torch.complex128),
 )
 _MOST_DIMS = 12
@@ -35,14 +45,19 @@ def told(local: torch.Tensor) -> list[tuple[torch.dtype, Shape]]:
 
 
 def logical(facts: Sequence[tuple[torch.dtype, Shape]], layout: Layout) -> tuple[torch.dtype, Shape]:
-    """Dtype and shape of the tensor whose parts the ranks of a layout have. Every rank sees the same facts, so all raise or none."""
+    """Dtype and shape of the tensor whose parts the ranks of a layout have. Every rank sees the same facts, so all
+    raise or none."""
     members = [facts[rank] for rank in layout.mesh.ranks]
     dtypes = list(dict.fromkeys(dtype for dtype, _ in members))
     if len(dtypes) > 1:
-        raise GlobalTensorError(f"the local tensors of one global tensor have one dtype, the ranks have {_listed(dtypes)}")
+        raise GlobalTensorError(
+            f"the local tensors of one global tensor have one dtype, the ranks have {_listed(dtypes)}"
+        )
     shapes = [shape for _, shape in members]
     if len({len(shape) for shape in shapes}) > 1:
-        raise GlobalTensorError(f"the local tensors of one global tensor have equally many dims, the ranks have shapes {_listed(shapes)}")
+        raise GlobalTensorError(
+            f"the local tensors of one global tensor have equally many dims, the ranks have shapes {_listed(shapes)}"
+        )
     highest = max((sbp.dim for sbp in layout.sbp if sbp.dim is not None), default=-1)
     if highest >= len(shapes[0]):
         raise GlobalTensorError(f"a tensor of {len(shapes[0])} dims cannot be split along dim {highest}")
@@ -57,14 +72,19 @@ def _extent(shapes: Sequence[Shape], layout: Layout, dim: int) -> int:
     """The sum over the places of the axes that split a dim, at the first place of all others."""
     splitting = [axis for axis, sbp in enumerate(layout.sbp) if sbp.dim == dim]
     places = [coordinates(position, layout.mesh.axes) for position in range(layout.mesh.size)]
-    return sum(shape[dim] for shape, place in zip(shapes, places) if not any(here for axis, here in enumerate(place) if axis not in splitting))
+    return sum(
+        shape[dim]
+        for shape, place in zip(shapes, places)
+        if not any(here for axis, here in enumerate(place) if axis not in splitting)
+    )
 
 
 def _require_parts(shapes: Sequence[Shape], whole: Shape, layout: Layout) -> None:
     expected = [local_shape(whole, layout.sbp, layout.mesh.axes, position) for position in range(layout.mesh.size)]
     if list(shapes) != expected:
         raise GlobalTensorError(
-            f"the local tensors are no balanced split of one tensor as {layout}: the ranks have shapes {_listed(shapes)}, "
+            f"the local tensors are no balanced split of one tensor as {layout}: the ranks have shapes "
+            f"{_listed(shapes)}, "
             f"the parts of a tensor of shape {whole} are {_listed(expected)}"
         )
 

@@ -1,5 +1,6 @@
-"""What tensors answer while a graph of global tensors is built. They are traced by their logical shapes, without data, and stand for global ones:
-where the graph runs is known, how a value lies only where it was said; the rest is inferred when all of the graph is there."""
+"""What tensors answer while a graph of global tensors is built. They are traced by their logical shapes, without data,
+and stand for global ones: where the graph runs is known, how a value lies only where it was said; the rest is inferred
+when all of the graph is there."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ from oneflow.sharding.mesh import NdSbp
 
 
 class Building:
-    """A graph of global tensors that is being built. ``places`` are those of its tensors; ``here()`` is the one that a stage runs on, None outside."""
+    """A graph of global tensors that is being built. ``places`` are those of its tensors; ``here()`` is the one that a
+    stage runs on, None outside."""
 
     def __init__(self, places: Sequence[placement], here: Callable[[], placement | None] = lambda: None) -> None:
         self._places = places
@@ -33,20 +35,27 @@ class Building:
         return tensor
 
     def place(self, tensor: torch.Tensor) -> placement:
-        """Where a traced tensor lies, as far as that is known: a value that a stage has made lies where the stage runs."""
+        """Where a traced tensor lies, as far as that is known: a value that a stage has made lies where the stage
+        runs."""
         known = self._known.get(id(tensor))
         return known[1] if known is not None else self._here() or self._places[0]
 
     def sbp(self, tensor: torch.Tensor) -> tuple[Any, ...]:
         """How a traced tensor lies, as users write it; ``auto`` for each axis where it is not settled yet."""
         known = self._known.get(id(tensor))
-        return tuple(map(public, known[2] if known is not None and known[2] is not None else (AUTO,) * len(self.place(tensor).hierarchy)))
+        return tuple(
+            map(
+                public,
+                known[2] if known is not None and known[2] is not None else (AUTO,) * len(self.place(tensor).hierarchy),
+            )
+        )
 
     def laid(self, tensor: torch.Tensor, place: Any, sbp: Any, grad_sbp: Any) -> torch.Tensor:
         """The same tensor, of which the compiler knows from here on where it must lie and how, and how its gradient."""
         if place is not None and place not in self._places:
             raise GraphError(
-                f"to_global in build() to {place}, the tensors of this graph lie on {', '.join(map(str, self._places))}; "
+                f"to_global in build() to {place}, the tensors of this graph lie on "
+                f"{', '.join(map(str, self._places))}; "
                 "a graph runs where its parameters and inputs lie"
             )
         target = place if place is not None else self.place(tensor)
@@ -63,7 +72,9 @@ class Building:
         found = layouts_of(sbp, place.hierarchy)
         highest = max((one.dim for one in found if one.dim is not None), default=-1)
         if highest >= tensor.dim():
-            raise GraphError(f"to_global in build(): a tensor of {tensor.dim()} dims cannot be split along dim {highest}")
+            raise GraphError(
+                f"to_global in build(): a tensor of {tensor.dim()} dims cannot be split along dim {highest}"
+            )
         return found
 
 

@@ -1,7 +1,9 @@
-"""Which signatures one op runs by, given how its inputs lie: the cheapest of its rule, axis by axis. Pure: every rank decides the same.
+"""Which signatures one op runs by, given how its inputs lie: the cheapest of its rule, axis by axis. Pure: every rank
+decides the same.
 
-An op by itself does not know what follows it. Two things stand for what the compiler sees in a whole graph: what came whole is not split,
-and a sum that is partial only because a layout was changed to it must be paid for, since somebody will have to add it up.
+An op by itself does not know what follows it. Two things stand for what the compiler sees in a whole graph: what came
+whole is not split, and a sum that is partial only because a layout was changed to it must be paid for, since somebody
+will have to add it up.
 """
 
 from __future__ import annotations
@@ -28,9 +30,11 @@ def options(call: Call) -> list[Signature]:
     return [one for one in found if len(one.outputs) == len(call.outputs)]
 
 
-def choose(call: Call, sources: Sequence[NdSbp], everywhere: Sequence[bool], mesh: Mesh, wanted: NdSbp | None = None) -> tuple[Signature, ...]:
-    """One signature per axis for inputs that lie as ``sources``. Those that are ``everywhere`` are plain numbers that every rank has.
-    ``wanted`` is how the first output must lie in the end, if it must."""
+def choose(
+    call: Call, sources: Sequence[NdSbp], everywhere: Sequence[bool], mesh: Mesh, wanted: NdSbp | None = None
+) -> tuple[Signature, ...]:
+    """One signature per axis for inputs that lie as ``sources``. Those that are ``everywhere`` are plain numbers that
+    every rank has. ``wanted`` is how the first output must lie in the end, if it must."""
     found = [s for s in options(call) if all(s.inputs[i] is BROADCAST for i, plain in enumerate(everywhere) if plain)]
     chosen: list[Signature] = []
     for axis, parts in enumerate(mesh.axes):
@@ -53,7 +57,9 @@ def _share(chosen: Sequence[Signature], axes: Sequence[int]) -> float:
 class _Axis:
     """The choice along one axis."""
 
-    def __init__(self, call: Call, axis: int, parts: int, share: float, sources: Sequence[NdSbp], wanted: NdSbp | None) -> None:
+    def __init__(
+        self, call: Call, axis: int, parts: int, share: float, sources: Sequence[NdSbp], wanted: NdSbp | None
+    ) -> None:
         self.call, self.parts, self.share = call, parts, share
         self.have = [sbp[axis] for sbp in sources]
         self.wanted = wanted[axis] if wanted is not None else None
@@ -87,13 +93,16 @@ class _Axis:
 
 @cache
 def functional_of(op: torch._ops.OpOverload) -> torch._ops.OpOverload | None:
-    """The op that gives as a new tensor what an in-place op writes into its first argument; None if there is none with its arguments."""
+    """The op that gives as a new tensor what an in-place op writes into its first argument; None if there is none with
+    its arguments."""
     name = op._schema.name
     if not name.startswith("aten::") or not name.endswith("_") or name.endswith("__"):
         return None
     packet = getattr(torch.ops.aten, name.removeprefix("aten::")[:-1], None)
     others = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
-    return next((other for other in others if not other._schema.is_mutable and _arguments(other) == _arguments(op)), None)
+    return next(
+        (other for other in others if not other._schema.is_mutable and _arguments(other) == _arguments(op)), None
+    )
 
 
 def _arguments(op: torch._ops.OpOverload) -> list[tuple[str, str]]:

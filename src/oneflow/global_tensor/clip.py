@@ -1,4 +1,5 @@
-"""Gradients clipped by their common norm, wherever they lie: parts of one are counted once, and several placements together."""
+"""Gradients clipped by their common norm, wherever they lie: parts of one are counted once, and several placements
+together."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> torch.Tensor:
-    """Scales the gradients of all parameters by max_norm / (norm + 1e-6) where their common norm is above ``max_norm``; gives the norm. Of
-    global tensors it is that of the logical gradients; all ranks call this."""
+    """Scales the gradients of all parameters by max_norm / (norm + 1e-6) where their common norm is above ``max_norm``;
+    gives the norm. Of global tensors it is that of the logical gradients; all ranks call this."""
     listed = [parameters] if isinstance(parameters, torch.Tensor) else list(parameters)
     gradients = [parameter.grad for parameter in listed if parameter.grad is not None]
     if not any(map(is_global, gradients)):
@@ -25,6 +26,9 @@ def clip_grad_norm_(
     with torch.no_grad():
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients, norm_type)), norm_type)
         if error_if_nonfinite and not torch.isfinite(norm).item():
-            raise RuntimeError(f"the norm of the gradients is {norm.item()} and they cannot be clipped; error_if_nonfinite=False scales them all the same")
+            raise RuntimeError(
+                f"the norm of the gradients is {norm.item()} and they cannot be clipped; error_if_nonfinite=False "
+                f"scales them all the same"
+            )
         torch._foreach_mul_(gradients, torch.clamp(max_norm / (norm + 1e-6), max=1.0))
     return norm

@@ -48,14 +48,16 @@ def device_here(place: placement) -> torch.device:
 
 
 def from_local(local: torch.Tensor, place: placement, sbp: Any) -> GlobalTensor:
-    """The global tensor of which the local tensors of all ranks are the parts. Of what lies whole along an axis, the first rank's counts."""
+    """The global tensor of which the local tensors of all ranks are the parts. Of what lies whole along an axis, the
+    first rank's counts."""
     layout, device = layout_on(place, sbp), device_here(place)
     return _FromLocal.apply(local, layout, device) if local.requires_grad else _laid(local, layout, device)
 
 
 @entry
 def given_away(local: torch.Tensor, place: placement, sbp: tuple[Any, ...]) -> GlobalTensor:
-    """``from_local`` of a tensor without a gradient in whose memory nobody else has an interest: it may become that of the global tensor."""
+    """``from_local`` of a tensor without a gradient in whose memory nobody else has an interest: it may become that of
+    the global tensor."""
     world = join()
     if world.size > 1 or world.is_planned:
         return _laid(local, layout_on(place, sbp), device_here(place), is_given=True)
@@ -92,7 +94,8 @@ class _FromLocal(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Any) -> Any:
-        """A slice where it is split, all of it where it is a sum; of what lies whole, the first rank's tensor was taken."""
+        """A slice where it is split, all of it where it is a sum; of what lies whole, the first rank's tensor was
+        taken."""
         layout, (shape, dtype, device) = ctx.layout, ctx.local
         part = gradient_in(gradient, Layout(layout.mesh, without_sums(layout.sbp)), ctx.device)._part
         if part is None or not layout.is_first(join().rank):
@@ -119,12 +122,14 @@ def _agreed(local: torch.Tensor, layout: Layout) -> torch.Tensor:
 
 
 def relaid(tensor: GlobalTensor, place: placement | None, sbp: Any, grad_sbp: Any) -> GlobalTensor:
-    """The same logical tensor on another placement, in another layout, or both. ``grad_sbp`` is how its gradient is laid before it goes on
-    backwards."""
+    """The same logical tensor on another placement, in another layout, or both. ``grad_sbp`` is how its gradient is
+    laid before it goes on backwards."""
     spec = tensor._spec
     place = place if place is not None else placement.of(spec.device.type, spec.layout.mesh)
     if sbp is None and len(place._mesh.axes) != len(spec.sbp):
-        raise GlobalTensorError(f"sbp is needed to bring a tensor that lies as {spec.layout} to {place}, which has other axes")
+        raise GlobalTensorError(
+            f"sbp is needed to bring a tensor that lies as {spec.layout} to {place}, which has other axes"
+        )
     layout = layout_on(place, sbp if sbp is not None else list(map(public, spec.sbp)), len(spec.shape))
     back = layouts_of(grad_sbp, layout.mesh.axes) if grad_sbp is not None else None
     if layout == spec.layout and place.type == spec.device.type and back is None:
@@ -161,7 +166,8 @@ def converted(tensor: GlobalTensor, layout: Layout, device: torch.device) -> Glo
 
 
 def gradient_in(gradient: Any, layout: Layout, device: torch.device) -> Any:
-    """A gradient on a placement, in a layout. One that torch has made of zeros alone is a local tensor, the same on every rank."""
+    """A gradient on a placement, in a layout. One that torch has made of zeros alone is a local tensor, the same on
+    every rank."""
     if gradient is None:
         return None
     if not isinstance(gradient, GlobalTensor):

@@ -1,4 +1,5 @@
-"""Functions that make global tensors: those of torch, with ``placement=`` and ``sbp=``. Each rank makes its own part."""
+"""Functions that make global tensors: those of torch, with ``placement=`` and ``sbp=``. Each rank makes its own
+part."""
 
 from __future__ import annotations
 
@@ -22,19 +23,27 @@ Slices = tuple[slice, ...]
 
 def _spec(shape: Sequence[int], dtype: torch.dtype, place: Any, sbp: Any) -> Spec:
     if place is None or sbp is None:
-        raise GlobalTensorError(f"a global tensor is made with placement= and sbp= together, got placement={place} and sbp={sbp}")
+        raise GlobalTensorError(
+            f"a global tensor is made with placement= and sbp= together, got placement={place} and sbp={sbp}"
+        )
     return fresh(shape, dtype, layout_on(place, sbp, len(shape)), device_here(place))
 
 
 def _made(spec: Spec, part: Callable[[Sequence[int], Slices], torch.Tensor], requires_grad: bool) -> GlobalTensor:
-    """A tensor whose part ``part(shape, where)`` makes; of a partial sum the first rank of each axis has the values, the others zeros."""
+    """A tensor whose part ``part(shape, where)`` makes; of a partial sum the first rank of each axis has the values,
+    the others zeros."""
     mesh = spec.layout.mesh
     position = mesh.position(join().rank)
     local = None
     if position is not None:
         spans = region(spec.shape, spec.sbp, mesh.axes, position)
         if join().is_planned:
-            return _leaf(GlobalTensor(torch.empty([stop - start for start, stop in spans], dtype=spec.dtype, device="meta"), spec), requires_grad)
+            return _leaf(
+                GlobalTensor(
+                    torch.empty([stop - start for start, stop in spans], dtype=spec.dtype, device="meta"), spec
+                ),
+                requires_grad,
+            )
         local = part([stop - start for start, stop in spans], tuple(slice(*span) for span in spans))
         if any(sbp.kind == "P" for sbp in spec.sbp) and not _holds_sum(spec.layout):
             local.zero_()
@@ -69,7 +78,15 @@ def _dtype_of(*numbers: Any) -> torch.dtype:
 # ------------------------------------------------------------------ numbers that are known
 
 
-def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def full(
+    size: Sequence[int],
+    fill_value: Any,
+    *,
+    dtype: Any = None,
+    placement: placement,
+    sbp: Any,
+    requires_grad: bool = False,
+) -> GlobalTensor:
     """A tensor of one number."""
     found = dtype or (torch.bool if isinstance(fill_value, bool) else _dtype_of(fill_value))
     spec = _spec(tuple(size) if not isinstance(size, int) else (size,), found, placement, sbp)
@@ -89,13 +106,24 @@ def empty(*size: Any, dtype: Any = None, placement: placement, sbp: Any, require
     return _made(spec, lambda shape, _: torch.empty(shape, dtype=spec.dtype, device=spec.device), requires_grad)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def arange(
+    start: Any,
+    end: Any = None,
+    step: Any = 1,
+    *,
+    dtype: Any = None,
+    placement: placement,
+    sbp: Any,
+    requires_grad: bool = False,
+) -> GlobalTensor:
     """The numbers from ``start`` to below ``end``; with one number, from 0 to below it."""
     first, last = (0, start) if end is None else (start, end)
     return from_whole(torch.arange(first, last, step, dtype=dtype), placement, sbp, requires_grad)
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+) -> GlobalTensor:
     """Ones on the diagonal, zeros elsewhere."""
     spec = _spec((n, n if m is None else m), _float(dtype), placement, sbp)
 
@@ -106,7 +134,9 @@ def eye(n: int, m: int | None = None, *, dtype: Any = None, placement: placement
     return _made(spec, part, requires_grad)
 
 
-def tensor(data: Any, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def tensor(
+    data: Any, *, dtype: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+) -> GlobalTensor:
     """A tensor of data, all of which every rank passes."""
     return from_whole(torch.tensor(data, dtype=dtype), placement, sbp, requires_grad)
 
@@ -125,25 +155,45 @@ def _random(spec: Spec, generator: Any, values: Callable[[Stream], torch.Tensor]
     return _made(spec, lambda _, __: values(stream).to(spec.dtype), requires_grad)
 
 
-def rand(*size: Any, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def rand(
+    *size: Any, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+) -> GlobalTensor:
     """Between 0 and 1; the same logical tensor for every layout."""
     return _random(_spec(_sizes(size), _float(dtype), placement, sbp), generator, Stream.uniform, requires_grad)
 
 
-def randn(*size: Any, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def randn(
+    *size: Any, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+) -> GlobalTensor:
     """Of mean 0 and standard deviation 1; the same logical tensor for every layout."""
     return _random(_spec(_sizes(size), _float(dtype), placement, sbp), generator, Stream.normal, requires_grad)
 
 
 def normal(
-    mean: float, std: float, size: Sequence[int], *, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+    mean: float,
+    std: float,
+    size: Sequence[int],
+    *,
+    dtype: Any = None,
+    generator: Any = None,
+    placement: placement,
+    sbp: Any,
+    requires_grad: bool = False,
 ) -> GlobalTensor:
     spec = _spec(tuple(size), _float(dtype), placement, sbp)
     return _random(spec, generator, lambda stream: stream.normal() * std + mean, requires_grad)
 
 
 def randint(
-    low: int, high: Any, size: Any = None, *, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+    low: int,
+    high: Any,
+    size: Any = None,
+    *,
+    dtype: Any = None,
+    generator: Any = None,
+    placement: placement,
+    sbp: Any,
+    requires_grad: bool = False,
 ) -> GlobalTensor:
     """Whole numbers from ``low`` to below ``high``; ``randint(high, size)`` from 0."""
     if size is None:
@@ -154,7 +204,9 @@ def randint(
     return _random(spec, generator, lambda stream: stream.whole(low, high), requires_grad)
 
 
-def randperm(n: int, *, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False) -> GlobalTensor:
+def randperm(
+    n: int, *, dtype: Any = None, generator: Any = None, placement: placement, sbp: Any, requires_grad: bool = False
+) -> GlobalTensor:
     """The numbers from 0 to below ``n`` in random order: that of random keys, which every rank makes of all of them."""
     spec = _spec((n,), dtype or torch.int64, placement, sbp)
     require_no_sums(spec)

@@ -14,7 +14,18 @@ from oneflow.core.sbp import BROADCAST
 from oneflow.global_tensor.choose import choose, functional_of
 from oneflow.global_tensor.dispatch import Decisions, Ready, require_one_placement, specs_in
 from oneflow.global_tensor.handlers import HANDLERS, other_handler
-from oneflow.global_tensor.runs import ByResult, Direct, Flat, Gathered, InPlace, InPlaceView, InSimplerOps, OnParts, Outs, Slot
+from oneflow.global_tensor.runs import (
+    ByResult,
+    Direct,
+    Flat,
+    Gathered,
+    InPlace,
+    InPlaceView,
+    InSimplerOps,
+    OnParts,
+    Outs,
+    Slot,
+)
 from oneflow.global_tensor.spec import Spec, spec_of
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.sharding.call import Call, tensors_in, with_tensors
@@ -31,10 +42,13 @@ Kwargs = dict[str, Any]
 
 # What torch writes in simpler ops with results of the same shapes and dtypes, all of whose ops have rules.
 _IN_SIMPLER_OPS = (
-    "embedding embedding_dense_backward nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward mse_loss "
+    "embedding embedding_dense_backward nll_loss_forward nll_loss_backward nll_loss2d_forward nll_loss2d_backward "
+    "mse_loss "
     "mse_loss_backward smooth_l1_loss smooth_l1_loss_backward huber_loss huber_loss_backward binary_cross_entropy "
-    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward glu glu_backward "
-    "std.correction std_mean.correction addmv addr trace hardshrink softshrink frac lerp.Tensor square count_nonzero heaviside "
+    "binary_cross_entropy_backward binary_cross_entropy_with_logits soft_margin_loss soft_margin_loss_backward glu "
+    "glu_backward "
+    "std.correction std_mean.correction addmv addr trace hardshrink softshrink frac lerp.Tensor square count_nonzero "
+    "heaviside "
     "index_fill.int_Scalar index_fill.int_Tensor nansum pixel_shuffle pixel_unshuffle rrelu_with_noise_backward celu"
 ).split()
 
@@ -87,7 +101,9 @@ class _Deciding:
             return InPlaceView(self.decisions, self.func, functional)
         if functional is not None and isinstance(self.args[0], GlobalTensor):
             return self._in_place(functional)
-        if _depends_on_values(self.func, self.args) or (torch.Tag.nondeterministic_seeded in self.func.tags and rule_of(self.func) is None):
+        if _depends_on_values(self.func, self.args) or (
+            torch.Tag.nondeterministic_seeded in self.func.tags and rule_of(self.func) is None
+        ):
             return self._gathered()
         try:
             result = inferred(self.func, self.args, self.kwargs)
@@ -98,13 +114,17 @@ class _Deciding:
         return self._on_parts(self._call(self.func, result), result)
 
     def _call(self, func: Any, result: Any) -> Call:
-        args, kwargs = with_tensors((self.args, self.kwargs), lambda t: t._spec if isinstance(t, GlobalTensor) else _described(t))
+        args, kwargs = with_tensors(
+            (self.args, self.kwargs), lambda t: t._spec if isinstance(t, GlobalTensor) else _described(t)
+        )
         return Call(func, args, kwargs, result, self.mesh.size)
 
     def _gathered(self) -> Ready:
         self._tell()
         is_random = torch.Tag.nondeterministic_seeded in self.func.tags
-        return Gathered(self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None, is_random)
+        return Gathered(
+            self.func, self.like, tuple(written(self._call(self.func, None))), self.position is not None, is_random
+        )
 
     def _in_place(self, functional: Any) -> Ready:
         """In place if the first argument need not move; a shape that does not fit is an error of torch's own."""
@@ -132,15 +152,24 @@ class _Deciding:
         outs = self._outs(result, outputs)
         is_view = any(r.alias_info is not None and not r.alias_info.is_write for r in self.func._schema.returns)
         writes = tuple(written(call))
-        if self.position is None or writes or not self._is_flat() or any(signature.lower is not None for signature in chosen):
+        if (
+            self.position is None
+            or writes
+            or not self._is_flat()
+            or any(signature.lower is not None for signature in chosen)
+        ):
             return OnParts(self.decisions, call, chosen, boxes, outs, self.position, is_view, writes)
         return self._flat(call, chosen, boxes, outs, is_view)
 
     def _is_flat(self) -> bool:
         """Whether tensors stand among the arguments themselves, and not in lists or by name."""
-        return not any(isinstance(value, (list, tuple)) and tensors_in(value) for value in self.args) and not tensors_in(list(self.kwargs.values()))
+        return not any(
+            isinstance(value, (list, tuple)) and tensors_in(value) for value in self.args
+        ) and not tensors_in(list(self.kwargs.values()))
 
-    def _flat(self, call: Call, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...], outs: Outs, is_view: bool) -> Ready:
+    def _flat(
+        self, call: Call, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...], outs: Outs, is_view: bool
+    ) -> Ready:
         rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, self.func)
         if rule is None or rule.localise is None:
             if isinstance(outs, Spec) and not any(boxes) and not is_view:
@@ -165,14 +194,19 @@ class _Deciding:
     def _outs(self, result: Any, outputs: list[Any]) -> Outs:
         if isinstance(result, torch.Tensor):
             return self._spec(result, outputs[0])
-        return tuple(self._spec(made, sbp) if isinstance(made, torch.Tensor) else None for made, sbp in zip(result, outputs))
+        return tuple(
+            self._spec(made, sbp) if isinstance(made, torch.Tensor) else None for made, sbp in zip(result, outputs)
+        )
 
     def _spec(self, made: torch.Tensor, sbp: Any) -> Spec:
         return spec_of(tuple(made.shape), made.stride(), made.dtype, Layout(self.mesh, sbp), self.like.device)
 
     def _tell(self) -> None:
         if is_debugging() and any(sbp.kind != "B" for source in self.sources for sbp in source):
-            warnings.warn(f"{self.func} has no SBP rule: its global tensors are gathered and every rank computes all of it", stacklevel=2)
+            warnings.warn(
+                f"{self.func} has no SBP rule: its global tensors are gathered and every rank computes all of it",
+                stacklevel=2,
+            )
 
 
 def is_debugging() -> bool:
@@ -189,7 +223,8 @@ def inferred(func: Any, args: Args, kwargs: Kwargs) -> Any:
 
 
 def _masked(func: Any, args: Args, result: Any) -> Any:
-    """Without the gradients that a call leaves out, and without statistics that were not made: torch describes them all the same."""
+    """Without the gradients that a call leaves out, and without statistics that were not made: torch describes them all
+    the same."""
     if func is aten.native_batch_norm.default and not args[5]:
         return result[0], result[1].new_empty(0), result[2].new_empty(0)
     names = [argument.name for argument in func._schema.arguments]
@@ -226,4 +261,8 @@ def _simpler(func: Any) -> Any:
 @cache
 def _listed() -> frozenset[Any]:
     pairs = [(name if "." in name else f"{name}.default").split(".") for name in _IN_SIMPLER_OPS]
-    return frozenset(getattr(getattr(aten, name), overload) for name, overload in pairs if hasattr(aten, name) and overload in getattr(aten, name).overloads())
+    return frozenset(
+        getattr(getattr(aten, name), overload)
+        for name, overload in pairs
+        if hasattr(aten, name) and overload in getattr(aten, name).overloads()
+    )

@@ -1,6 +1,8 @@
-"""Every op on global tensors: what it does is decided once for each op, layouts, shapes and numbers, and looked up from then on.
+"""Every op on global tensors: what it does is decided once for each op, layouts, shapes and numbers, and looked up from
+then on.
 
-In this order: a handler of its own (``handlers``), the rule of the op, the op in simpler ones, and else the whole tensors gathered.
+In this order: a handler of its own (``handlers``), the rule of the op, the op in simpler ones, and else the whole
+tensors gathered.
 """
 
 from __future__ import annotations
@@ -26,7 +28,14 @@ Ready = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 _MOST_DECISIONS = 1 << 15
 _NUMBERS = frozenset({int, float, bool})
 # Ops by which torch itself brings in numbers as tensors of no dims.
-_TAKE_NUMBERS = {aten.where.self, aten.fill_.Tensor, aten.copy_.default, aten.index_put_.default, aten.masked_fill_.Tensor, aten.lerp.Tensor}
+_TAKE_NUMBERS = {
+    aten.where.self,
+    aten.fill_.Tensor,
+    aten.copy_.default,
+    aten.index_put_.default,
+    aten.masked_fill_.Tensor,
+    aten.lerp.Tensor,
+}
 _TAKE_NUMBERS |= {aten.masked_fill.Tensor, aten.index_put.default, aten.lerp_.Tensor, aten._index_put_impl_.default}
 
 
@@ -88,9 +97,13 @@ class Decisions:
         inside = self.decomposing or torch._C._current_graph_task_id() != -1
         if inside or (not value.dim() and (func in _TAKE_NUMBERS or _caller().startswith("torch."))):
             return
-        if _caller() == "torch.nn.modules.rnn" and not value.any():  # the first state of a recurrent network that was given none
+        if (
+            _caller() == "torch.nn.modules.rnn" and not value.any()
+        ):  # the first state of a recurrent network that was given none
             return
-        if func is aten.eq.Tensor and value.dim() == 1 and torch.equal(value, torch.arange(len(value))):  # what one_hot compares with
+        if (
+            func is aten.eq.Tensor and value.dim() == 1 and torch.equal(value, torch.arange(len(value)))
+        ):  # what one_hot compares with
             return
         raise errors.mixed(func, value)
 
@@ -111,7 +124,8 @@ def _caller() -> str:
 
 @cache
 def takes_states(func: Any) -> bool:
-    """Whether an op is one of those that update many tensors at once; with them come counts of steps and scales, as local tensors."""
+    """Whether an op is one of those that update many tensors at once; with them come counts of steps and scales, as
+    local tensors."""
     return func._schema.name.startswith(("aten::_foreach_", "aten::_fused_", "aten::_amp_"))
 
 

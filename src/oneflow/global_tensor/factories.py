@@ -13,7 +13,21 @@ from oneflow.global_tensor import create, mode
 from oneflow.global_tensor.building import current_building
 
 _OWN: dict[str, Callable[..., Any]] = {
-    name: getattr(create, name) for name in ("arange", "empty", "eye", "full", "normal", "ones", "rand", "randint", "randn", "randperm", "tensor", "zeros")
+    name: getattr(create, name)
+    for name in (
+        "arange",
+        "empty",
+        "eye",
+        "full",
+        "normal",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "tensor",
+        "zeros",
+    )
 }
 _LIKE = {f"{name}_like": name for name in ("empty", "full", "ones", "rand", "randint", "randn", "zeros")}
 _NEW = {f"new_{name}": name for name in ("empty", "full", "ones", "zeros")}
@@ -24,12 +38,18 @@ _IN_MODE = {getattr(torch, name): name for name in (*_OWN, *_FROM_NUMBERS)}
 def make(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], placement: Any, sbp: Any) -> Any:
     """What the function of torch of this name makes, as a global tensor."""
     if placement is None or sbp is None:
-        raise GlobalTensorError(f"a global tensor is made with placement= and sbp= together, got placement={placement} and sbp={sbp}")
+        raise GlobalTensorError(
+            f"a global tensor is made with placement= and sbp= together, got placement={placement} and sbp={sbp}"
+        )
     if kwargs.pop("device", None) is not None:
-        raise GlobalTensorError(f"flow.{name} was given a device and a placement; a global tensor lies on the devices of its placement")
+        raise GlobalTensorError(
+            f"flow.{name} was given a device and a placement; a global tensor lies on the devices of its placement"
+        )
     graph = current_building()
     if graph is not None:
-        return graph.laid(getattr(torch if hasattr(torch, name) else torch.Tensor, name)(*args, **kwargs), placement, sbp, None)
+        return graph.laid(
+            getattr(torch if hasattr(torch, name) else torch.Tensor, name)(*args, **kwargs), placement, sbp, None
+        )
     where = {"placement": placement, "sbp": sbp}
     if name in _FROM_NUMBERS:
         requires_grad = kwargs.pop("requires_grad", False)
@@ -50,7 +70,11 @@ def _beside(name: str, like: torch.Tensor, others: list[Any], kwargs: dict[str, 
         shape = tuple(like.shape)
     function = _OWN[{**_LIKE, **_NEW}[name]]
     if name == "randint_like":
-        return function(*others, shape, **kwargs, **where) if len(others) == 2 else function(0, *others, shape, **kwargs, **where)
+        return (
+            function(*others, shape, **kwargs, **where)
+            if len(others) == 2
+            else function(0, *others, shape, **kwargs, **where)
+        )
     return function(shape, *others, **kwargs, **where)
 
 
@@ -64,7 +88,9 @@ class _Making(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name = _IN_MODE.get(func)
-        if name is None or mode.current_mode() is not self.current:  # a mode within this one has made them local again, or has its own
+        if (
+            name is None or mode.current_mode() is not self.current
+        ):  # a mode within this one has made them local again, or has its own
             return func(*args, **kwargs)
         for only_local in ("device", "out", "layout", "pin_memory"):
             kwargs.pop(only_local, None)

@@ -39,7 +39,8 @@ def all_succeeded(error: BaseException | None) -> bool:
 
 
 def from_rank(read: Callable[[], Any], rank: int) -> Any:
-    """What ``read`` gives on one rank, on all of them; its tensors are global and lie there. An error of that rank is one of all."""
+    """What ``read`` gives on one rank, on all of them; its tensors are global and lie there. An error of that rank is
+    one of all."""
     mine = None
     if join().rank == rank:
         try:
@@ -56,7 +57,11 @@ def from_rank(read: Callable[[], Any], rank: int) -> Any:
         if not isinstance(leaf, _Described):
             return leaf
         tensor = GlobalTensor(next(remaining, None), leaf.spec(rank))
-        return torch.nn.Parameter(tensor, leaf.requires_grad) if leaf.is_parameter else tensor.requires_grad_(leaf.requires_grad)
+        return (
+            torch.nn.Parameter(tensor, leaf.requires_grad)
+            if leaf.is_parameter
+            else tensor.requires_grad_(leaf.requires_grad)
+        )
 
     return tree_map(made, value)
 

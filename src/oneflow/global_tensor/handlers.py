@@ -70,13 +70,19 @@ def new_empty_strided(decisions: Decisions, func: Any, args: Args, kwargs: Kwarg
     tensor, size, stride = args
     spec = tensor._spec
     sbp = spec.sbp if tuple(size) == spec.shape else whole_on(spec.layout.mesh).sbp
-    made = spec_of(tuple(size), tuple(stride), kwargs.get("dtype") or spec.dtype, Layout(spec.layout.mesh, sbp), spec.device)
+    made = spec_of(
+        tuple(size), tuple(stride), kwargs.get("dtype") or spec.dtype, Layout(spec.layout.mesh, sbp), spec.device
+    )
     return GlobalTensor(_empty(made), made)
 
 
 def _empty(spec: Spec) -> torch.Tensor | None:
     rank = join().rank
-    return None if spec.layout.mesh.position(rank) is None else torch.empty(spec.part(rank), dtype=spec.dtype, device=spec.device)
+    return (
+        None
+        if spec.layout.mesh.position(rank) is None
+        else torch.empty(spec.part(rank), dtype=spec.dtype, device=spec.device)
+    )
 
 
 # ------------------------------------------------------------------ copies
@@ -93,7 +99,9 @@ def copy_(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
         raise errors.apart(func, [target._spec, source._spec])
     if source._spec.shape != target._spec.shape:
         source = decisions.run(aten.expand.default, (source, list(target._spec.shape)), {})
-    if not target._spec.dtype.is_floating_point and source._spec.dtype.is_floating_point:  # sums before they are rounded
+    if (
+        not target._spec.dtype.is_floating_point and source._spec.dtype.is_floating_point
+    ):  # sums before they are rounded
         plain = Layout(source._spec.layout.mesh, without_sums(source._spec.sbp))
         source = GlobalTensor(moved(source._part, source._spec, plain, "copy_"), source._spec.laid(plain))
     written_into(target, source)
@@ -127,14 +135,18 @@ def to_device(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> An
     spec = tensor._spec
     dtype = kwargs.get("dtype") or spec.dtype
     if dtype != spec.dtype and any(sbp.kind == "P" for sbp in spec.sbp) and not dtype.is_floating_point:
-        raise GlobalTensorError("partial sums are brought to another device and made whole numbers in two steps; call to(dtype) first")
+        raise GlobalTensorError(
+            "partial sums are brought to another device and made whole numbers in two steps; call to(dtype) first"
+        )
     return GlobalTensor(part, spec_of(spec.shape, spec.stride, dtype, spec.layout, device))
 
 
 # ------------------------------------------------------------------ random numbers
 
 
-def _filled(target: GlobalTensor, values: Callable[[Stream], torch.Tensor], generator: torch.Generator | None) -> GlobalTensor:
+def _filled(
+    target: GlobalTensor, values: Callable[[Stream], torch.Tensor], generator: torch.Generator | None
+) -> GlobalTensor:
     """Random values written into a tensor; of what another tensor asks of its elements, see the functions below."""
     stream = Stream(target._spec, generator)
     if target._part is not None:
@@ -170,12 +182,20 @@ def bernoulli_(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> A
 @handler(aten.random_.default, aten.random_.to, getattr(aten.random_, "from"))
 def random_(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
     target, *bounds = args
-    most = 1 << 24 if target._spec.dtype == torch.float32 else torch.iinfo(target._spec.dtype).max if not target.is_floating_point() else 1 << 11
+    most = (
+        1 << 24
+        if target._spec.dtype == torch.float32
+        else torch.iinfo(target._spec.dtype).max
+        if not target.is_floating_point()
+        else 1 << 11
+    )
     low, high = (0, most) if not bounds else (0, bounds[0]) if len(bounds) == 1 else bounds
     return _filled(target, lambda stream: stream.whole(low, most if high is None else high), kwargs.get("generator"))
 
 
-def _made_like(tensor: GlobalTensor, kwargs: Kwargs, values: Callable[[Stream], torch.Tensor], dtype: torch.dtype | None = None) -> GlobalTensor:
+def _made_like(
+    tensor: GlobalTensor, kwargs: Kwargs, values: Callable[[Stream], torch.Tensor], dtype: torch.dtype | None = None
+) -> GlobalTensor:
     spec = tensor._spec
     layout = Layout(spec.layout.mesh, without_sums(spec.sbp))
     made = fresh(spec.shape, dtype or kwargs.get("dtype") or spec.dtype, layout, spec.device)
@@ -213,7 +233,9 @@ def bernoulli(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> An
 def native_dropout(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
     x, rate, train = args
     if not train:
-        return decisions.run(aten.clone.default, (x,), {}), decisions.run(aten.ones_like.default, (x,), {"dtype": torch.bool})
+        return decisions.run(aten.clone.default, (x,), {}), decisions.run(
+            aten.ones_like.default, (x,), {"dtype": torch.bool}
+        )
     mask = _made_like(x, {}, lambda stream: stream.bernoulli(1.0 - rate), torch.bool)
     kept = decisions.run(aten.mul.Tensor, (x, mask), {})
     return decisions.run(aten.mul.Tensor, (kept, 0.0 if rate == 1 else 1.0 / (1.0 - rate)), {}), mask

@@ -1,4 +1,5 @@
-"""Ops on lists of tensors, by which optimizers update many at once: on the parts, where those of one variable lie alike."""
+"""Ops on lists of tensors, by which optimizers update many at once: on the parts, where those of one variable lie
+alike."""
 
 from __future__ import annotations
 
@@ -51,7 +52,9 @@ def _lie_alike(lists: Sequence[Sequence[Any]]) -> bool:
 
 
 def _lists(args: Args) -> list[Any]:
-    return [value for value in args if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor)]
+    return [
+        value for value in args if isinstance(value, (list, tuple)) and value and isinstance(value[0], torch.Tensor)
+    ]
 
 
 def foreach(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
@@ -65,7 +68,9 @@ def foreach(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
     if func._schema.is_mutable:
         return None
     specs = [value._spec for value in lists[0]]
-    return [GlobalTensor(part, spec_of(s.shape, s.stride, part.dtype, s.layout, s.device)) for part, s in zip(made, specs)]
+    return [
+        GlobalTensor(part, spec_of(s.shape, s.stride, part.dtype, s.layout, s.device)) for part, s in zip(made, specs)
+    ]
 
 
 def _one_by_one(decisions: Decisions, name: str, func: Any, args: Args, kwargs: Kwargs, count: int) -> Any:
@@ -87,7 +92,8 @@ def _one_by_one(decisions: Decisions, name: str, func: Any, args: Args, kwargs: 
 
 
 def norms(tensors: Sequence[GlobalTensor], order: float) -> list[torch.Tensor]:
-    """The norm of each tensor, by one collective of all ranks: as global tensors, or local ones where the tensors lie on several placements."""
+    """The norm of each tensor, by one collective of all ranks: as global tensors, or local ones where the tensors lie
+    on several placements."""
     world = join()
     powers = torch.zeros(len(tensors), dtype=torch.float64)
     for place, tensor in enumerate(tensors):
@@ -97,7 +103,9 @@ def norms(tensors: Sequence[GlobalTensor], order: float) -> list[torch.Tensor]:
             found = torch.linalg.vector_norm(part, order, dtype=torch.promote_types(part.dtype, torch.float32)).double()
             powers[place] = found if isinf(order) or order == 0 else found**order
     if world.size > 1:
-        powers = Calls("norm").call_function(collective.all_reduce, (powers, "max" if isinf(order) else "sum", world.ranks), {})
+        powers = Calls("norm").call_function(
+            collective.all_reduce, (powers, "max" if isinf(order) else "sum", world.ranks), {}
+        )
     found = powers if isinf(order) or order == 0 else powers ** (1.0 / order)
     values = [value.to(tensor._spec.dtype) for value, tensor in zip(found.unbind(), tensors)]
     meshes = {tensor._spec.layout.mesh for tensor in tensors}
@@ -118,7 +126,8 @@ def fused(decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
     lists = [value for value in _lists((*args, *kwargs.values())) if any(isinstance(t, GlobalTensor) for t in value)]
     if not _lie_alike(lists):
         raise GlobalTensorError(
-            f"{func}: a variable, its gradient and its states must lie in one layout, split or whole; use the optimizer without fused=True"
+            f"{func}: a variable, its gradient and its states must lie in one layout, split or whole; use the "
+            f"optimizer without fused=True"
         )
     places = [i for i, value in enumerate(lists[0]) if value._part is not None]
 

@@ -13,7 +13,17 @@ import torch
 import oneflow.collective as collective
 from oneflow.core.errors import GlobalTensorError
 from oneflow.core.tracebacks import entry
-from oneflow.global_tensor.convert import converted, device_here, from_local, gathered, given_away, gradient_in, layout_on, relaid, to_local
+from oneflow.global_tensor.convert import (
+    converted,
+    device_here,
+    from_local,
+    gathered,
+    given_away,
+    gradient_in,
+    layout_on,
+    relaid,
+    to_local,
+)
 from oneflow.global_tensor.decide import decide
 from oneflow.global_tensor.dispatch import Decisions, refresh
 from oneflow.global_tensor.mode import is_in_global_mode
@@ -27,7 +37,13 @@ from oneflow.sharding.mesh import whole_on
 from oneflow.world import join
 from oneflow.world.order import meet
 
-__all__ = ["converted", "device_here", "from_local", "given_away", "layout_on"]  # who takes these from here has global tensors that are complete
+__all__ = [
+    "converted",
+    "device_here",
+    "from_local",
+    "given_away",
+    "layout_on",
+]  # who takes these from here has global tensors that are complete
 
 DECISIONS: Decisions = Decisions(lambda func, args, kwargs: decide(DECISIONS, func, args, kwargs))
 
@@ -40,7 +56,8 @@ def fresh_part(tensor: Any) -> GlobalTensor:
 
 
 def _as_its_leaf(leaf: Any, spec: Spec, gradient: Any) -> Any:
-    """A gradient as its leaf lies: now, if it is there (its data may have been replaced), else when the gradient was asked for."""
+    """A gradient as its leaf lies: now, if it is there (its data may have been replaced), else when the gradient was
+    asked for."""
     alive = leaf()
     now = spec if alive is None else alive._spec
     return gradient_in(gradient, now.layout, now.device)
@@ -58,7 +75,10 @@ def _global_index(tensor: Any, index: Any) -> Any:
 def _spread(spec: Spec, values: Any) -> GlobalTensor:
     found = torch.as_tensor(values, dtype=None if len(values) else torch.int64, device=spec.device)
     layout = whole_on(spec.layout.mesh)
-    return GlobalTensor(None if layout.mesh.position(join().rank) is None else found, fresh(found.shape, found.dtype, layout, spec.device))
+    return GlobalTensor(
+        None if layout.mesh.position(join().rank) is None else found,
+        fresh(found.shape, found.dtype, layout, spec.device),
+    )
 
 
 class Members:
@@ -93,9 +113,17 @@ class Members:
         raise GlobalTensorError("Only local tensors have 'device'. Please use 'placement' for global tensors.")
 
     @entry
-    def to_global(self, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = False, copy: bool = False) -> Any:
-        """The same logical tensor on another placement, in another layout, or both; what is not given stays. ``grad_sbp`` is how its
-        gradient is laid before it goes on backwards. All ranks of both placements call this."""
+    def to_global(
+        self,
+        placement: Any = None,
+        sbp: Any = None,
+        *,
+        grad_sbp: Any = None,
+        check_meta: bool = False,
+        copy: bool = False,
+    ) -> Any:
+        """The same logical tensor on another placement, in another layout, or both; what is not given stays.
+        ``grad_sbp`` is how its gradient is laid before it goes on backwards. All ranks of both placements call this."""
         if placement is None and sbp is None and grad_sbp is None and not copy:
             raise GlobalTensorError("to_global of a global tensor takes a placement, an sbp, or both")
         if check_meta:
@@ -107,7 +135,9 @@ class Members:
     to_consistent = to_global
 
     def local_to_global(self, *args: Any, **kwargs: Any) -> Any:
-        raise GlobalTensorError("local_to_global is for local tensors; this one is global, use global_to_global or to_global")
+        raise GlobalTensorError(
+            "local_to_global is for local tensors; this one is global, use global_to_global or to_global"
+        )
 
     def to_local(self, *, copy: bool = False) -> torch.Tensor:
         """This rank's part: of a partial sum its own term, outside the placement an empty tensor."""
@@ -115,8 +145,8 @@ class Members:
         return local.clone() if copy else local
 
     def numpy(self, *, force: bool = False) -> np.ndarray:
-        """The logical tensor as an array of its own, on every rank; all ranks of the world call this. A tensor that requires a gradient may be asked
-        too, as with OneFlow: nobody writes into its memory through a copy."""
+        """The logical tensor as an array of its own, on every rank; all ranks of the world call this. A tensor that
+        requires a gradient may be asked too, as with OneFlow: nobody writes into its memory through a copy."""
         return gathered(fresh_part(self), "numpy").cpu().numpy()
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
@@ -145,7 +175,13 @@ class Members:
         whole = gathered(fresh_part(self), "print")
         text = repr(whole).rpartition(f", dtype={whole.dtype}")[0] or repr(whole)[:-1]
         dtype = str(whole.dtype).replace("torch.", "oneflow.")
-        grad = f", grad_fn=<{type(self.grad_fn).__name__}>" if self.grad_fn is not None else ", requires_grad=True" if self.requires_grad else ""
+        grad = (
+            f", grad_fn=<{type(self.grad_fn).__name__}>"
+            if self.grad_fn is not None
+            else ", requires_grad=True"
+            if self.requires_grad
+            else ""
+        )
         return f"{text}, placement={self.placement}, sbp={self.sbp}, dtype={dtype}{grad})"
 
     __str__ = __repr__
@@ -176,17 +212,25 @@ class Members:
 
     @data.setter
     def data(self, value: Any) -> None:
-        if not isinstance(value, GlobalTensor) or (value._spec.shape, value._spec.dtype) != (self._spec.shape, self._spec.dtype):
+        if not isinstance(value, GlobalTensor) or (value._spec.shape, value._spec.dtype) != (
+            self._spec.shape,
+            self._spec.dtype,
+        ):
             raise GlobalTensorError("the data of a global tensor is another global tensor of its shape and dtype")
         self._part, self._spec = fresh_part(value)._part, value._spec
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         if not self.is_leaf:
-            raise RuntimeError("Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the moment.")
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy protocol at the "
+                "moment."
+            )
         with torch.no_grad():
             made = self.detach().clone()
         is_parameter = isinstance(self, torch.nn.Parameter)
-        copied = torch.nn.Parameter(made, self.requires_grad) if is_parameter else made.requires_grad_(self.requires_grad)
+        copied = (
+            torch.nn.Parameter(made, self.requires_grad) if is_parameter else made.requires_grad_(self.requires_grad)
+        )
         memo[id(self)] = copied
         if self.grad is not None:
             copied.grad = self.grad.__deepcopy__(memo)
@@ -194,7 +238,8 @@ class Members:
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         raise GlobalTensorError(
-            "a global tensor lies on many ranks and is not pickled by one of them; save it with flow.save(..., global_dst_rank=0), or to_local() first"
+            "a global tensor lies on many ranks and is not pickled by one of them; save it with flow.save(..., "
+            "global_dst_rank=0), or to_local() first"
         )
 
     # ------------------------------------------------------------------ blocks in checkpoints of torch
@@ -215,7 +260,8 @@ class Members:
         return id(self)
 
     def check_meta_consistency(self) -> None:
-        """Refuses a tensor whose shape, dtype, placement or SBP the ranks see differently; all ranks of the world call this."""
+        """Refuses a tensor whose shape, dtype, placement or SBP the ranks see differently; all ranks of the world call
+        this."""
         spec, world = self._spec, join()
         if world.size == 1:
             return
@@ -224,13 +270,25 @@ class Members:
             found = collective.all_gather(torch.tensor([mine]), world.ranks).view(-1).tolist()
         if len(set(found)) > 1:
             different = [rank for rank, number in enumerate(found) if number != mine]
-            raise GlobalTensorError(f"ranks {different} see another shape, dtype, placement or SBP than this one: {spec.shape}, {spec.dtype}, {spec.layout}")
+            raise GlobalTensorError(
+                f"ranks {different} see another shape, dtype, placement or SBP than this one: {spec.shape}, "
+                f"{spec.dtype}, {spec.layout}"
+            )
 
 
 def complete() -> None:
     """Gives ``GlobalTensor`` its members and its dispatch."""
     for name, member in vars(Members).items():
-        if name not in ("__module__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__qualname__", "__static_attributes__", "__firstlineno__"):
+        if name not in (
+            "__module__",
+            "__doc__",
+            "__dict__",
+            "__weakref__",
+            "__annotations__",
+            "__qualname__",
+            "__static_attributes__",
+            "__firstlineno__",
+        ):
             setattr(GlobalTensor, name, member)
     GlobalTensor.run = staticmethod(DECISIONS.run)
 

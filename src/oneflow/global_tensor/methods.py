@@ -14,14 +14,25 @@ from oneflow.global_tensor.sbp import sbp as Sbp
 
 
 @entry
-def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, grad_sbp: Any = None, check_meta: bool = True, copy: bool = False) -> Any:
-    """The global tensor of which the local tensors of all ranks are the parts: slices of a split, terms of a sum; of what is broadcast, the
-    first rank's counts. All ranks call this, those outside the placement too, with whatever tensor they have."""
+def to_global(
+    self: torch.Tensor,
+    placement: Any = None,
+    sbp: Any = None,
+    *,
+    grad_sbp: Any = None,
+    check_meta: bool = True,
+    copy: bool = False,
+) -> Any:
+    """The global tensor of which the local tensors of all ranks are the parts: slices of a split, terms of a sum; of
+    what is broadcast, the first rank's counts. All ranks call this, those outside the placement too, with whatever
+    tensor they have."""
     graph = current_building()
     if graph is not None:
         return graph.laid(self, placement, sbp, grad_sbp)
     if placement is None or sbp is None:
-        raise GlobalTensorError(f"a local tensor becomes global with placement and sbp together, got placement={placement} and sbp={sbp}")
+        raise GlobalTensorError(
+            f"a local tensor becomes global with placement and sbp together, got placement={placement} and sbp={sbp}"
+        )
     if grad_sbp is not None:
         raise GlobalTensorError("grad_sbp is for tensors that are global already; the gradient of this one is local")
     from oneflow.global_tensor.members import from_local  # with it come the rules of every op
@@ -29,7 +40,9 @@ def to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, gra
     return from_local(self, placement, sbp)
 
 
-def local_to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, *, check_meta: bool = True, copy: bool = False) -> Any:
+def local_to_global(
+    self: torch.Tensor, placement: Any = None, sbp: Any = None, *, check_meta: bool = True, copy: bool = False
+) -> Any:
     """``to_global`` of a local tensor."""
     return to_global(self, placement, sbp)
 
@@ -38,7 +51,10 @@ def local_to_global(self: torch.Tensor, placement: Any = None, sbp: Any = None, 
 def to_local(self: torch.Tensor, *, copy: bool = False) -> torch.Tensor:
     """This rank's part of a global tensor; a local one has none."""
     if current_building() is not None:
-        raise GraphError("to_local in build(): a graph of global tensors is compiled for all ranks at once; return the tensor, and call to_local on the result")
+        raise GraphError(
+            "to_local in build(): a graph of global tensors is compiled for all ranks at once; return the tensor, and "
+            "call to_local on the result"
+        )
     raise GlobalTensorError("Expected global tensor for to_local but got local tensor!")
 
 
@@ -47,7 +63,9 @@ def global_to_global(self: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
     """``to_global`` of a global tensor."""
     if current_building() is not None:
         return to_global(self, *args, **kwargs)
-    raise GlobalTensorError("Expected global tensor for global_to_global but got local tensor! Use local_to_global or to_global")
+    raise GlobalTensorError(
+        "Expected global tensor for global_to_global but got local tensor! Use local_to_global or to_global"
+    )
 
 
 def _of_global_tensors(name: str) -> Any:
@@ -59,8 +77,9 @@ def _of_global_tensors(name: str) -> Any:
 
 @entry
 def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = None) -> torch.nn.Module:
-    """Makes the parameters and buffers global, in place, and returns the module: local ones with placement and sbp together; of those that
-    are global already the layout is changed. What has no dims, such as the count of a batch norm, is broadcast where others are split."""
+    """Makes the parameters and buffers global, in place, and returns the module: local ones with placement and sbp
+    together; of those that are global already the layout is changed. What has no dims, such as the count of a batch
+    norm, is broadcast where others are split."""
     made: dict[int, Any] = {}
 
     def laid(tensor: Any) -> Any:

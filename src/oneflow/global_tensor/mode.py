@@ -23,7 +23,10 @@ _CURRENT: contextvars.ContextVar[Mode | None] = contextvars.ContextVar("global_m
 def require(mode: Mode) -> None:
     """Refuses a mode without a placement, or with layouts that do not fit it."""
     if not isinstance(mode.place, placement) or mode.sbp is None:
-        raise GlobalTensorError(f"global_mode(True, placement=, sbp=) takes a flow.placement and an SBP for each of its axes, got {mode.place!r}, {mode.sbp!r}")
+        raise GlobalTensorError(
+            f"global_mode(True, placement=, sbp=) takes a flow.placement and an SBP for each of its axes, got "
+            f"{mode.place!r}, {mode.sbp!r}"
+        )
     layouts_of(mode.sbp, mode.place.hierarchy)
 
 

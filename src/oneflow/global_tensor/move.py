@@ -47,7 +47,8 @@ def _alone(function: Any, value: torch.Tensor) -> torch.Tensor:
 
 
 def moved(part: torch.Tensor | None, spec: Spec, target: Layout, name: str = "to_global") -> torch.Tensor | None:
-    """This rank's part of a tensor in another layout; every rank of both placements comes here. It may share memory with ``part``."""
+    """This rank's part of a tensor in another layout; every rank of both placements comes here. It may share memory
+    with ``part``."""
     if spec.layout == target:
         return part
     world = join()
@@ -60,11 +61,15 @@ def moved(part: torch.Tensor | None, spec: Spec, target: Layout, name: str = "to
     return _moved(part, spec, spec.dtype, target, rank, name)
 
 
-def _moved(part: torch.Tensor | None, spec: Spec, dtype: torch.dtype, target: Layout, rank: int, name: str) -> torch.Tensor | None:
+def _moved(
+    part: torch.Tensor | None, spec: Spec, dtype: torch.dtype, target: Layout, rank: int, name: str
+) -> torch.Tensor | None:
     calls = Calls(name)
     if spec.layout.mesh == target.mesh:
         found = box(calls.box_call, rank, part, spec.shape, dtype, spec.layout, target)
-        return None if found is None else found.contiguous()  # some kernels take a slice of a whole tensor for a tensor of its own
+        return (
+            None if found is None else found.contiguous()
+        )  # some kernels take a slice of a whole tensor for a tensor of its own
     both = tuple(sorted({*spec.layout.mesh.ranks, *target.mesh.ranks}))
     if rank not in both:
         return None
@@ -86,7 +91,10 @@ def _empty(spec: Spec, target: Layout, rank: int) -> torch.Tensor | None:
 def on_every_rank(part: torch.Tensor | None, spec: Spec, name: str) -> torch.Tensor:
     """The logical tensor, whole, on every rank of the world; all of them come here."""
     if join().is_planned:
-        raise GlobalTensorError(f"{name} of a tensor of a planned world, where tensors have no data; flow.plan tells what a graph of them would cost")
+        raise GlobalTensorError(
+            f"{name} of a tensor of a planned world, where tensors have no data; flow.plan tells what a graph of them "
+            f"would cost"
+        )
     whole = whole_on(spec.layout.mesh)
     found = moved(part, spec, whole, name)
     world = world_mesh(join().size)

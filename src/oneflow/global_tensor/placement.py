@@ -17,7 +17,8 @@ _TYPES = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "npu": "npu", "xpu": "xpu
 
 
 class placement:
-    """``flow.placement(type, ranks)``: a device type and the ranks, in order, that a tensor lies on. The shape of ``ranks`` gives the axes.
+    """``flow.placement(type, ranks)``: a device type and the ranks, in order, that a tensor lies on. The shape of
+    ``ranks`` gives the axes.
 
     Whether the ranks exist is asked where a tensor is laid there, not here.
     """
@@ -79,10 +80,14 @@ class placement:
 
 def _mesh(ranks: Any) -> Mesh:
     if isinstance(ranks, Mapping):
-        raise GlobalTensorError("a placement takes an array of ranks, such as [0, 1] or [[0, 1], [2, 3]]; the form with a dict is gone")
+        raise GlobalTensorError(
+            "a placement takes an array of ranks, such as [0, 1] or [[0, 1], [2, 3]]; the form with a dict is gone"
+        )
     array = np.array(list(ranks) if isinstance(ranks, range) else ranks)
     if array.dtype.kind not in "iu" or array.ndim == 0 or array.size == 0:
-        raise GlobalTensorError(f"a placement's ranks are whole numbers in a list, such as [0, 1] or [[0, 1], [2, 3]]; got {ranks!r}")
+        raise GlobalTensorError(
+            f"a placement's ranks are whole numbers in a list, such as [0, 1] or [[0, 1], [2, 3]]; got {ranks!r}"
+        )
     flat = tuple(int(rank) for rank in array.ravel())
     if len(set(flat)) != len(flat) or min(flat) < 0:
         raise GlobalTensorError(f"a placement names each rank once, from 0 up; got {array.tolist()}")

@@ -1,7 +1,8 @@
 """Random numbers of global tensors: functions of a drawn number and an element's place in the logical tensor.
 
-So every layout gives the same numbers, and no two shards the same ones. The drawn number comes from the default generator (or the one that
-is given) of the placement's first rank, whatever seeds the others have; all ranks draw one, so equal seeds stay in step.
+So every layout gives the same numbers, and no two shards the same ones. The drawn number comes from the default
+generator (or the one that is given) of the placement's first rank, whatever seeds the others have; all ranks draw one,
+so equal seeds stay in step.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ def require_no_sums(spec: Spec) -> None:
     """Refuses to draw the terms of a sum."""
     if any(sbp.kind == "P" for sbp in spec.sbp):
         raise GlobalTensorError(
-            f"random source op only support broadcast or split, got {spec.layout}; make it so, and change the layout with to_global"
+            f"random source op only support broadcast or split, got {spec.layout}; make it so, and change the layout "
+            f"with to_global"
         )
 
 
@@ -48,7 +50,9 @@ class Stream:
         self.step = drawn(spec.layout.mesh, generator).to(spec.device)
         mesh = spec.layout.mesh
         position = mesh.position(join().rank)
-        spans = region(spec.shape, spec.sbp, mesh.axes, position) if position is not None else [(0, 0)] * len(spec.shape)
+        spans = (
+            region(spec.shape, spec.sbp, mesh.axes, position) if position is not None else [(0, 0)] * len(spec.shape)
+        )
         self.start = [first for first, _ in spans]
         self.shape = [last - first for first, last in spans]
 
@@ -56,7 +60,9 @@ class Stream:
         """32 fair bits for each element of this rank's part; another tensor of them for each number."""
         if prod(self.shape) == 0:
             return torch.empty(self.shape, dtype=torch.int32, device=self.spec.device)
-        return torch.ops.oneflow.random_bits_part(list(self.spec.shape), self.start, self.shape, _STREAMS + number, self.step)
+        return torch.ops.oneflow.random_bits_part(
+            list(self.spec.shape), self.start, self.shape, _STREAMS + number, self.step
+        )
 
     def uniform(self, number: int = 0) -> torch.Tensor:
         """Between 0, which may come, and 1; multiples of 2**-24."""

@@ -1,4 +1,5 @@
-"""How a call that is decided on runs: on the parts as they are, on parts that are boxed first, in place, in simpler ops, or on whole tensors."""
+"""How a call that is decided on runs: on the parts as they are, on parts that are boxed first, in place, in simpler
+ops, or on whole tensors."""
 
 from __future__ import annotations
 
@@ -35,11 +36,14 @@ def wrapped(found: Any, outs: Outs) -> Any:
 
 
 def as_view(made: Any, decisions: Decisions, func: Any, args: Args, kwargs: Kwargs) -> Any:
-    """Notes on the outputs of an op that should share memory with its first argument, and do not, where they come from."""
+    """Notes on the outputs of an op that should share memory with its first argument, and do not, where they come
+    from."""
     base = args[0]
     outputs = made if isinstance(made, tuple) else (made,)
     for place, output in enumerate(outputs):
-        output._source = Source(base, func, args[1:], kwargs, place if isinstance(made, tuple) else None, version_of(base))
+        output._source = Source(
+            base, func, args[1:], kwargs, place if isinstance(made, tuple) else None, version_of(base)
+        )
     return made
 
 
@@ -65,7 +69,11 @@ def write_back(value: GlobalTensor) -> None:
 
 def in_strides(whole: torch.Tensor, spec: Spec) -> torch.Tensor:
     """A whole tensor in the strides that the logical one has."""
-    return whole if whole.stride() == spec.stride else torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=spec.device).copy_(whole)
+    return (
+        whole
+        if whole.stride() == spec.stride
+        else torch.empty_strided(spec.shape, spec.stride, dtype=spec.dtype, device=spec.device).copy_(whole)
+    )
 
 
 @dataclass(frozen=True)
@@ -88,8 +96,8 @@ class Slot:
 
 @dataclass(frozen=True)
 class Flat:
-    """Every rank brings the inputs into the layouts that were chosen and calls one function. ``args`` and ``kwargs`` are those of its part,
-    with slots for tensors, where they differ from the call's."""
+    """Every rank brings the inputs into the layouts that were chosen and calls one function. ``args`` and ``kwargs``
+    are those of its part, with slots for tensors, where they differ from the call's."""
 
     decisions: Decisions
     func: Any
@@ -110,12 +118,15 @@ class Flat:
             mine = iter(parts)
             found = self.function(*[next(mine) if isinstance(a, torch.Tensor) else a for a in args], **kwargs)
         made = wrapped(found, self.outs)
-        if self.is_view and (self.boxes[0] is not None or given[0]._source is not None or self._is_copy(found, parts[0])):
+        if self.is_view and (
+            self.boxes[0] is not None or given[0]._source is not None or self._is_copy(found, parts[0])
+        ):
             return as_view(made, self.decisions, self.func, args, kwargs)
         return made
 
     def _is_copy(self, found: Any, part: Any) -> bool:
-        """Whether a part, whose strides may be others than those of the whole, had to be copied where the whole can be seen anew."""
+        """Whether a part, whose strides may be others than those of the whole, had to be copied where the whole can be
+        seen anew."""
         return self.function is not self.func and not shares_memory(found, part)
 
 
@@ -190,7 +201,8 @@ class InPlace:
 
 @dataclass(frozen=True)
 class ByResult:
-    """An op in place whose result comes in another layout: made as a new tensor, brought into the layout of the first argument."""
+    """An op in place whose result comes in another layout: made as a new tensor, brought into the layout of the first
+    argument."""
 
     decisions: Decisions
     functional: Any
@@ -202,7 +214,8 @@ class ByResult:
 
 @dataclass(frozen=True)
 class InPlaceView:
-    """An op that gives a tensor another shape in place: its part becomes that of the view, and torch is told the shape."""
+    """An op that gives a tensor another shape in place: its part becomes that of the view, and torch is told the
+    shape."""
 
     decisions: Decisions
     func: Any

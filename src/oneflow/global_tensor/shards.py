@@ -1,6 +1,8 @@
-"""Global tensors in torch's distributed checkpoints (``torch.distributed.checkpoint``): each rank writes and reads the block that it holds.
+"""Global tensors in torch's distributed checkpoints (``torch.distributed.checkpoint``): each rank writes and reads the
+block that it holds.
 
-torch asks tensors for their blocks by methods of these names; a checkpoint that was written in one layout is read in any other.
+torch asks tensors for their blocks by methods of these names; a checkpoint that was written in one layout is read in
+any other.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from oneflow.world import current_world
 def _block(spec: Spec) -> tuple[torch.Size, torch.Size] | None:
     """Where this rank's part begins in the logical tensor, and its shape; None where it has nothing."""
     if any(sbp.kind == "P" for sbp in spec.sbp):
-        raise GlobalTensorError(f"a partial sum ({spec.layout}) has no blocks that a checkpoint could hold; to_global(sbp=flow.sbp.broadcast) first")
+        raise GlobalTensorError(
+            f"a partial sum ({spec.layout}) has no blocks that a checkpoint could hold; "
+            f"to_global(sbp=flow.sbp.broadcast) first"
+        )
     block = spec.layout.block(spec.shape, current_world().rank)
     if block is None or (0 in spec.part(current_world().rank) and 0 not in spec.shape):
         return None
@@ -41,7 +46,9 @@ def write_items(name: str, spec: Spec, part: torch.Tensor | None) -> list[Any]:
         WriteItem(
             index=MetadataIndex(name, chunk.offsets),
             type=WriteItemType.SHARD,
-            tensor_data=TensorWriteData(chunk=chunk, properties=TensorProperties.create_from_tensor(part), size=torch.Size(spec.shape)),
+            tensor_data=TensorWriteData(
+                chunk=chunk, properties=TensorProperties.create_from_tensor(part), size=torch.Size(spec.shape)
+            ),
         )
         for chunk in chunks(spec)
         if part is not None

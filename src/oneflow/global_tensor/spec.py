@@ -17,8 +17,8 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, eq=False)
 class Spec:
-    """Instances come from ``spec_of``, one for each content, so they are compared and hashed by identity: what an op decides is looked up
-    by them at every call."""
+    """Instances come from ``spec_of``, one for each content, so they are compared and hashed by identity: what an op
+    decides is looked up by them at every call."""
 
     shape: Shape
     stride: Shape
@@ -32,7 +32,8 @@ class Spec:
 
     @cached_property
     def shown(self) -> torch.device:
-        """The device that torch is told: autograd ends the process at one that this machine has not, such as those of a planned world."""
+        """The device that torch is told: autograd ends the process at one that this machine has not, such as those of a
+        planned world."""
         type = self.device.type
         return self.device if type == "cpu" or getattr(torch, type).is_available() else torch.device("meta")
 
@@ -43,7 +44,11 @@ class Spec:
     def part(self, rank: int) -> Shape:
         """The shape of a rank's part; zeros where it holds none."""
         position = self.layout.mesh.position(rank)
-        return (0,) * len(self.shape) if position is None else local_shape(self.shape, self.sbp, self.layout.mesh.axes, position)
+        return (
+            (0,) * len(self.shape)
+            if position is None
+            else local_shape(self.shape, self.sbp, self.layout.mesh.axes, position)
+        )
 
     def meta(self) -> torch.Tensor:
         """A tensor of this shape, dtype and these strides without data."""
@@ -72,7 +77,11 @@ def fresh(shape: Sequence[int], dtype: torch.dtype, layout: Layout, device: torc
 
 def in_order_of(like: torch.Tensor, value: torch.Tensor) -> torch.Tensor:
     """A part in channels-last memory if another one lies so, else contiguous: copied if it lies otherwise."""
-    is_last = like.dim() == value.dim() == 4 and like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous()
+    is_last = (
+        like.dim() == value.dim() == 4
+        and like.is_contiguous(memory_format=torch.channels_last)
+        and not like.is_contiguous()
+    )
     return value.contiguous(memory_format=torch.channels_last if is_last else torch.contiguous_format)
 
 

@@ -1,7 +1,8 @@
 """The global tensor: a logical tensor of which each rank of a placement holds a part.
 
-What torch sees is a tensor of the logical shape without memory. Below autograd every op comes to ``__torch_dispatch__``, which hands it to
-the function that ``dispatch`` has bound; so views, gradients, modules and optimizers of torch work on it as they are.
+What torch sees is a tensor of the logical shape without memory. Below autograd every op comes to
+``__torch_dispatch__``, which hands it to the function that ``dispatch`` has bound; so views, gradients, modules and
+optimizers of torch work on it as they are.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from oneflow.global_tensor.spec import Spec
 
 @dataclass
 class Source:
-    """Where a tensor that should be a view comes from, if it had to be copied: output ``place`` of ``op`` on ``base`` and other arguments,
-    as of version ``seen`` of the memory that both would share."""
+    """Where a tensor that should be a view comes from, if it had to be copied: output ``place`` of ``op`` on ``base``
+    and other arguments, as of version ``seen`` of the memory that both would share."""
 
     base: GlobalTensor
     op: Any
@@ -30,7 +31,8 @@ class Source:
 
 
 class GlobalTensor(torch.Tensor):
-    """A logical tensor. ``_part`` is what this rank holds of it, None outside its placement; ``_spec`` says how it lies."""
+    """A logical tensor. ``_part`` is what this rank holds of it, None outside its placement; ``_spec`` says how it
+    lies."""
 
     _part: torch.Tensor | None
     _spec: Spec
@@ -39,7 +41,9 @@ class GlobalTensor(torch.Tensor):
 
     @staticmethod
     def __new__(cls, part: torch.Tensor | None, spec: Spec) -> GlobalTensor:
-        made = torch.Tensor._make_wrapper_subclass(cls, spec.shape, strides=spec.stride, dtype=spec.dtype, device=spec.shown)
+        made = torch.Tensor._make_wrapper_subclass(
+            cls, spec.shape, strides=spec.stride, dtype=spec.dtype, device=spec.shown
+        )
         made._part = part
         made._spec = spec
         made._source = None

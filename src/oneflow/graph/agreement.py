@@ -1,4 +1,5 @@
-"""Every rank compiles the same graph for itself. Before the first step the ranks compare what they have compiled, and hear of ranks that failed."""
+"""Every rank compiles the same graph for itself. Before the first step the ranks compare what they have compiled, and
+hear of ranks that failed."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ def common_seed(seed: int) -> int:
 
 
 def agreed(name: str, make: Callable[[], tuple[_T, Callable[[], str]]]) -> _T:
-    """What ``make`` gives, together with a text of it. All ranks of the world come here: where one of them fails, or has another text, all raise."""
+    """What ``make`` gives, together with a text of it. All ranks of the world come here: where one of them fails, or
+    has another text, all raise."""
     world = join()
     if world.size == 1:
         return make()[0]
@@ -53,7 +55,8 @@ def agreed(name: str, make: Callable[[], tuple[_T, Callable[[], str]]]) -> _T:
 
 
 def _exchange(state: int, text: str, ranks: tuple[int, ...]) -> list[tuple[int, str]]:
-    """What every rank has to say. Texts go over only where they differ or a rank has failed; otherwise all have this one."""
+    """What every rank has to say. Texts go over only where they differ or a rank has failed; otherwise all have this
+    one."""
     mine = text.encode()
     digest = [int.from_bytes(hashlib.sha256(mine).digest()[i : i + 7], "big") for i in (0, 7, 14, 21)]
     heads = collective.all_gather(torch.tensor([state, len(mine), *digest]), ranks).tolist()
@@ -70,7 +73,8 @@ def _differing(name: str, first: str, second: str, rank: int) -> str:
     number = next((i for i, (a, b) in enumerate(zip(one, two)) if a != b), min(len(one), len(two)))
     lines = [text[number] if number < len(text) else "(nothing)" for text in (one, two)]
     return (
-        f"{name} is not the same graph on every rank. The first line of graph and plan that differs is line {number + 1}: rank 0 has {lines[0]!r}, "
+        f"{name} is not the same graph on every rank. The first line of graph and plan that differs is line "
+        f"{number + 1}: rank 0 has {lines[0]!r}, "
         f"rank {rank} has {lines[1]!r}; all ranks must build it from the same code, settings and shapes"
     )
 
@@ -80,7 +84,9 @@ def _differing(name: str, first: str, second: str, rank: int) -> str:
 
 def told_plan(assigned: Assigned, constants: dict[str, Tensor]) -> str:
     """Everything that ranks must have in common, line by line."""
-    return "\n".join([*_settings(assigned), *_constants(constants), *map(_node, assigned.graph.nodes), *_outputs(assigned)])
+    return "\n".join(
+        [*_settings(assigned), *_constants(constants), *map(_node, assigned.graph.nodes), *_outputs(assigned)]
+    )
 
 
 def _settings(assigned: Assigned) -> Iterator[str]:
@@ -108,7 +114,9 @@ def _node(node: fx.Node) -> str:
     made = " ".join(f"{str(one.dtype).removeprefix('torch.')}{tuple(one.shape)}" for one in tensors(node))
     way = ", ".join(f"{' '.join(map(str, s.inputs))} -> {' '.join(map(str, s.outputs))}" for s in note.signatures)
     come = "" if note.origin is None else f" in {note.origin.name!r}"
-    return f"{node.name}: {made} = {node.target}{node.args}{node.kwargs or ''}{come}, {note.part} on {note.placed}: {way}"
+    return (
+        f"{node.name}: {made} = {node.target}{node.args}{node.kwargs or ''}{come}, {note.part} on {note.placed}: {way}"
+    )
 
 
 def _outputs(assigned: Assigned) -> Iterator[str]:

@@ -22,10 +22,14 @@ from oneflow.world import join
 
 
 def spread_modules(graph: Definition) -> None:
-    """Has the parameters and buffers of a graph that asks for auto parallel be global tensors, whole on all ranks of the world, if they are local; rank 0's
-    values count. The same objects: whoever holds them, such as optimizers, holds global tensors from now on. Alone there is nothing to do, and stages have
-    brought theirs to their placements."""
-    if not graph.config.auto_parallel or join().size == 1 or any(settings.is_stage for settings in graph.settings.values()):
+    """Has the parameters and buffers of a graph that asks for auto parallel be global tensors, whole on all ranks of
+    the world, if they are local; rank 0's values count. The same objects: whoever holds them, such as optimizers, holds
+    global tensors from now on. Alone there is nothing to do, and stages have brought theirs to their placements."""
+    if (
+        not graph.config.auto_parallel
+        or join().size == 1
+        or any(settings.is_stage for settings in graph.settings.values())
+    ):
         return
     local = [tensor for tensor in variables_of(graph.modules).values() if not isinstance(tensor, GlobalTensor)]
     graph.is_spread = graph.is_spread or bool(local)
@@ -33,14 +37,19 @@ def spread_modules(graph: Definition) -> None:
         make_global(tensor, placement.all(tensor.device.type))
 
 
-def auto_parallel(graph: Definition, layouts: Mapping[str, Layout], tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]) -> AutoParallel | None:
-    """What the search may choose for a step whose variables lie so; None where it is not asked. Layouts that the graph has chosen once stay."""
+def auto_parallel(
+    graph: Definition, layouts: Mapping[str, Layout], tensors: Mapping[str, Tensor], inputs: Sequence[Tensor]
+) -> AutoParallel | None:
+    """What the search may choose for a step whose variables lie so; None where it is not asked. Layouts that the graph
+    has chosen once stay."""
     config = graph.config
     if not config.auto_parallel:
         return None
     parameters = [name for name, tensor in tensors.items() if isinstance(tensor, nn.Parameter)]
     may_choose = not graph.has_laid and (graph.is_spread or bool(graph.added))
-    free = frozenset(name for name in parameters if config.ignores_user_sbp or all(sbp is BROADCAST for sbp in layouts[name].sbp))
+    free = frozenset(
+        name for name in parameters if config.ignores_user_sbp or all(sbp is BROADCAST for sbp in layouts[name].sbp)
+    )
     meshes = {layout.mesh for layout in layouts.values()}
     all_open = may_choose and graph.is_spread and len(meshes) == 1 and free.issuperset(parameters)
     is_open = all_open and not any(isinstance(tensor, GlobalTensor) for tensor in inputs)

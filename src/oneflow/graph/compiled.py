@@ -16,7 +16,6 @@ import oneflow.collective as collective
 from oneflow.compiler.auto import AutoParallel
 from oneflow.compiler.distribute import Assigned, Spread, distribute
 from oneflow.compiler.footprint import bytes_at_once
-from oneflow.core.fusion_setting import uses_native_kernels
 from oneflow.compiler.groups import process_groups
 from oneflow.compiler.joint import Like
 from oneflow.compiler.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
@@ -28,6 +27,7 @@ from oneflow.compiler.storage import update_layout
 from oneflow.core import dtype as dtypes
 from oneflow.core.collector import collect_young
 from oneflow.core.errors import GraphError, UnsupportedError
+from oneflow.core.fusion_setting import uses_native_kernels
 from oneflow.core.spec import TensorSpec
 from oneflow.core.variable import VariableDecl
 from oneflow.global_tensor.building import Building, building
@@ -37,7 +37,19 @@ from oneflow.graph.agreement import agreed, common_seed, told_plan
 from oneflow.graph.auto import auto_parallel, spread_modules, told_inputs
 from oneflow.graph.definition import Definition
 from oneflow.graph.fusion import FUSION
-from oneflow.graph.on_ranks import OnRanks, Parts, ReadParts, devices_of, lay_out, layout_given, like, parts_of, ranks_of, stages_of, traced_on
+from oneflow.graph.on_ranks import (
+    OnRanks,
+    Parts,
+    ReadParts,
+    devices_of,
+    lay_out,
+    layout_given,
+    like,
+    parts_of,
+    ranks_of,
+    stages_of,
+    traced_on,
+)
 from oneflow.graph.optimizers import graph_optimizer, states_of
 from oneflow.graph.sources import Sources, refuse_held
 from oneflow.graph.structure import Call, Returned, returned_by
@@ -61,8 +73,9 @@ _LARGE_STEP = 64 << 20
 
 @dataclass(frozen=True)
 class Captured:
-    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the tensors of its variables. It is
-    fed with the tensors of a call, then with those that data modules read. A graph of global tensors runs ``on`` their ranks."""
+    """What tracing a graph's ``build`` gave: the joint graph and its declaration, how results are nested, and the
+    tensors of its variables. It is fed with the tensors of a call, then with those that data modules read. A graph of
+    global tensors runs ``on`` their ranks."""
 
     traced: TracedStep
     decl: StepDecl
@@ -75,7 +88,9 @@ class Captured:
     def assigned(self) -> Assigned:
         """The step on one device, or on the ranks of its global tensors."""
         if self.on is None:
-            return distribute(self.decl, self.traced.joint, Spread({(0, 0): 0}, dict.fromkeys(self.decl.decls, _ALONE), self.device))
+            return distribute(
+                self.decl, self.traced.joint, Spread({(0, 0): 0}, dict.fromkeys(self.decl.decls, _ALONE), self.device)
+            )
         layouts = self.layouts()
         return distribute(self.decl, self.traced.joint, self.on.spread(layouts, self.search(layouts)))
 
@@ -85,18 +100,28 @@ class Captured:
         given = {name: layout_given(self.tensors[name]) or whole_on(self.on.mesh) for name in self.decl.decls}
         training = self.decl.training
         if training is not None and training.splits_variables:
-            given |= {name: update_layout(training, self.decl.decls[name].spec, given[name]) for name in self.traced.joint.trained}
+            given |= {
+                name: update_layout(training, self.decl.decls[name].spec, given[name])
+                for name in self.traced.joint.trained
+            }
         return given
 
 
 def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = None) -> Captured:
-    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``. Random ops draw from ``seed``, that of
-    the graph if it is not given."""
+    """Traces ``build`` on one micro-batch of a call's arguments; what data modules do in it goes to ``sources``. Random
+    ops draw from ``seed``, that of the graph if it is not given."""
     modules, count = graph.modules, _count(graph)
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
-    on = ranks_of(graph.name, variables, call.tensors, stages_of(modules, graph.settings), takes_local=graph.config.auto_parallel)
-    whereabouts = Whereabouts(modules, graph.name, graph.settings, {} if on is None else {key: devices_of(place) for key, place in on.stages.items()})
+    on = ranks_of(
+        graph.name, variables, call.tensors, stages_of(modules, graph.settings), takes_local=graph.config.auto_parallel
+    )
+    whereabouts = Whereabouts(
+        modules,
+        graph.name,
+        graph.settings,
+        {} if on is None else {key: devices_of(place) for key, place in on.stages.items()},
+    )
     stand_ins = None if on is None else Building(on.places, lambda: _place_of(on, whereabouts.here()))
     optimizer = graph_optimizer(graph.added, names, int(graph.step[0])) if graph.added else None
     device = _device(variables, call)
@@ -104,7 +129,11 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         _require_dense(modules)
     if graph.config.amp_dtype is None:
         refuse_autocast(graph.name, device.type)
-    trained = {name for name, tensor in variables.items() if tensor.requires_grad and optimizer is not None and optimizer.selects(name)}
+    trained = {
+        name
+        for name, tensor in variables.items()
+        if tensor.requires_grad and optimizer is not None and optimizer.selects(name)
+    }
     found: list[Returned] = []
 
     def run(values: dict[str, Tensor], feeds: list[Tensor], add_feed: AddFeed) -> list[Tensor]:
@@ -137,7 +166,10 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         )
     found[-1].require_plain()
     if optimizer is not None and not traced.joint.trained:
-        raise GraphError(f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; call loss.backward() in build()")
+        raise GraphError(
+            f"{graph.name} has an optimizer, but build() calls backward() of no loss that depends on its parameters; "
+            f"call loss.backward() in build()"
+        )
     tensors = {**variables, **traced.constants}
     decl = StepDecl(
         graph.name,
@@ -150,11 +182,20 @@ def capture(graph: Definition, call: Call, sources: Sources, seed: int | None = 
         buckets=FUSION.limits(),
         fusion=graph.config.fusion,
     )
-    return Captured(traced, decl, found[-1], tensors, device, on, lambda layouts: auto_parallel(graph, layouts, variables, call.tensors))
+    return Captured(
+        traced,
+        decl,
+        found[-1],
+        tensors,
+        device,
+        on,
+        lambda layouts: auto_parallel(graph, layouts, variables, call.tensors),
+    )
 
 
 def own_seed(graph: Definition) -> int:
-    """The seed of a graph's random ops: it follows from the seed of the process, and not from what other graphs there are."""
+    """The seed of a graph's random ops: it follows from the seed of the process, and not from what other graphs there
+    are."""
     return stable_seed(torch.initial_seed(), graph.kind)
 
 
@@ -198,7 +239,8 @@ def _device(variables: dict[str, Tensor], call: Call) -> torch.device:
     known = [device for device in found if device.type != "meta"]
     if len(known if current_world().is_planned else found) > 1:
         raise GraphError(
-            f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move the module and the inputs with .to(device)"
+            f"the parameters and inputs of a graph lie on one device, these lie on {', '.join(map(str, found))}; move "
+            f"the module and the inputs with .to(device)"
         )
     return traced_on(known[0] if known else torch.device("cpu"))
 
@@ -207,14 +249,17 @@ def _require_dense(modules: Mapping[str, nn.Module]) -> None:
     for prefix, whole in modules.items():
         for path, module in whole.named_modules(prefix=prefix):
             if isinstance(module, (nn.Embedding, nn.EmbeddingBag)) and module.sparse:
-                raise UnsupportedError(f"module {path!r} has sparse gradients, and a graph has none; build it with sparse=False")
+                raise UnsupportedError(
+                    f"module {path!r} has sparse gradients, and a graph has none; build it with sparse=False"
+                )
 
 
 def refuse_autocast(name: str, kind: str) -> None:
     """A step is compiled once: whether the caller is in ``autocast`` cannot be a part of it."""
     if torch.is_autocast_enabled(kind):
         raise GraphError(
-            f"{name} is called inside autocast({kind!r}), of which a graph, compiled once, knows nothing; say config.enable_amp(True, dtype=...) in its "
+            f"{name} is called inside autocast({kind!r}), of which a graph, compiled once, knows nothing; say "
+            f"config.enable_amp(True, dtype=...) in its "
             f"__init__() for mixed precision, or call it under flow.amp.autocast({kind!r}, enabled=False)"
         )
 
@@ -225,12 +270,23 @@ def _autocast(dtype: torch.dtype | None, device: torch.device) -> torch.dtype | 
 
 
 def _feeds(call: Call, sources: Sources) -> tuple[FeedDecl, ...]:
-    given = [FeedDecl(f"input_{number}", 0 if tensor.dim() else None, layout_given(tensor)) for number, tensor in enumerate(call.tensors)]
-    return (*given, *(FeedDecl(f"source_{number}", 0 if meta.shape else None) for number, meta in enumerate(sources.metas)))
+    given = [
+        FeedDecl(f"input_{number}", 0 if tensor.dim() else None, layout_given(tensor))
+        for number, tensor in enumerate(call.tensors)
+    ]
+    return (
+        *given,
+        *(FeedDecl(f"source_{number}", 0 if meta.shape else None) for number, meta in enumerate(sources.metas)),
+    )
 
 
 def _decl(name: str, tensor: Tensor) -> VariableDecl:
-    return VariableDecl(name, TensorSpec(tuple(tensor.shape), dtypes.dtype_like(tensor.dtype)), empty_initializer(), trainable=isinstance(tensor, nn.Parameter))
+    return VariableDecl(
+        name,
+        TensorSpec(tuple(tensor.shape), dtypes.dtype_like(tensor.dtype)),
+        empty_initializer(),
+        trainable=isinstance(tensor, nn.Parameter),
+    )
 
 
 def _first_micro_batch(tensors: Sequence[Tensor], count: int) -> list[Tensor | Like]:
@@ -238,7 +294,8 @@ def _first_micro_batch(tensors: Sequence[Tensor], count: int) -> list[Tensor | L
     for tensor in tensors:
         if count > 1 and tensor.dim() and tensor.shape[0] % count:
             raise GraphError(
-                f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of shape {tuple(tensor.shape)}"
+                f"with {count} gradient accumulation steps dim 0 of every input is a multiple of {count}, got one of "
+                f"shape {tuple(tensor.shape)}"
             )
     return [like(tensor, count) for tensor in tensors]
 
@@ -267,8 +324,13 @@ def _made(graph: Definition, call: Call, sources: Sources, rank: int, seed: int 
 
 
 def _keeps_values(graph: Definition, captured: Captured) -> bool:
-    """Whether the step may hold what it made of its variables: it does not train, their changes are seen, and it need not have the very numbers of torch's ops."""
-    return not graph.added and uses_native_kernels(captured.decl.fusion) and can_watch(list(parts_of(captured.tensors).values()))
+    """Whether the step may hold what it made of its variables: it does not train, their changes are seen, and it need
+    not have the very numbers of torch's ops."""
+    return (
+        not graph.added
+        and uses_native_kernels(captured.decl.fusion)
+        and can_watch(list(parts_of(captured.tensors).values()))
+    )
 
 
 def _names(graph: Definition) -> dict[int, str]:
@@ -276,8 +338,14 @@ def _names(graph: Definition) -> dict[int, str]:
 
 
 def _bytes_of(made: _Made) -> int:
-    """What the values of a step take in the heap of a rank: half more than their bytes, since they never fill it without holes."""
-    return max(bytes_at_once(section.graph) for section in made.program.sections.values()) * 3 // 2 // len(made.assigned.ranks)
+    """What the values of a step take in the heap of a rank: half more than their bytes, since they never fill it
+    without holes."""
+    return (
+        max(bytes_at_once(section.graph) for section in made.program.sections.values())
+        * 3
+        // 2
+        // len(made.assigned.ranks)
+    )
 
 
 def _update_layouts(made: _Made) -> dict[str, Layout | None]:
@@ -313,10 +381,15 @@ class CompiledStep:
 
     def _compile(self, graph: Definition, call: Call) -> None:
         if current_world().is_planned:
-            raise GraphError(f"{graph.name} is called in a planned world, where nothing runs; flow.plan({graph.name}, ...) tells what it would cost")
+            raise GraphError(
+                f"{graph.name} is called in a planned world, where nothing runs; flow.plan({graph.name}, ...) tells "
+                f"what it would cost"
+            )
         self._count, self._name = _count(graph), graph.name
         spread_modules(graph)
-        is_global = any(layout_given(tensor) is not None for tensor in (*variables_of(graph.modules).values(), *call.tensors))
+        is_global = any(
+            layout_given(tensor) is not None for tensor in (*variables_of(graph.modules).values(), *call.tensors)
+        )
         made = self._on_ranks(graph, call) if is_global else _made(graph, call, self.sources, 0)
         captured, assigned, program = made.captured, made.assigned, made.program
         tensors = captured.tensors | states_of(graph.added, _names(graph), _update_layouts(made))
@@ -324,7 +397,11 @@ class CompiledStep:
         variables.tensors = parts_of(tensors)
         self._bound = [(tensor, tensor._part) for tensor in tensors.values() if isinstance(tensor, GlobalTensor)]
         self._parts = None if captured.on is None else Parts(captured.on, assigned, program, self._count)
-        self._read = None if captured.on is None or not self.sources else ReadParts(assigned, program.rank, len(call.tensors), self.sources)
+        self._read = (
+            None
+            if captured.on is None or not self.sources
+            else ReadParts(assigned, program.rank, len(call.tensors), self.sources)
+        )
         self._updating: AbstractContextManager[Any] = Lock() if graph.added else nullcontext()
         self._leaves_to_autocast = None if graph.config.amp_dtype is not None else captured.device.type
         self.captured = captured
@@ -338,7 +415,9 @@ class CompiledStep:
         self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned
         self._is_one_tensor = captured.returned.is_one_tensor
-        self._feeds = program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
+        self._feeds = (
+            program.feeds if list(program.feeds) != list(range(len(call.tensors) + len(self.sources.metas))) else None
+        )
         self._clock = StepClock(graph.step, assigned.rates(), RunningScale(graph.loss_scale, graph.scale_state))
 
     def _on_ranks(self, graph: Definition, call: Call) -> _Made:
@@ -349,11 +428,17 @@ class CompiledStep:
         def make() -> tuple[_Made, Callable[[], str]]:
             made = _made(graph, call, self.sources, world.rank, seed)
             constants = {**made.captured.traced.constants, **self.sources.first()}
-            return made, lambda: "\n".join([*told_inputs(call.tensors), f"fusion {made.program.fusion.tier}", told_plan(made.assigned, constants)])
+            return made, lambda: "\n".join(
+                [*told_inputs(call.tensors), f"fusion {made.program.fusion.tier}", told_plan(made.assigned, constants)]
+            )
 
         made = agreed(graph.name, make)
         if world.size > 1:
-            collective.make_groups(process_groups(made.assigned, lambda rank: compile_rank(made.assigned, rank, _keeps_values(graph, made.captured))))
+            collective.make_groups(
+                process_groups(
+                    made.assigned, lambda rank: compile_rank(made.assigned, rank, _keeps_values(graph, made.captured))
+                )
+            )
         if not made.assigned.is_alone:
             lay_out(variables_of(graph.modules), made.assigned.layouts)
         if made.assigned.auto is not None:
@@ -362,13 +447,15 @@ class CompiledStep:
 
     @property
     def is_current(self) -> bool:
-        """False when an optimizer has loaded a state: it keeps other tensors then, and has other settings; or when a global tensor was given other data."""
+        """False when an optimizer has loaded a state: it keeps other tensors then, and has other settings; or when a
+        global tensor was given other data."""
         return all([optimizer.state is state for optimizer, state in zip(self._optimizers, self._states)]) and all(
             [tensor._part is part for tensor, part in self._bound]
         )
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
-        """One step on the tensors of a call. Data modules read one batch per micro-batch. Threads that train one graph take turns."""
+        """One step on the tensors of a call. Data modules read one batch per micro-batch. Threads that train one graph
+        take turns."""
         if self._leaves_to_autocast is not None:
             refuse_autocast(self._name, self._leaves_to_autocast)
         with self._updating:
@@ -389,7 +476,9 @@ class CompiledStep:
         results, _, is_finite = self.executor.run(self._clock.step(), micro)
         self._clock.advance(is_finite)
         if self._written:
-            increment_version(self._written)  # kernels write past autograd, which counts writes for itself and for graphs that predict
+            increment_version(
+                self._written
+            )  # kernels write past autograd, which counts writes for itself and for graphs that predict
         for optimizer in self._optimizers:
             optimizer.step_count += is_finite
         if self._parts is not None:

@@ -27,10 +27,10 @@ _OWN = ("config", "modules", "added", "step", "loss_scale", "scale_state")
 
 @dataclass
 class Definition:
-    """A graph as its user defined it, apart from the attributes of the user's own object, its ``owner``, which may have any name.
-    ``step`` counts its steps; ``scale_state`` is its loss scale, and the good steps since that changed, where it is dynamic.
-    ``entry`` is the first stage of a pipeline, once that is known. ``is_spread``: auto parallel has made global tensors of its parameters; ``has_laid``: it has
-    chosen their layouts."""
+    """A graph as its user defined it, apart from the attributes of the user's own object, its ``owner``, which may have
+    any name. ``step`` counts its steps; ``scale_state`` is its loss scale, and the good steps since that changed, where
+    it is dynamic. ``entry`` is the first stage of a pipeline, once that is known. ``is_spread``: auto parallel has made
+    global tensors of its parameters; ``has_laid``: it has chosen their layouts."""
 
     name: str
     owner: ref[Any]
@@ -79,8 +79,11 @@ class Definition:
         return owner
 
     def copied(self, name: str, owner: Any, memo: dict[int, Any]) -> Definition:
-        """The same definition of another object, with modules, optimizers and counters of its own; its settings can be changed."""
-        made = replace(self, name=name, owner=ref(owner), settings={}, **{key: deepcopy(getattr(self, key), memo) for key in _OWN})
+        """The same definition of another object, with modules, optimizers and counters of its own; its settings can be
+        changed."""
+        made = replace(
+            self, name=name, owner=ref(owner), settings={}, **{key: deepcopy(getattr(self, key), memo) for key in _OWN}
+        )
         made.config.is_fixed = False
         for one in self.settings.values():
             other = deepcopy(one, memo)
@@ -90,4 +93,8 @@ class Definition:
     def scale_losses(self, by: LossScale) -> None:
         """Has losses multiplied before the backward pass."""
         self.loss_scale = by
-        self.scale_state = (torch.full((1,), by.initial, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu")) if by.is_dynamic else None
+        self.scale_state = (
+            (torch.full((1,), by.initial, device="cpu"), torch.zeros(1, dtype=torch.int64, device="cpu"))
+            if by.is_dynamic
+            else None
+        )

@@ -21,7 +21,9 @@ from oneflow.onnx.capture import Callee, arguments_of, captured_call
 def forward_captured(graph: Definition, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Captured:
     """The aten ops of ``build`` with these arguments. Parameters have the names of the graph's variables."""
     if graph.added:
-        raise GraphError(f"{graph.name} trains; export a graph of the same modules in evaluation mode, without an optimizer")
+        raise GraphError(
+            f"{graph.name} trains; export a graph of the same modules in evaluation mode, without an optimizer"
+        )
     modules = graph.modules
     variables = variables_of(modules)
     names = {id(tensor): name for name, tensor in variables.items()}
@@ -39,5 +41,7 @@ def forward_captured(graph: Definition, args: tuple[Any, ...], kwargs: dict[str,
 
 def inputs_like(signature: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments of a call with this signature; its tensors are zeros."""
-    leaves = [torch.zeros(m.shape, dtype=m.dtype, device=m.device) if isinstance(m, Meta) else m[1] for m in signature[1:]]
+    leaves = [
+        torch.zeros(m.shape, dtype=m.dtype, device=m.device) if isinstance(m, Meta) else m[1] for m in signature[1:]
+    ]
     return Call(leaves, signature[0]).arguments([leaf for leaf in leaves if isinstance(leaf, Tensor)])

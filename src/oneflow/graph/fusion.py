@@ -1,4 +1,5 @@
-"""How many gradients of a graph are summed over the ranks by one call. OneFlow has it as a setting of the process, which every graph compiled later follows."""
+"""How many gradients of a graph are summed over the ranks by one call. OneFlow has it as a setting of the process,
+which every graph compiled later follows."""
 
 from __future__ import annotations
 

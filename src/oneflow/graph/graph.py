@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from oneflow.core.collector import paused
-from oneflow.core.lean_torch import lean_torch
 from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
+from oneflow.core.lean_torch import lean_torch
 from oneflow.core.number import whole
 from oneflow.core.tracebacks import trim
 from oneflow.graph.counters import LOSS_SCALE, TRAIN_STEP
@@ -44,11 +44,11 @@ def _next_name(kind: type) -> str:
 
 
 class Graph:
-    """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds optimizers by
-    ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
+    """The base of graphs. A class of one's own calls ``super().__init__()`` first, assigns modules to attributes, adds
+    optimizers by ``add_optimizer``, and defines ``build``, which is traced at the first call and never runs again.
 
-    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it updates. Whether a module
-    is in training or in evaluation mode is settled at the first call.
+    Modules are shared in place with eager code: their parameters are what the graph trains, their buffers what it
+    updates. Whether a module is in training or in evaluation mode is settled at the first call.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,10 @@ class Graph:
         return made
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        raise GraphError(f"{self.name}: a graph is no plain value to copy by reference or to pickle; use copy.deepcopy(graph), or save graph.state_dict()")
+        raise GraphError(
+            f"{self.name}: a graph is no plain value to copy by reference or to pickle; use copy.deepcopy(graph), or "
+            f"save graph.state_dict()"
+        )
 
     # -------------------------------------------------------------- attributes
 
@@ -116,33 +119,41 @@ class Graph:
     # -------------------------------------------------------------- what a class of one's own calls
 
     def build(self, *args: Any, **kwargs: Any) -> Any:
-        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested lists, tuples and
-        dictionaries."""
+        """The step: a class of one's own defines it. It takes and gives tensors, None and plain constants, in nested
+        lists, tuples and dictionaries."""
         raise UnsupportedError(f"{type(self).__name__} does not define build(self, ...), the step of the graph")
 
     def add_optimizer(self, optim: Any, *, lr_sch: Any = None, is_sparse: bool = False) -> None:
-        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``, counted by the graph's
-        own steps."""
+        """Has each call of the graph clip, update by ``optim`` and zero the gradients; its rate follows ``lr_sch``,
+        counted by the graph's own steps."""
         from oneflow.graph.optimizers import Added
         from oneflow.optim.optimizer import Optimizer
 
         self._require_open("an optimizer is added")
         if not isinstance(optim, Optimizer):
-            raise ArgumentError(f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}")
+            raise ArgumentError(
+                f"add_optimizer takes an optimizer of flow.optim, got {type(optim).__module__}.{type(optim).__name__}"
+            )
         if lr_sch is not None and not getattr(lr_sch, "is_function_of_step", False):
             raise ArgumentError(
-                f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got {type(lr_sch).__name__}"
+                f"lr_sch is a scheduler of flow.optim.lr_scheduler whose rate is a function of the step, got "
+                f"{type(lr_sch).__name__}"
             )
         if is_sparse:
-            raise UnsupportedError("add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out")
+            raise UnsupportedError(
+                "add_optimizer(is_sparse=True): gradients of embeddings are dense here; leave it out"
+            )
         self._graph.added.append(Added(optim, lr_sch))
 
     def set_grad_scaler(self, grad_scaler: Any = None) -> None:
-        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says, and gradients divided
-        again."""
+        """Has losses multiplied before the backward pass by what an ``amp.GradScaler`` or ``StaticGradScaler`` says,
+        and gradients divided again."""
         self._require_open("a grad scaler is set")
         if grad_scaler is not None and not hasattr(grad_scaler, "loss_scale"):
-            raise ArgumentError(f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got {type(grad_scaler).__name__}")
+            raise ArgumentError(
+                f"set_grad_scaler takes flow.amp.GradScaler or flow.amp.StaticGradScaler, got "
+                f"{type(grad_scaler).__name__}"
+            )
         self._graph.scale_losses(LossScale() if grad_scaler is None else grad_scaler.loss_scale())
 
     def debug(
@@ -154,8 +165,8 @@ class Graph:
         only_user_py_stack: bool = True,
         op_repr_with_py_stack: bool = False,
     ) -> None:
-        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3 the code of a step
-        too."""
+        """What is printed while the graph is compiled: -1 nothing, 0 its stages, 1 its modules too, 2 its ops too, 3
+        the code of a step too."""
         own = self.__dict__
         own["_debug"] = whole("v_level", v_level, -1)
 
@@ -192,7 +203,12 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with self._making, paused(), lean_torch(), torch.inference_mode(False):  # states that are made here outlive the caller's mode
+        with (
+            self._making,
+            paused(),
+            lean_torch(),
+            torch.inference_mode(False),
+        ):  # states that are made here outlive the caller's mode
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self._graph.config.has_dynamic_shapes:
@@ -218,7 +234,9 @@ class Graph:
     def finish_complie_and_init_runtime(self) -> None:
         """What ``build_graph`` began is finished already; refuses where it was not called."""
         if not self._compiled:
-            raise GraphError(f"{self.name} is not built yet; call build_graph(...) with the arguments of a step, or call the graph")
+            raise GraphError(
+                f"{self.name} is not built yet; call build_graph(...) with the arguments of a step, or call the graph"
+            )
 
     def _require_open(self, what: str) -> None:
         if self._compiled:
@@ -227,23 +245,29 @@ class Graph:
     # -------------------------------------------------------------- export
 
     def forward_capture(self, *args: Any, **kwargs: Any) -> Captured:
-        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``. Refuses a graph that
-        trains."""
+        """The forward graph for arguments like these, of any shape that the modules take, for ``flow.onnx.export``.
+        Refuses a graph that trains."""
         from oneflow.graph.forward import forward_captured
 
         return forward_captured(self._graph, args, kwargs)
 
     def forward_inputs(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments like those of the last call that was compiled, with zeros for tensors. Refuses a graph that was not called."""
+        """Arguments like those of the last call that was compiled, with zeros for tensors. Refuses a graph that was not
+        called."""
         from oneflow.graph.forward import inputs_like
 
         if not self._compiled:
-            raise GraphError(f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example inputs")
+            raise GraphError(
+                f"{self.name} was not called yet, so the shapes of its inputs are not known; call it, or give example "
+                f"inputs"
+            )
         return inputs_like(next(reversed(self._compiled)))
 
-    def plan_step(self, inputs: tuple[Any, ...], placement: Placement | None, named: dict[str, Any] | None = None) -> Plan:
-        """What ``flow.plan(graph, *inputs)`` gives, on a placement or on the ranks of its global tensors; ``named`` are inputs by name. The graph is traced
-        for it, and stays as it was."""
+    def plan_step(
+        self, inputs: tuple[Any, ...], placement: Placement | None, named: dict[str, Any] | None = None
+    ) -> Plan:
+        """What ``flow.plan(graph, *inputs)`` gives, on a placement or on the ranks of its global tensors; ``named`` are
+        inputs by name. The graph is traced for it, and stays as it was."""
         from oneflow.graph.planning import planned
 
         with self._making, paused(), lean_torch():
@@ -270,15 +294,19 @@ class Graph:
     # -------------------------------------------------------------- state
 
     def state_dict(self, destination: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the graph's own
-        counters, and where the readers among its modules stand."""
+        """The whole state: a dictionary per module under its attribute's name, the optimizers' states by variable, the
+        graph's own counters, and where the readers among its modules stand."""
         found: dict[str, Any] = OrderedDict() if destination is None else destination
         for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
             from oneflow.graph.loading import fusion_note, saved_counters
 
-            found.update(saved_counters(self._graph.modules, {**dict(self._states()), **self._counters(), **fusion_note(self._graph)}))
+            found.update(
+                saved_counters(
+                    self._graph.modules, {**dict(self._states()), **self._counters(), **fusion_note(self._graph)}
+                )
+            )
         where = positions(self._graph.modules, self._compiled.values())
         if where is not None:
             found[name_of(self._graph.kind)] = where
@@ -313,15 +341,22 @@ class Graph:
 
             spread_modules(self._graph)
         missing = [name for name in self._graph.modules if name not in state_dict]
-        strange = [name for name, value in state_dict.items() if name not in self._graph.modules and isinstance(value, Mapping)]
+        strange = [
+            name for name, value in state_dict.items() if name not in self._graph.modules and isinstance(value, Mapping)
+        ]
         if strict and (missing or strange):
-            raise GraphError(f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; strict=False takes what fits")
+            raise GraphError(
+                f"{self.name}: the state has no module {missing} and modules {strange} that the graph has not; "
+                f"strict=False takes what fits"
+            )
         for name, module in self._graph.modules.items():
             if name in state_dict:
                 module.load_state_dict(laid_as(module.state_dict(), state_dict[name]), strict=strict)
         if self.training:
             self._load_own({name: value for name, value in state_dict.items() if isinstance(value, Tensor)}, strict)
-        load_positions(self.name, name_of(self._graph.kind), self._graph.modules, state_dict.get(name_of(self._graph.kind)), strict)
+        load_positions(
+            self.name, name_of(self._graph.kind), self._graph.modules, state_dict.get(name_of(self._graph.kind)), strict
+        )
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
@@ -332,7 +367,9 @@ class Graph:
             if saved is not None:
                 value.copy_(saved)
             elif strict:
-                raise GraphError(f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits")
+                raise GraphError(
+                    f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits"
+                )
         load_states(self._graph.modules, self._graph.added, given)
         compare_fusion(self._graph, given)
 
@@ -368,7 +405,12 @@ def _modules_in(func: Callable[..., Any]) -> dict[str, nn.Module]:
     """The modules that a function refers to by name."""
     known = inspect.getclosurevars(func)
     owner = getattr(func, "__self__", None)
-    found = {name: value for names in (known.nonlocals, known.globals) for name, value in names.items() if isinstance(value, nn.Module)}
+    found = {
+        name: value
+        for names in (known.nonlocals, known.globals)
+        for name, value in names.items()
+        if isinstance(value, nn.Module)
+    }
     return {**found, **({"self": owner} if isinstance(owner, nn.Module) else {})}
 
 
@@ -379,7 +421,8 @@ def _other_inputs(name: str, first: tuple[Any, ...], now: tuple[Any, ...]) -> Gr
         place, before, given = next((i, a, b) for i, (a, b) in enumerate(zip(first[1:], now[1:])) if a != b)
         difference = f"input {place} was {_leaf(before)} at the first call and is {_leaf(given)} now"
     return GraphError(
-        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step "
+        f"{name}: nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each "
+        f"step "
         "is the same as the input of first "
         f"call graph: {difference}. config.enable_dynamic_shapes() in __init__() compiles a program for each"
     )

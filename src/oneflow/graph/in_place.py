@@ -1,4 +1,5 @@
-"""Local parameters and buffers of a graph's modules as global tensors, in place: whoever holds them, such as optimizers, holds global tensors from then on."""
+"""Local parameters and buffers of a graph's modules as global tensors, in place: whoever holds them, such as
+optimizers, holds global tensors from then on."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from oneflow.world import join
 
 
 def brought(tensor: Tensor, place: placement) -> GlobalTensor:
-    """A local tensor whole on every rank of a placement, with the value that it has on rank 0, wherever that placement begins. All ranks come here."""
+    """A local tensor whole on every rank of a placement, with the value that it has on rank 0, wherever that placement
+    begins. All ranks come here."""
     with torch.no_grad():
         made: Any = tensor.detach().to_global(placement(place.type, range(join().size)), broadcast)  # type: ignore[attr-defined]
         return made.to_global(place, (broadcast,) * len(place.hierarchy))

@@ -1,5 +1,5 @@
-"""Pipelines of local modules: parameters that are local are brought to the stages whose they are at the first call, local inputs to the first stage at
-every call. So a module of plain torch becomes a pipeline by ``set_stage`` alone."""
+"""Pipelines of local modules: parameters that are local are brought to the stages whose they are at the first call,
+local inputs to the first stage at every call. So a module of plain torch becomes a pipeline by ``set_stage`` alone."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from oneflow.world import join
 
 
 def on_stages(graph: Definition, call: Call) -> Call:
-    """The call with its local tensors on the first stage: the first rank's tensors count, as with ``to_global`` of what is broadcast. All ranks come here.
-    A world of one has no stages."""
+    """The call with its local tensors on the first stage: the first rank's tensors count, as with ``to_global`` of what
+    is broadcast. All ranks come here. A world of one has no stages."""
     if join().size == 1:
         return call
     if graph.entry is None:
@@ -38,15 +38,19 @@ def _is_local(value: Any) -> bool:
 
 
 def _settle(graph: Definition) -> None:
-    """Gives stages whose placement neither was set nor follows from their parameters an equal part of the ranks each, by their numbers."""
-    open_stages = [one for one in graph.settings.values() if one.is_stage and one.stage_placement is None and _lies_nowhere(one)]
+    """Gives stages whose placement neither was set nor follows from their parameters an equal part of the ranks each,
+    by their numbers."""
+    open_stages = [
+        one for one in graph.settings.values() if one.is_stage and one.stage_placement is None and _lies_nowhere(one)
+    ]
     if not open_stages:
         return
     size = join().size
     count = 1 + max(one.stage_id or 0 for one in graph.settings.values() if one.is_stage)
     if size % count:
         raise GraphError(
-            f"{graph.name}: {size} ranks are not shared out evenly among stages 0 to {count - 1}; say where each runs with "
+            f"{graph.name}: {size} ranks are not shared out evenly among stages 0 to {count - 1}; say where each runs "
+            f"with "
             "module.to(GraphModule).set_stage(id, placement)"
         )
     each = size // count
@@ -64,7 +68,8 @@ def _kind(module: nn.Module) -> str:
 
 
 def _spread(graph: Definition, call: Call) -> placement:
-    """Makes local parameters and buffers global where their modules run, whole on each rank there; gives the placement of the first stage."""
+    """Makes local parameters and buffers global where their modules run, whole on each rank there; gives the placement
+    of the first stage."""
     places = stages_of(graph.modules, graph.settings)
     stages = [one for one in graph.settings.values() if one.is_stage]
     first = min(stages, key=lambda one: (one.stage_id is None, one.stage_id or 0))
@@ -84,7 +89,9 @@ def _first_given(graph: Definition, call: Call) -> placement:
     tensors = (*(p for module in graph.modules.values() for p in module.parameters()), *call.tensors)
     found = next((place_of(tensor) for tensor in tensors if isinstance(tensor, GlobalTensor)), None)
     if found is None:
-        raise GraphError(f"{graph.name}: none of its stages has a placement or parameters; call set_stage(id, placement)")
+        raise GraphError(
+            f"{graph.name}: none of its stages has a placement or parameters; call set_stage(id, placement)"
+        )
     return found
 
 

@@ -1,4 +1,5 @@
-"""The optimizers of a graph as the compiler knows them: one for each parameter group, with the update and the rate of that group."""
+"""The optimizers of a graph as the compiler knows them: one for each parameter group, with the update and the rate of
+that group."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ class Added:
     schedule: LRScheduler | None
 
     def rate(self, number: int, first: int) -> Callable[[int], float]:
-        """The rate of a group as a function of the graph's step. A schedule that has gone ahead of the graph goes on from where it is; without
-        one the rate is what the group says when the step is run."""
+        """The rate of a group as a function of the graph's step. A schedule that has gone ahead of the graph goes on
+        from where it is; without one the rate is what the group says when the step is run."""
         group, schedule = self.optimizer.param_groups[number], self.schedule
         scale = float(group.get("lr_scale", 1.0))
         if schedule is None:
@@ -53,11 +54,14 @@ class _Rate(LrScheduler):
 
 
 class GroupUpdate(compiled.Optimizer):
-    """What is done with the variables of one parameter group. ``first`` is the number of the graph's step when it is compiled."""
+    """What is done with the variables of one parameter group. ``first`` is the number of the graph's step when it is
+    compiled."""
 
     def __init__(self, added: Added, number: int, names: list[str], first: int) -> None:
         group = added.optimizer.param_groups[number]
-        super().__init__(_Rate(added.rate(number, first)), grad_clipping=added.optimizer.clipping_of(group), variables=names)
+        super().__init__(
+            _Rate(added.rate(number, first)), grad_clipping=added.optimizer.clipping_of(group), variables=names
+        )
         self._added = added
         self._update = added.optimizer.update_of(group)
 
@@ -66,7 +70,8 @@ class GroupUpdate(compiled.Optimizer):
         return type(self._added.optimizer).__name__
 
     def count(self, t: int) -> float:
-        """That of the optimizer itself: steps that overflowed are not updates, and eager steps between two calls are."""
+        """That of the optimizer itself: steps that overflowed are not updates, and eager steps between two calls
+        are."""
         return float(self._added.optimizer.step_count + 1)
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
@@ -95,16 +100,20 @@ def graph_optimizer(every: Sequence[Added], names: Mapping[int, str], first: int
             strange = [tuple(p.shape) for p in group["params"] if id(p) not in names]
             if strange:
                 raise GraphError(
-                    f"group {number} of the graph's {type(added.optimizer).__name__} has a parameter of shape {strange[0]} that belongs to no module of the graph; "
-                    "assign the module to an attribute of the graph in __init__(), and make the optimizer of its parameters"
+                    f"group {number} of the graph's {type(added.optimizer).__name__} has a parameter of shape "
+                    f"{strange[0]} that belongs to no module of the graph; "
+                    "assign the module to an attribute of the graph in __init__(), and make the optimizer of its "
+                    "parameters"
                 )
             groups.append(GroupUpdate(added, number, [names[id(p)] for p in group["params"]], first))
     return GraphOptimizer(groups)
 
 
-def states_of(every: Sequence[Added], names: Mapping[int, str], layouts: Mapping[str, Layout | None]) -> dict[str, Tensor]:
-    """The optimizers' states of trained variables, by the names of state variables; made where they are not there yet. ``layouts`` are those of the
-    variables' updates, None for a local one."""
+def states_of(
+    every: Sequence[Added], names: Mapping[int, str], layouts: Mapping[str, Layout | None]
+) -> dict[str, Tensor]:
+    """The optimizers' states of trained variables, by the names of state variables; made where they are not there yet.
+    ``layouts`` are those of the variables' updates, None for a local one."""
     found = {}
     for added in every:
         for group in added.optimizer.param_groups:
@@ -112,7 +121,11 @@ def states_of(every: Sequence[Added], names: Mapping[int, str], layouts: Mapping
             for p in group["params"]:
                 for state in row.states if names.get(id(p)) in layouts else ():
                     layout, kept = layouts[names[id(p)]], added.optimizer.state[p]
-                    made = _state(kept, p, state, numbers) if layout is None else _global_state(kept, p, state, numbers, layout)
+                    made = (
+                        _state(kept, p, state, numbers)
+                        if layout is None
+                        else _global_state(kept, p, state, numbers, layout)
+                    )
                     found[f"{names[id(p)]}-{state.suffix}"] = made
     return found
 
@@ -125,10 +138,13 @@ def _global_state(kept: dict[str, Tensor], p: Any, state: State, numbers: Mappin
     sbp = list(map(public, (layout if state.shape is None else whole_on(layout.mesh)).sbp))
     if found is None:
         shape, dtype = (tuple(p.shape), p.dtype) if state.shape is None else (state.shape, torch.float32)
-        found = full(shape, 0.0 if state.start is None else numbers[state.start], dtype=dtype, placement=p.placement, sbp=sbp)
+        found = full(
+            shape, 0.0 if state.start is None else numbers[state.start], dtype=dtype, placement=p.placement, sbp=sbp
+        )
     elif not isinstance(found, GlobalTensor):
         raise GraphError(
-            f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load states that are global tensors"
+            f"the optimizer has the local state {state.suffix!r} of a global parameter of shape {tuple(p.shape)}; load "
+            f"states that are global tensors"
         )
     else:
         found = found.to_global(placement=p.placement, sbp=sbp)  # type: ignore[attr-defined]

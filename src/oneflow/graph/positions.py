@@ -1,4 +1,5 @@
-"""Where the readers among a graph's modules stand, as part of the graph's state: JSON as uint8 numbers, as in checkpoints of jobs."""
+"""Where the readers among a graph's modules stand, as part of the graph's state: JSON as uint8 numbers, as in
+checkpoints of jobs."""
 
 from __future__ import annotations
 
@@ -37,17 +38,22 @@ def positions(modules: Mapping[str, nn.Module], steps: Iterable[CompiledStep]) -
     unused: dict[Source, dict[str, Any]] = {}
     for step in steps:
         unused = {**step.sources.before, **unused}
-    states = {path: unused[source] if source in unused else source.state() for path, source in sources_in(modules).items()}
+    states = {
+        path: unused[source] if source in unused else source.state() for path, source in sources_in(modules).items()
+    }
     return torch.from_numpy(written(states).copy()) if states else None
 
 
 def load_positions(graph: str, name: str, modules: Mapping[str, nn.Module], given: Tensor | None, strict: bool) -> None:
-    """Takes each reader to where it was when the state was taken. Without ``strict`` one whose position is missing, or belongs to other data,
-    stays where it is."""
+    """Takes each reader to where it was when the state was taken. Without ``strict`` one whose position is missing, or
+    belongs to other data, stays where it is."""
     sources = sources_in(modules)
     if given is None:
         if sources and strict:
-            raise GraphError(f"{graph}: the state has no {name!r}, the positions of {', '.join(sources)}; strict=False leaves them where they are")
+            raise GraphError(
+                f"{graph}: the state has no {name!r}, the positions of {', '.join(sources)}; strict=False leaves them "
+                f"where they are"
+            )
         return
     states = parsed(name, given.cpu().numpy())
     for path, source in sources.items():
@@ -55,5 +61,7 @@ def load_positions(graph: str, name: str, modules: Mapping[str, nn.Module], give
             source.load_state(states.get(path, {}))
         except DataError as error:
             if strict:
-                raise GraphError(f"{graph}: {path!r} cannot go on where it was: {error}. strict=False leaves it where it is") from error
+                raise GraphError(
+                    f"{graph}: {path!r} cannot go on where it was: {error}. strict=False leaves it where it is"
+                ) from error
             warnings.warn(f"{graph}: {path!r} stays where it is: {error}", stacklevel=4)

@@ -1,4 +1,5 @@
-"""Modules as a graph shows them: the module itself in all but name, and its settings in the graph behind ``.to(GraphModule)``."""
+"""Modules as a graph shows them: the module itself in all but name, and its settings in the graph behind
+``.to(GraphModule)``."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ class GraphModule:
 
     @property
     def activation_checkpointing(self) -> bool:
-        """Whether what the module makes in the forward pass is made again in the backward pass, in place of being kept."""
+        """Whether what the module makes in the forward pass is made again in the backward pass, in place of being
+        kept."""
         return self._recomputes
 
     @activation_checkpointing.setter
@@ -40,9 +42,10 @@ class GraphModule:
         self._recomputes = flag("activation_checkpointing", mode)
 
     def set_stage(self, stage_id: int | None = None, placement: Any = None) -> None:
-        """Has the module run on ``placement``, as stage ``stage_id`` of a pipeline; without one on the placement of its parameters, and if these are local,
-        on an equal part of the ranks by the numbers of the stages. What comes to it from elsewhere is moved there. Where a graph accumulates gradients,
-        its stages run several micro-batches at a time."""
+        """Has the module run on ``placement``, as stage ``stage_id`` of a pipeline; without one on the placement of its
+        parameters, and if these are local, on an equal part of the ranks by the numbers of the stages. What comes to it
+        from elsewhere is moved there. Where a graph accumulates gradients, its stages run several micro-batches at a
+        time."""
         if stage_id is not None:
             self.stage_id = whole("stage_id", stage_id, 0)
         if placement is not None and not isinstance(placement, Place):
@@ -60,13 +63,15 @@ class GraphModule:
 
 
 class GraphTensor:
-    """The settings of a tensor in a graph: there are none but its module's. The name is what programs give to ``.to``."""
+    """The settings of a tensor in a graph: there are none but its module's. The name is what programs give to
+    ``.to``."""
 
 
 class ProxyModule:
     """A module of a graph. Attributes, calls and items are the module's own; modules among them are proxies again.
 
-    ``.to(nn.Module)`` and ``.origin`` give the module, ``.to(GraphModule)`` its settings in the graph; any other ``.to`` is the module's.
+    ``.to(nn.Module)`` and ``.origin`` give the module, ``.to(GraphModule)`` its settings in the graph; any other
+    ``.to`` is the module's.
     """
 
     def __init__(self, module: nn.Module, settings: dict[int, GraphModule]) -> None:

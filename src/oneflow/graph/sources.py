@@ -1,6 +1,8 @@
-"""What data modules read in a graph: their calls are made and remembered while ``build`` is traced, and made again for every other batch.
+"""What data modules read in a graph: their calls are made and remembered while ``build`` is traced, and made again for
+every other batch.
 
-A tensor that such a call gives becomes a feed of the step. Records and pictures of their own sizes stay among data modules.
+A tensor that such a call gives becomes a feed of the step. Records and pictures of their own sizes stay among data
+modules.
 """
 
 from __future__ import annotations
@@ -68,7 +70,8 @@ class Held:
 
     def _refuse(self) -> NoReturn:
         raise GraphError(
-            f"{self._title} in build() are another batch's at every step, and no tensors: they go to data modules alone, such as flow.nn.OFRecordRawDecoder "
+            f"{self._title} in build() are another batch's at every step, and no tensors: they go to data modules "
+            f"alone, such as flow.nn.OFRecordRawDecoder "
             "or flow.nn.image.Resize, which make tensors of them"
         )
 
@@ -92,7 +95,9 @@ class Recording:
         """Whether all that is read is read by modules that can read a share of the rows."""
         self._add_feed = add_feed
         self._made: list[list[Any]] = []
-        self._tensors: dict[int, tuple[Tensor, int, Place]] = {}  # by the id of what stands for one in build, with its version then
+        self._tensors: dict[
+            int, tuple[Tensor, int, Place]
+        ] = {}  # by the id of what stands for one in build, with its version then
 
     def knows(self, value: Any) -> bool:
         if not isinstance(value, Tensor):
@@ -122,9 +127,14 @@ class Recording:
     def _input(self, module: object, value: Any) -> Any:
         kind = type(module).__name__
         if isinstance(value, (Records, Listing)):
-            raise GraphError(f"{kind} was given {value!r} in build(), which were read outside it and would be the batch of every step; call their reader in build()")
+            raise GraphError(
+                f"{kind} was given {value!r} in build(), which were read outside it and would be the batch of every "
+                f"step; call their reader in build()"
+            )
         if isinstance(value, Held) and value._recording is not self:
-            raise GraphError(f"{kind} was given {value!r} that was kept from another build(); call its reader in this one")
+            raise GraphError(
+                f"{kind} was given {value!r} that was kept from another build(); call its reader in this one"
+            )
         if isinstance(value, Held):
             return value._place
         return self._tensors[id(value)][2] if self.knows(value) else value
@@ -140,7 +150,8 @@ class Recording:
 
 
 class Sources:
-    """The reading of a graph: ``next`` gives the feeds of the next batch, at first those that were read while the graph was built."""
+    """The reading of a graph: ``next`` gives the feeds of the next batch, at first those that were read while the graph
+    was built."""
 
     def __init__(self) -> None:
         self._calls: list[SourceCall] = []
@@ -210,9 +221,13 @@ class Sources:
         feeds = [leaf for leaves in made for leaf in leaves if isinstance(leaf, Tensor)]
         metas = [meta_of(tensor) for tensor in feeds]
         shares = self._share[1]
-        if metas != [meta if shares == 1 else replace(meta, shape=(meta.shape[0] // shares, *meta.shape[1:])) for meta in self._metas]:
+        if metas != [
+            meta if shares == 1 else replace(meta, shape=(meta.shape[0] // shares, *meta.shape[1:]))
+            for meta in self._metas
+        ]:
             raise GraphError(
-                f"data modules gave the graph {_told(self._metas)} at its first step and now give {_told(metas)}; a graph has the same shapes at every step: "
+                f"data modules gave the graph {_told(self._metas)} at its first step and now give {_told(metas)}; a "
+                f"graph has the same shapes at every step: "
                 "make another graph of the changed modules"
             )
         return feeds

@@ -33,7 +33,8 @@ class Meta:
 
 
 def meta_of(leaf: Any) -> Any:
-    """Of a tensor its shape, dtype and device, of a global one its layout too; a constant is what it is, with its type: True is not 1."""
+    """Of a tensor its shape, dtype and device, of a global one its layout too; a constant is what it is, with its type:
+    True is not 1."""
     if isinstance(leaf, GlobalTensor):
         return Meta(leaf._spec.shape, leaf._spec.dtype, leaf._spec.device, leaf._spec.layout)
     return Meta(tuple(leaf.shape), leaf.dtype, leaf.device) if isinstance(leaf, Tensor) else (type(leaf), leaf)
@@ -70,7 +71,8 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
     for path, leaf in paths:
         if not isinstance(leaf, (Tensor, *_CONSTANTS)):
             raise UnsupportedError(
-                f"a graph takes tensors, None, numbers and text, in lists, tuples and dictionaries; argument {_told(path)} has a leaf of type "
+                f"a graph takes tensors, None, numbers and text, in lists, tuples and dictionaries; argument "
+                f"{_told(path)} has a leaf of type "
                 f"{type(leaf).__name__}; make a tensor of it, or give it to the graph's __init__()"
             )
     return Call([leaf for _, leaf in paths], nesting)
@@ -78,7 +80,8 @@ def call_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
 
 @lru_cache(maxsize=1 << 10)
 def _flat(count: int, names: tuple[str, ...]) -> Any:
-    """How arguments are nested that are ``count`` leaves by place, and one for each name. Kept: every step of a loop asks for the same."""
+    """How arguments are nested that are ``count`` leaves by place, and one for each name. Kept: every step of a loop
+    asks for the same."""
     return pytree.tree_structure(((0,) * count, dict.fromkeys(names, 0)))
 
 
@@ -99,7 +102,9 @@ class Returned:
     def filled(self, tensors: Sequence[Tensor]) -> Any:
         """The results with these tensors in their places."""
         given = iter(tensors)
-        return pytree.tree_unflatten([next(given) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves], self.nesting)
+        return pytree.tree_unflatten(
+            [next(given) if isinstance(leaf, Tensor) else leaf for leaf in self.leaves], self.nesting
+        )
 
     def require_plain(self) -> None:
         """Refuses leaves that are neither tensors nor constants: what they hold has no values."""
@@ -107,7 +112,8 @@ class Returned:
             if not isinstance(leaf, (Tensor, *_CONSTANTS)):
                 raise UnsupportedError(
                     "a graph gives tensors, None, numbers and text, in lists, tuples and dictionaries; build() gave "
-                    f"{'result ' + pytree.keystr(path) if path else 'a result'} of type {type(leaf).__name__}; give back the tensors that it holds, or leave it out"
+                    f"{'result ' + pytree.keystr(path) if path else 'a result'} of type {type(leaf).__name__}; give "
+                    f"back the tensors that it holds, or leave it out"
                 )
 
     @property

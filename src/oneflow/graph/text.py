@@ -29,7 +29,9 @@ def told(graph: Definition) -> str:
 
 
 def _module(path: str, name: str, module: nn.Module) -> Iterator[str]:
-    inner = [f"(PARAMETER:{path}.{own}:{_tensor(tensor)}): ()" for own, tensor in module.named_parameters(recurse=False)]
+    inner = [
+        f"(PARAMETER:{path}.{own}:{_tensor(tensor)}): ()" for own, tensor in module.named_parameters(recurse=False)
+    ]
     inner += [f"(BUFFER:{path}.{own}:{_tensor(tensor)}): ()" for own, tensor in module.named_buffers(recurse=False)]
     for own, child in module.named_children():
         inner += _module(f"{path}.{own}", own, child)

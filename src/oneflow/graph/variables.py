@@ -10,11 +10,16 @@ from oneflow.global_tensor.tensor import GlobalTensor
 
 
 def variables_of(modules: Mapping[str, nn.Module]) -> dict[str, Tensor]:
-    """The parameters and buffers of some modules by their names, and global tensors that are plain attributes; one that has several has the first."""
+    """The parameters and buffers of some modules by their names, and global tensors that are plain attributes; one that
+    has several has the first."""
     found: dict[str, Tensor] = {}
     seen: set[int] = set()
     for prefix, module in modules.items():
-        for name, tensor in (*module.named_parameters(prefix), *module.named_buffers(prefix), *_attributes(module, prefix)):
+        for name, tensor in (
+            *module.named_parameters(prefix),
+            *module.named_buffers(prefix),
+            *_attributes(module, prefix),
+        ):
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 found[name] = tensor

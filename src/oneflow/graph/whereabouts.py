@@ -14,12 +14,20 @@ from oneflow.graph.proxy import GraphModule
 
 
 class Whereabouts:
-    """Follows the calls of a graph's modules while it is entered. ``settings`` tells whose activations are not kept, ``placements`` where modules run, by
-    their ids."""
+    """Follows the calls of a graph's modules while it is entered. ``settings`` tells whose activations are not kept,
+    ``placements`` where modules run, by their ids."""
 
-    def __init__(self, modules: Mapping[str, nn.Module], name: str, settings: Mapping[int, GraphModule], placements: Mapping[int, Placement]) -> None:
+    def __init__(
+        self,
+        modules: Mapping[str, nn.Module],
+        name: str,
+        settings: Mapping[int, GraphModule],
+        placements: Mapping[int, Placement],
+    ) -> None:
         self._placements = placements
-        self._paths = {id(m): path for prefix, module in modules.items() for path, m in module.named_modules(prefix=prefix)}
+        self._paths = {
+            id(m): path for prefix, module in modules.items() for path, m in module.named_modules(prefix=prefix)
+        }
         self._settings = settings
         self._stack = [Where(name, "Graph")]
         self._hooks: list[Any] = []
@@ -30,7 +38,10 @@ class Whereabouts:
         return self._stack[-1]
 
     def __enter__(self) -> Whereabouts:
-        self._hooks = [register_module_forward_pre_hook(self._enter), register_module_forward_hook(self._leave, always_call=True)]
+        self._hooks = [
+            register_module_forward_pre_hook(self._enter),
+            register_module_forward_hook(self._leave, always_call=True),
+        ]
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -44,7 +55,9 @@ class Whereabouts:
             self._regions += 1
             region = self._regions
         place = self._placements.get(id(module), self._stack[-1].placement)
-        self._stack.append(Where(self._paths.get(id(module), self._stack[-1].path), type(module).__name__, region, place))
+        self._stack.append(
+            Where(self._paths.get(id(module), self._stack[-1].path), type(module).__name__, region, place)
+        )
 
     def _leave(self, module: nn.Module, inputs: Any, results: Any) -> None:
         self._stack.pop()

@@ -1,7 +1,8 @@
 """``flow.image``: pictures inside a job.
 
-Pictures that a reader decodes have sizes of their own, so they stay with the reader's threads until an op gives them one size.
-What follows them there - resizing, cropping, mirroring, normalising - is done by those threads too, ahead of the job.
+Pictures that a reader decodes have sizes of their own, so they stay with the reader's threads until an op gives them
+one size. What follows them there - resizing, cropping, mirroring, normalising - is done by those threads too, ahead of
+the job.
 """
 
 from __future__ import annotations
@@ -11,19 +12,19 @@ from typing import Any
 
 import torch
 
-from oneflow.core.absent import absent
-from oneflow.core.refused import REFUSED_IMAGE
 from oneflow import math
 from oneflow.array import cast, concat, constant
 from oneflow.core import dtype as dtypes
+from oneflow.core.absent import absent
 from oneflow.core.dtype import as_dtype
 from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
+from oneflow.core.refused import REFUSED_IMAGE
 from oneflow.core.spellings import spelled
 from oneflow.data import picture_arguments as arguments
 from oneflow.data.arguments import positive
 from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
-from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.picture_arguments import color
+from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
 from oneflow.data.reader_ops import random_crop as checked_crop
 from oneflow.ir.blob import Blob, emit
 from oneflow.ir.notes import change_op_note, op_note
@@ -39,13 +40,23 @@ __all__ = [
 _IMAGES = "what flow.data.OFRecordImageDecoder or another image decoder gave"
 
 
-def decode(images_bytes_buffer: Buffers, dtype: torch.dtype = torch.uint8, color_space: str = "BGR", name: str | None = None) -> Images:
+def decode(
+    images_bytes_buffer: Buffers, dtype: torch.dtype = torch.uint8, color_space: str = "BGR", name: str | None = None
+) -> Images:
     """The pictures in the buffers of ``flow.data.OFRecordBytesDecoder``, each in its own size."""
     trace = take("flow.image.decode", images_bytes_buffer, Buffers, "what flow.data.OFRecordBytesDecoder gave")
     if as_dtype(dtype) is not dtypes.uint8:
-        raise UnsupportedError(f"flow.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized blob")
+        raise UnsupportedError(
+            f"flow.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized blob"
+        )
     full = trace.claim(name, "ImageDecode")
-    return Images(images_bytes_buffer.pipeline, trace.graph, full, images_bytes_buffer.key, color("flow.image.decode", color_space))
+    return Images(
+        images_bytes_buffer.pipeline,
+        trace.graph,
+        full,
+        images_bytes_buffer.key,
+        color("flow.image.decode", color_space),
+    )
 
 
 @spelled("image.resize")
@@ -68,19 +79,23 @@ def resize(
 ) -> Any:
     """Pictures in another size.
 
-    ``target_size`` (width, height) gives ``(blob, scale, None)``: uint8 of (batch, height, width, channels), and new by old size as
-    float32 of (batch, 2), width first. With ``keep_aspect_ratio`` an int ``target_size`` is what ``resize_side`` becomes, limited by
-    ``min_size`` and ``max_size``; that gives ``(pictures, scale, new_size)``, the pictures still of their own sizes.
+    ``target_size`` (width, height) gives ``(blob, scale, None)``: uint8 of (batch, height, width, channels), and new by
+    old size as float32 of (batch, 2), width first. With ``keep_aspect_ratio`` an int ``target_size`` is what
+    ``resize_side`` becomes, limited by ``min_size`` and ``max_size``; that gives ``(pictures, scale, new_size)``, the
+    pictures still of their own sizes.
 
-    The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a blob, ``resize_shorter`` pictures.
+    The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a blob, ``resize_shorter``
+    pictures.
 
-    ``interpolation_type`` "auto" is bilinear for enlarging and the mean of the covered area for shrinking; others are "bilinear",
-    "nearest_neighbor", "area" and "bicubic".
+    ``interpolation_type`` "auto" is bilinear for enlarging and the mean of the covered area for shrinking; others are
+    "bilinear", "nearest_neighbor", "area" and "bicubic".
     """
     images = image
     trace = take("flow.image.Resize", images, Images, _IMAGES)
     if images.size is not None:
-        raise UnsupportedError(f"flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures")
+        raise UnsupportedError(
+            f"flow.image.Resize: {images!r} was resized before; resize once, from the decoder's pictures"
+        )
     full = trace.claim(name, "ImageResize")
     if color_space is not None or interp_type is not None or resize_shorter or resize_x or resize_y:
         size = (resize_x, resize_y) if resize_x or resize_y else None if resize_shorter else target_size
@@ -103,12 +118,15 @@ def _old_resize(
         _check_channels("flow.image.Resize", images, arguments.channels_of(color("flow.image.Resize", color_space)))
     method = arguments.method("flow.image.Resize", interpolation)
     if shorter:
-        return images.renamed(name, size=arguments.shorter_size("flow.image.Resize", shorter, size is not None), method=method)
+        return images.renamed(
+            name, size=arguments.shorter_size("flow.image.Resize", shorter, size is not None), method=method
+        )
     return _pixels(trace, images.renamed(name, size=arguments.fixed_size("flow.image.Resize", size), method=method))
 
 
 def _pixels(trace: Trace, images: Images) -> Blob:
-    """Pictures of one size as a blob; it remembers what it is made of, so that what follows can be done in the same go."""
+    """Pictures of one size as a blob; it remembers what it is made of, so that what follows can be done in the same
+    go."""
     assert isinstance(images.size, tuple)
     decoder = PixelDecoder(images.key, images.size, images.crop, images.color, images.method)
     blob = decoded(trace, images.pipeline, decoder, images.op_name)
@@ -136,11 +154,13 @@ def crop_mirror_normalize(
     output_dtype: torch.dtype = torch.float32,
     name: str | None = None,
 ) -> Blob:
-    """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror_blob`` is 1, and makes ``(x - mean) / std`` of it.
+    """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror_blob`` is 1, and makes ``(x -
+    mean) / std`` of it.
 
-    Takes pictures of any size, a resized blob, or any uint8 blob of (batch, height, width, channels); 0 for the crop is the
-    full size of a blob. The free space above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it.
-    ``mean`` and ``std`` are one number, or one per channel in the order of the picture's channels; the result is "NCHW" or "NHWC".
+    Takes pictures of any size, a resized blob, or any uint8 blob of (batch, height, width, channels); 0 for the crop is
+    the full size of a blob. The free space above and to the left of the crop is the share ``crop_pos_y`` and
+    ``crop_pos_x`` of it. ``mean`` and ``std`` are one number, or one per channel in the order of the picture's
+    channels; the result is "NCHW" or "NHWC".
     """
     trace = require_trace("flow.image.CropMirrorNormalize")
     layout = arguments.layout("flow.image.CropMirrorNormalize", output_layout)
@@ -152,7 +172,9 @@ def crop_mirror_normalize(
     if images is None:
         assert isinstance(input_blob, Blob)
         if len(input_blob.shape) != 4:
-            raise ArgumentError(f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}")
+            raise ArgumentError(
+                f"flow.image.CropMirrorNormalize takes pictures of (batch, height, width, channels), got {input_blob!r}"
+            )
         size = crop_h or input_blob.shape[1], crop_w or input_blob.shape[2]
         blob = emit(
             rows.crop_normalize, input_blob, size=size, position=(float(crop_pos_y), float(crop_pos_x)),
@@ -201,18 +223,23 @@ def _crop_size(images: Images, height: int, width: int) -> Size:
 def _check_channels(what: str, images: Images, channels: int) -> None:
     have = arguments.channels_of(images.color)
     if channels != have:
-        raise ArgumentError(f"{what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for")
+        raise ArgumentError(
+            f"{what}: {images!r} was decoded to {images.color}, {have} channels; {channels} were asked for"
+        )
 
 
 def flip(image: Blob, flip_code: Blob | int, name: str | None = None) -> Blob:
-    """Pictures (batch, height, width, channels) turned over: code 1 left to right, 16 upside down, 17 both, 0 not at all.
+    """Pictures (batch, height, width, channels) turned over: code 1 left to right, 16 upside down, 17 both, 0 not at
+    all.
 
     One int is for all, an int8 blob has a code for each. Pictures of their own sizes are resized first.
     """
     x = _sized("flow.image.flip", image)
     if isinstance(flip_code, int):
         if flip_code not in (0, 1, 16, 17):
-            raise ArgumentError(f"flow.image.flip: a code is 0, 1 (left to right), 16 (upside down) or 17 (both), got {flip_code!r}")
+            raise ArgumentError(
+                f"flow.image.flip: a code is 0, 1 (left to right), 16 (upside down) or 17 (both), got {flip_code!r}"
+            )
         flip_code = constant(flip_code, dtypes.int8, (x.shape[0],))
     sideways = emit(rows.mirror, x, math.equal(math.mod(flip_code, 16), 1), dim=2)
     return emit(rows.mirror, sideways, math.greater_equal(flip_code, 16), dim=1, name=name)
@@ -223,14 +250,19 @@ def normalize(image: Blob, std: Sequence[float], mean: Sequence[float], name: st
     x = cast(_sized("flow.image.normalize", image), dtypes.float32)
     numbers = [tuple(map(float, values)) for values in (mean, std)]
     if any(len(values) not in (1, x.shape[3]) for values in numbers) or not all(numbers[1]):
-        raise ArgumentError(f"flow.image.normalize takes a mean and a std other than 0 for each of {x.shape[3]} channels, got {mean!r} and {std!r}")
+        raise ArgumentError(
+            f"flow.image.normalize takes a mean and a std other than 0 for each of {x.shape[3]} channels, got {mean!r} "
+            f"and {std!r}"
+        )
     offset, scale = (concat([constant(value, dtypes.float32, (1,)) for value in values]) for values in numbers)
     return math.divide(x - offset, scale, name=name)
 
 
 def _sized(what: str, image: Any) -> Blob:
     if isinstance(image, Images):
-        raise UnsupportedError(f"{what}: {image!r} has pictures of their own sizes; give it what flow.image.Resize makes of them")
+        raise UnsupportedError(
+            f"{what}: {image!r} has pictures of their own sizes; give it what flow.image.Resize makes of them"
+        )
     if not isinstance(image, Blob) or len(image.shape) != 4:
         raise ArgumentError(f"{what} takes a blob of (batch, height, width, channels), got {image!r}")
     return image

@@ -1,7 +1,8 @@
 """Initializers: frozen values that say how a variable's first content is drawn.
 
-``initializer.draw(spec, generator)`` gives a CPU tensor of the spec's shape and dtype, a pure function of the initializer,
-the spec and the generator's state. One initializer may serve any number of variables: each is drawn from its own generator.
+``initializer.draw(spec, generator)`` gives a CPU tensor of the spec's shape and dtype, a pure function of the
+initializer, the spec and the generator's state. One initializer may serve any number of variables: each is drawn from
+its own generator.
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class RandomUniformInt:
 
     def draw(self, spec: TensorSpec, generator: torch.Generator) -> Tensor:
         low, high = _fit(self.minval, spec.dtype), _fit(self.maxval, spec.dtype)
-        return torch.randint(int(low), int(high) + 1, spec.shape, dtype=torch.int64, generator=generator).to(spec.dtype.torch)
+        return torch.randint(int(low), int(high) + 1, spec.shape, dtype=torch.int64, generator=generator).to(
+            spec.dtype.torch
+        )
 
 
 @dataclass(frozen=True)
@@ -113,7 +116,12 @@ class TruncatedNormal:
         """Inverse distribution function of evenly spread probabilities: no number is ever drawn twice."""
         _require_float(self, spec)
         edge = math.erf(math.sqrt(2.0))
-        values = torch.rand(spec.shape, dtype=_working_dtype(spec), generator=generator).mul_(2.0 * edge).sub_(edge).erfinv_()
+        values = (
+            torch.rand(spec.shape, dtype=_working_dtype(spec), generator=generator)
+            .mul_(2.0 * edge)
+            .sub_(edge)
+            .erfinv_()
+        )
         # The clamp removes only what rounding of the inverse put beyond the edge.
         values.mul_(math.sqrt(2.0)).clamp_(-2.0, 2.0)
         return values.mul_(self.stddev).add_(self.mean).to(spec.dtype.torch)
@@ -166,7 +174,9 @@ def fan(shape: Sequence[int], mode: str, data_format: str = "") -> float:
     """
     shape = tuple(shape)
     if len(shape) < 2:
-        raise ArgumentError(f"a fan is that of a weight of rank 2 or more, got shape {shape}; initialise it by constant or by stddev")
+        raise ArgumentError(
+            f"a fan is that of a weight of rank 2 or more, got shape {shape}; initialise it by constant or by stddev"
+        )
     fan_in = math.prod(shape[1:])
     if mode == "fan_in":
         return fan_in
@@ -178,7 +188,9 @@ def _spatial(shape: tuple[int, ...], data_format: str) -> tuple[int, ...]:
     if len(shape) == 2:
         return ()
     if not data_format:
-        raise ArgumentError(f"the fan of a weight of shape {shape} depends on its layout; give data_format, such as 'NCHW' or 'NHWC'")
+        raise ArgumentError(
+            f"the fan of a weight of shape {shape} depends on its layout; give data_format, such as 'NCHW' or 'NHWC'"
+        )
     return shape[2:] if _channels_first(data_format) else shape[1:-1]
 
 
@@ -259,10 +271,14 @@ def random_uniform_initializer(
     return RandomUniformInt(_whole(low, dtype), _whole(high, dtype))
 
 
-def random_normal_initializer(mean: float = 0.0, stddev: float = 1.0, seed: None = None, dtype: None = None) -> RandomNormal:
+def random_normal_initializer(
+    mean: float = 0.0, stddev: float = 1.0, seed: None = None, dtype: None = None
+) -> RandomNormal:
     """Normal. A seed belongs to the variable: ``get_variable(..., random_seed=...)``; so does the dtype."""
     if seed is not None or dtype is not None:
-        raise UnsupportedError("random_normal_initializer takes neither seed nor dtype; give them to get_variable (random_seed=, dtype=)")
+        raise UnsupportedError(
+            "random_normal_initializer takes neither seed nor dtype; give them to get_variable (random_seed=, dtype=)"
+        )
     return RandomNormal(number("mean", mean), number("stddev", stddev, 0))
 
 
@@ -279,11 +295,14 @@ def truncated_normal(stddev: float = 1.0) -> TruncatedNormal:
 def variance_scaling_initializer(
     scale: float = 1.0, mode: str = "fan_in", distribution: str = "truncated_normal", data_format: str = ""
 ) -> VarianceScaling:
-    """Mean 0, variance ``scale / fan``. ``mode`` is fan_in, fan_out or fan_avg; ``data_format`` is that of a convolution's weight."""
+    """Mean 0, variance ``scale / fan``. ``mode`` is fan_in, fan_out or fan_avg; ``data_format`` is that of a
+    convolution's weight."""
     factor = number("scale", scale, above=0)
     if data_format:
         _channels_first(data_format)
-    return VarianceScaling(factor, _one_of("mode", mode, MODES), _one_of("distribution", distribution, DISTRIBUTIONS), data_format)
+    return VarianceScaling(
+        factor, _one_of("mode", mode, MODES), _one_of("distribution", distribution, DISTRIBUTIONS), data_format
+    )
 
 
 def glorot_uniform_initializer(data_format: str = "") -> VarianceScaling:
@@ -308,12 +327,15 @@ def kaiming_initializer(
     negative_slope: float = 0.0,
     data_format: str = "NCHW",
 ) -> RandomNormal | RandomUniform:
-    """Mean 0, standard deviation gain / sqrt(fan) of a weight of ``shape``; the gain is that of the activation that follows."""
+    """Mean 0, standard deviation gain / sqrt(fan) of a weight of ``shape``; the gain is that of the activation that
+    follows."""
     dims = wholes(shape)
     if dims is None:
         raise ArgumentError(f"kaiming_initializer takes the weight's shape as a tuple, got {shape!r}")
     _one_of("distribution", distribution, ("random_normal", "random_uniform"))
-    stddev = _gain(nonlinearity, number("negative_slope", negative_slope)) / math.sqrt(fan(dims, _one_of("mode", mode, MODES), data_format))
+    stddev = _gain(nonlinearity, number("negative_slope", negative_slope)) / math.sqrt(
+        fan(dims, _one_of("mode", mode, MODES), data_format)
+    )
     return _untruncated(distribution, stddev)
 
 
@@ -334,7 +356,11 @@ def empty_initializer(dtype: Any = torch.float32) -> Empty:
 
 
 _VARIANCE_NORMS = {"kFanIn": "fan_in", "kFanOut": "fan_out", "kAverage": "fan_avg"}
-_DISTRIBUTIONS = {"kTruncatedNormal": "truncated_normal", "kRandomNormal": "random_normal", "kRandomUniform": "random_uniform"}
+_DISTRIBUTIONS = {
+    "kTruncatedNormal": "truncated_normal",
+    "kRandomNormal": "random_normal",
+    "kRandomUniform": "random_uniform",
+}
 
 
 def _constant_conf(value: float = 0.0) -> Constant:
@@ -400,7 +426,9 @@ _CONFS: dict[str, Callable[..., Initializer]] = {
 def from_conf(conf: Mapping[str, Mapping[str, Any]]) -> Initializer:
     """The initializer of a dictionary with one entry, such as ``{"random_normal_conf": {"std": 0.1}}``."""
     if not isinstance(conf, Mapping) or len(conf) != 1:
-        raise ArgumentError(f"an initializer conf is a dict with one entry, such as {{'constant_conf': {{'value': 0.0}}}}; got {conf!r}")
+        raise ArgumentError(
+            f"an initializer conf is a dict with one entry, such as {{'constant_conf': {{'value': 0.0}}}}; got {conf!r}"
+        )
     ((kind, fields),) = conf.items()
     make = _CONFS[_one_of("an initializer conf", kind, list(_CONFS))]
     if not isinstance(fields, Mapping):

@@ -120,16 +120,21 @@ class Blob(Symbol):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> NoReturn:
         name = getattr(func, "__name__", func)
-        raise DTypeError(f"{name} takes tensors and got a blob; inside a job use the ops of flow, flow.math and flow.nn (docs/ops.md)")
+        raise DTypeError(
+            f"{name} takes tensors and got a blob; inside a job use the ops of flow, flow.math and flow.nn "
+            f"(docs/ops.md)"
+        )
 
     def _no_value(self, what: str) -> NoReturn:
         raise JobError(
             f"{what} of blob {self.op_name!r} {self.spec}: it has no value while the job is traced. "
-            "A job's body runs once; use flow.where or return the blob and decide outside (or numpy() with flow.enable_eager_execution())"
+            "A job's body runs once; use flow.where or return the blob and decide outside (or numpy() with "
+            "flow.enable_eager_execution())"
         )
 
     def numpy(self, parallel_id: int | None = None) -> np.ndarray:
-        """In eager execution: its value in the call under way, whose body is running; in the mirrored view that of one device."""
+        """In eager execution: its value in the call under way, whose body is running; in the mirrored view that of one
+        device."""
         return self._value("numpy()").numpy(parallel_id)
 
     def numpy_list(self) -> list[np.ndarray]:
@@ -226,7 +231,9 @@ def emit_many(op: Op, *args: Any, name: str | None = None, **attributes: Any) ->
     return tuple(Blob(record(item, (node, i), {}, names[i])) for i in range(count))
 
 
-def _record(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, gives_several: bool = False) -> fx.Node:
+def _record(
+    op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, gives_several: bool = False
+) -> fx.Node:
     trace = require_trace(f"flow.{op.name}")
     args, attributes = tree_map(lambda a: _node(a, op, trace.graph.body), (args, attributes))
     count = count_of([node for node in tree_leaves((args, attributes)) if isinstance(node, fx.Node)], op)

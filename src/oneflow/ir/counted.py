@@ -1,7 +1,8 @@
 """Ops on blobs with as many rows as the data says (``flow.argwhere``, ``flow.experimental.unique_with_counts`` ...).
 
-Such a blob is as large as it can become, and a count says how many of its first rows are meant. Ops that work on each row by itself give such a
-blob again. Where rows come together (sums, scattering) those behind the count are first made what adds nothing. Anything else is refused.
+Such a blob is as large as it can become, and a count says how many of its first rows are meant. Ops that work on each
+row by itself give such a blob again. Where rows come together (sums, scattering) those behind the count are first made
+what adds nothing. Anything else is refused.
 """
 
 from __future__ import annotations
@@ -27,8 +28,24 @@ _ELEMENTWISE = {
     "nn.hardtanh", "nn.swish", "nn.bias_add", "where", "masked_fill", "cast", "identity", "amp_white_identity", "constant_like", "nn.random_mask_like",
     "smooth_l1_loss", "nn.sigmoid_cross_entropy_with_logits",
 }  # fmt: skip
-_BY_ROW = {"nn.sparse_softmax_cross_entropy_with_logits", "nn.sparse_cross_entropy", "nn.softmax_cross_entropy_with_logits", "math.in_top_k"}
-_ALONG_AN_AXIS = {"nn.softmax", "nn.logsoftmax", "math.argmax", "math.top_k", "math.l2_normalize", "sort", "argsort", "one_hot", "stack", "concat"}
+_BY_ROW = {
+    "nn.sparse_softmax_cross_entropy_with_logits",
+    "nn.sparse_cross_entropy",
+    "nn.softmax_cross_entropy_with_logits",
+    "math.in_top_k",
+}
+_ALONG_AN_AXIS = {
+    "nn.softmax",
+    "nn.logsoftmax",
+    "math.argmax",
+    "math.top_k",
+    "math.l2_normalize",
+    "sort",
+    "argsort",
+    "one_hot",
+    "stack",
+    "concat",
+}
 _SHAPES = {"reshape", "squeeze", "expand_dims", "flatten", "transpose"}
 _WEIGHTED = {"matmul", "nn.dense"}  # rows by a whole matrix
 _PICKED = {"gather", "gather_nd"}  # rows of a whole blob, by indices that are counted
@@ -44,11 +61,15 @@ def count_of(nodes: list[fx.Node], op: Op) -> fx.Node | None:
     """The count that the rows of these inputs have in common; None where all are whole."""
     counts = {note.count for note in map(op_note, nodes) if note.count is not None}
     if len(counts) > 1:
-        raise UnsupportedError(f"{op.name} was given blobs whose numbers of rows the data says each for itself; cut or join them in numpy")
+        raise UnsupportedError(
+            f"{op.name} was given blobs whose numbers of rows the data says each for itself; cut or join them in numpy"
+        )
     return counts.pop() if counts else None
 
 
-def record_counted(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, count: fx.Node) -> fx.Node:
+def record_counted(
+    op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, count: fx.Node
+) -> fx.Node:
     """Records an op that has counted inputs."""
     if op.name in _SCATTERED:
         return _scattered(op, args, attributes, name, count)
@@ -60,7 +81,13 @@ def record_counted(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], na
         return _weighted(op, args, attributes, name, count)
     if op.name in _PICKED:
         return _picked(op, args, attributes, name, count)
-    if op.name in _ELEMENTWISE or op.name in _BY_ROW or op.name in _ALONG_AN_AXIS or op.name in _SHAPES or op.name == "slice_v2":
+    if (
+        op.name in _ELEMENTWISE
+        or op.name in _BY_ROW
+        or op.name in _ALONG_AN_AXIS
+        or op.name in _SHAPES
+        or op.name == "slice_v2"
+    ):
         return _by_row(op, args, attributes, name, count)
     raise _refused(op, args)
 
@@ -74,7 +101,8 @@ def _refused(op: Op, args: Any) -> UnsupportedError:
     (first, *_) = [node for node in tree_leaves(args) if isinstance(node, fx.Node) and op_note(node).count is not None]
     note = op_note(first)
     return UnsupportedError(
-        f"{op.name} was given {note.name!r} {note.spec}, which has as many rows as the data says; ops that take each row by itself and sums over the rows "
+        f"{op.name} was given {note.name!r} {note.spec}, which has as many rows as the data says; ops that take each "
+        f"row by itself and sums over the rows "
         "can be computed of it, for others return it and go on in numpy"
     )
 
@@ -104,16 +132,25 @@ def _is_counted(value: Any) -> bool:
 
 
 def _by_row(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, count: fx.Node) -> fx.Node:
-    """Ones stand behind the count where floats are computed with: an op that has no finite slope at 0 would spoil the gradients of other rows."""
+    """Ones stand behind the count where floats are computed with: an op that has no finite slope at 0 would spoil the
+    gradients of other rows."""
     size, rank = _rows_of(args)
     if not all(_fits(node, size, rank) for node in tree_leaves((args, attributes)) if isinstance(node, fx.Node)):
         raise _refused(op, args)
-    ones = lambda node: fill(node, count, 1) if _is_counted(node) and op_note(node).spec.dtype.is_floating_point else node  # noqa: E731
+
+    def ones(node):
+        return fill(node, count, 1) if _is_counted(node) and op_note(node).spec.dtype.is_floating_point else node  # noqa: E731
+
     args, attributes = fx.node.map_arg((args, attributes), ones)
     made = record(op, args, attributes, name)
     if not _keeps_rows(op, attributes, op_note(made).spec.shape, size, rank):
-        raise _refused(op, args) if any(map(_is_counted, tree_leaves(args))) else UnsupportedError(
-            f"{op.name} would take the rows of a blob apart that has as many as the data says; return it and go on in numpy"
+        raise (
+            _refused(op, args)
+            if any(map(_is_counted, tree_leaves(args)))
+            else UnsupportedError(
+                f"{op.name} would take the rows of a blob apart that has as many as the data says; return it and go on "
+                f"in numpy"
+            )
         )
     return _counted(made, count)
 
@@ -164,11 +201,18 @@ def _size(args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, c
     dtype = attributes["dtype"] or op_note(args[0]).spec.dtype.torch
     ones = record(create.constant_like, (args[0],), {"value": 1, "dtype": dtype}, None)
     rest = record(reduce.reduce_sum, (fill(ones, count, 0),), {"axis": attributes["axis"], "keepdims": False}, None)
-    return _whole(record(array.reshape, (rest,), {"shape": (1,)}, name)) if op_note(rest).spec.shape == (1,) else _not_all(args)
+    return (
+        _whole(record(array.reshape, (rest,), {"shape": (1,)}, name))
+        if op_note(rest).spec.shape == (1,)
+        else _not_all(args)
+    )
 
 
 def _not_all(args: Any) -> Any:
-    raise UnsupportedError(f"the elements of {op_note(args[0]).name!r} are counted on all axes together, its number of rows is what the data says")
+    raise UnsupportedError(
+        f"the elements of {op_note(args[0]).name!r} are counted on all axes together, its number of rows is what the "
+        f"data says"
+    )
 
 
 def _weighted(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str | None, count: fx.Node) -> fx.Node:

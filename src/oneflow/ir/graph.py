@@ -20,7 +20,8 @@ from oneflow.optimizer.training import Training
 
 
 class Reader(Protocol):
-    """Something with a position in its data: ``state`` is what ``load_state`` needs to go on from the present step (None: nothing)."""
+    """Something with a position in its data: ``state`` is what ``load_state`` needs to go on from the present step
+    (None: nothing)."""
 
     def state(self) -> dict[str, Any] | None: ...
 
@@ -30,9 +31,10 @@ class Reader(Protocol):
 class Source(Reader, Protocol):
     """Something that makes input tensors on the host, once per step: a record reader, a random batch.
 
-    ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors. ``share`` makes it give
-    the rows of one of several shares (``core.region.span``) of each batch, before it starts; ``specs`` stay those of the whole. Sources of one
-    ``name`` share a state. A source that was not started can be pickled.
+    ``start`` may begin work before the first step, ``close`` ends it; ``drop`` says that nothing reads the tensors.
+    ``share`` makes it give the rows of one of several shares (``core.region.span``) of each batch, before it starts;
+    ``specs`` stay those of the whole. Sources of one ``name`` share a state. A source that was not started can be
+    pickled.
     """
 
     name: str
@@ -116,7 +118,8 @@ class Graph:
         return {*self.result_nodes(), *self.losses, *(watch.node for watch in self.watches)}
 
     def drop_unused_sources(self) -> None:
-        """Takes out the sources that nothing reads, such as pictures that another op decodes together with its own work."""
+        """Takes out the sources that nothing reads, such as pictures that another op decodes together with its own
+        work."""
         named = self.named_nodes()
         for source, nodes in list(self.sources):
             if not any(node.users or node in named for node in nodes):
@@ -148,4 +151,6 @@ class Graph:
     def trained_variables(self) -> list[VariableDecl]:
         """The trainable variables that a loss depends on, in the order they were declared."""
         reached = self.reached_by(self.losses)
-        return [self.decls[name] for name, node in self.variables.items() if self.decls[name].trainable and node in reached]
+        return [
+            self.decls[name] for name, node in self.variables.items() if self.decls[name].trainable and node in reached
+        ]

@@ -1,7 +1,9 @@
-"""Micro-batches by hand: what lies between ``flow.unpack`` or ``flow.repeat`` and ``flow.pack`` or ``flow.acc`` runs once for each micro-batch.
+"""Micro-batches by hand: what lies between ``flow.unpack`` or ``flow.repeat`` and ``flow.pack`` or ``flow.acc`` runs
+once for each micro-batch.
 
-The body sees the blobs of the first one. Where they are put together, the ops that made them are recorded again for every other one, on its own
-part of what was cut; so a program needs no loop, and gradients and devices need no rule for it.
+The body sees the blobs of the first one. Where they are put together, the ops that made them are recorded again for
+every other one, on its own part of what was cut; so a program needs no loop, and gradients and devices need no rule for
+it.
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ def copies(trace: Trace, node: fx.Node, count: int, what: str) -> list[fx.Node]:
     found = op_note(node).micro
     if found != count:
         came = "is the same in all micro-batches" if found == 1 else f"is one of {found} micro-batches"
-        raise UnsupportedError(f"{what} puts {count} micro-batches together, but {op_note(node).name!r} {came}; cut with flow.unpack or flow.repeat by the same number")
+        raise UnsupportedError(
+            f"{what} puts {count} micro-batches together, but {op_note(node).name!r} {came}; cut with flow.unpack or "
+            f"flow.repeat by the same number"
+        )
     reached = trace.graph.reached_by([node])
     region = [other for other in trace.graph.body.nodes if op_note(other).micro > 1 and other in reached]
     return [node, *(_copy(trace, region, node, i) for i in range(1, count))]

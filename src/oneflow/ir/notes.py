@@ -15,12 +15,13 @@ _KEY = "op"
 
 @dataclass(frozen=True)
 class OpNote:
-    """An op of a job, or one of its inputs: its name as users see it, what it gives, the user's file and line, where it runs.
+    """An op of a job, or one of its inputs: its name as users see it, what it gives, the user's file and line, where it
+    runs.
 
-    ``batch_axis`` is the dim along which an input is cut for devices and micro-batches (None: it is not), ``hint`` the layout that the user
-    asks for. ``pictures`` and ``coin`` are what ops on pictures remember of the pipeline that makes them. Of a blob with a ``count`` only so
-    many first rows are meant. What is made in one ``region`` is made again for the backward pass. Above 1, ``micro`` says of how many
-    micro-batches this is the first (``micro.py``).
+    ``batch_axis`` is the dim along which an input is cut for devices and micro-batches (None: it is not), ``hint`` the
+    layout that the user asks for. ``pictures`` and ``coin`` are what ops on pictures remember of the pipeline that
+    makes them. Of a blob with a ``count`` only so many first rows are meant. What is made in one ``region`` is made
+    again for the backward pass. Above 1, ``micro`` says of how many micro-batches this is the first (``micro.py``).
     """
 
     name: str

@@ -11,7 +11,8 @@ from oneflow.ir.notes import op_note
 
 
 def graph_text(graph: Graph, lines: bool = True) -> str:
-    """``%conv1: float32(8, 32, 28, 28) = nn.conv2d(%images, %conv1-weight, ...)``, with the user's file:line behind it."""
+    """``%conv1: float32(8, 32, 28, 28) = nn.conv2d(%images, %conv1-weight, ...)``, with the user's file:line behind
+    it."""
     kind = "train" if graph.is_train else "predict"
     rows = [f"{kind} job {graph.job}"]
     rows += [_row(node, graph, lines) for node in graph.body.nodes]

@@ -1,7 +1,8 @@
 """Tracing: a job's body runs once with blobs, and every op it calls becomes a node of the logical graph.
 
-``get_variable`` inside a function, names, namespaces and job settings have no place in torch's own tracers. An op row runs on meta tensors
-(without data) when it is called, so a wrong shape is found at the user's line, and shapes are real ints while the body runs.
+``get_variable`` inside a function, names, namespaces and job settings have no place in torch's own tracers. An op row
+runs on meta tensors (without data) when it is called, so a wrong shape is found at the user's line, and shapes are real
+ints while the body runs.
 """
 
 from __future__ import annotations
@@ -37,8 +38,12 @@ class Trace:
         self.namespaces: list[str] = []
         self.placements: list[Placement] = [placement]
         self.regions: list[int | None] = [None]
-        self.value_of: Callable[[fx.Node], Any] | None = None  # eager execution: what a node comes to in the call under way
-        self.micro_copies: dict[int, dict[fx.Node, fx.Node]] = {}  # of the ops of micro-batches (micro.py), by their number
+        self.value_of: Callable[[fx.Node], Any] | None = (
+            None  # eager execution: what a node comes to in the call under way
+        )
+        self.micro_copies: dict[
+            int, dict[fx.Node, fx.Node]
+        ] = {}  # of the ops of micro-batches (micro.py), by their number
         self._names: set[str] = set()
         self._counts: Counter[str] = Counter()
 
@@ -55,7 +60,8 @@ class Trace:
         return "-".join([*self.namespaces, name])
 
     def auto_name(self, prefix: str, first_plain: bool = False) -> str:
-        """``Relu_0``, ``Relu_1`` ...; for layers (``first_plain``) ``Dense``, ``Dense_1`` ...: the same in every job."""
+        """``Relu_0``, ``Relu_1`` ...; for layers (``first_plain``) ``Dense``, ``Dense_1`` ...: the same in every
+        job."""
         count = self._counts[self.full_name(prefix)]
         self._counts[self.full_name(prefix)] += 1
         return prefix if first_plain and count == 0 else f"{prefix}_{count}"
@@ -83,7 +89,16 @@ class Trace:
     def _describe(self, node: fx.Node, name: str, spec: Any) -> None:
         is_dynamic = any(op_note(n).is_dynamic for n in node.all_input_nodes)
         batch_axis = 0 if isinstance(spec, TensorSpec) and spec.shape else None
-        note = OpNote(name, spec, user_line(), self.placements[-1], is_dynamic, batch_axis, region=self.regions[-1], micro=_micro_of(node))
+        note = OpNote(
+            name,
+            spec,
+            user_line(),
+            self.placements[-1],
+            is_dynamic,
+            batch_axis,
+            region=self.regions[-1],
+            micro=_micro_of(node),
+        )
         set_op_note(node, note)
 
     def add_input(self, name: str, spec: TensorSpec) -> fx.Node:
@@ -112,7 +127,8 @@ class Trace:
         return self.graph.variables[decl.name]
 
     def mark_channels_last(self, node: fx.Node) -> None:
-        """Notes that a variable is a convolution's filter, so that it is kept in the layout convolutions run fastest in."""
+        """Notes that a variable is a convolution's filter, so that it is kept in the layout convolutions run fastest
+        in."""
         name = op_note(node).name
         if self.graph.variables.get(name) is node:
             self.graph.decls[name] = replace(self.graph.decls[name], channels_last=True)
@@ -120,7 +136,9 @@ class Trace:
     def minimize(self, losses: Sequence[object], optimizer: object) -> None:
         """Makes ``optimizer`` the job's and ``losses`` what it lowers."""
         if self.is_train and self.settings.optimizer is not None:
-            raise JobError(f"job {self.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several")
+            raise JobError(
+                f"job {self.graph.job!r} has an optimizer already; flow.optimizer.CombinedOptimizer joins several"
+            )
         for loss in losses:
             if not isinstance(loss, Symbol):
                 raise ArgumentError(f"minimize takes a blob or a list of blobs, got {loss!r}")
@@ -138,7 +156,10 @@ class Trace:
             raise JobError(f"the loss {op_note(node).name!r} was added to job {self.graph.job!r} before")
         self._check_own(node)
         if op_note(node).count is not None:
-            raise JobError(f"the loss {op_note(node).name!r} has as many rows as the data says; take their sum or mean first, with flow.math.reduce_mean")
+            raise JobError(
+                f"the loss {op_note(node).name!r} has as many rows as the data says; take their sum or mean first, "
+                f"with flow.math.reduce_mean"
+            )
         self._check_loss(node)
         self.graph.losses.append(node)
 
@@ -172,7 +193,10 @@ def _micro_of(node: fx.Node) -> int:
     """Of how many micro-batches an op gives the first, by what it takes."""
     counts = {op_note(n).micro for n in node.all_input_nodes} - {1}
     if len(counts) > 1:
-        raise JobError(f"an op takes blobs of {' and of '.join(map(str, sorted(counts)))} micro-batches; put one of them together with flow.pack or flow.acc first")
+        raise JobError(
+            f"an op takes blobs of {' and of '.join(map(str, sorted(counts)))} micro-batches; put one of them together "
+            f"with flow.pack or flow.acc first"
+        )
     return counts.pop() if counts else 1
 
 

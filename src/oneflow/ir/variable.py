@@ -36,11 +36,12 @@ def get_variable(
 ) -> Blob:
     """The variable ``name`` of the session, made on first use.
 
-    The full name is the open namespaces and ``name`` joined by "-". The same full name is the same storage in every job,
-    so shape and dtype must agree. ``shape`` may be left out where this job has the variable already. ``dtype`` defaults to
-    the job's default data type, ``initializer`` to the job's default initializer. ``model_name="bias"`` selects the secondary
-    learning rate. Integers are not trained, whatever ``trainable`` says. ``reuse=False`` refuses a name that this job has already. ``distribute`` says how it lies over the devices of its
-    placement (whole on each by default); ``parallel_distribution``, such as ("B", "S(0)"), says so for each axis.
+    The full name is the open namespaces and ``name`` joined by "-". The same full name is the same storage in every
+    job, so shape and dtype must agree. ``shape`` may be left out where this job has the variable already. ``dtype``
+    defaults to the job's default data type, ``initializer`` to the job's default initializer. ``model_name="bias"``
+    selects the secondary learning rate. Integers are not trained, whatever ``trainable`` says. ``reuse=False`` refuses
+    a name that this job has already. ``distribute`` says how it lies over the devices of its placement (whole on each
+    by default); ``parallel_distribution``, such as ("B", "S(0)"), says so for each axis.
     """
     trace = require_trace("flow.get_variable")
     full = trace.full_name(_name(name))
@@ -62,7 +63,9 @@ def get_variable(
         line=user_line(),
     )
     if kind.numpy is None:
-        raise UnsupportedError(f"variable {full!r} cannot be {kind.name}, a checkpoint does not hold it; cast where it is used")
+        raise UnsupportedError(
+            f"variable {full!r} cannot be {kind.name}, a checkpoint does not hold it; cast where it is used"
+        )
     return Blob(trace.variable(decl))
 
 
@@ -82,7 +85,9 @@ def _shape(name: str, shape: Sequence[int] | None) -> tuple[int, ...]:
 
 def _regularizer(name: str, regularizer: Any) -> Regularizer | None:
     if regularizer is not None and not isinstance(regularizer, Regularizer):
-        raise ArgumentError(f"{regularizer!r} is not a regularizer (variable {name!r}); use one of flow.regularizers, such as l2(0.01)")
+        raise ArgumentError(
+            f"{regularizer!r} is not a regularizer (variable {name!r}); use one of flow.regularizers, such as l2(0.01)"
+        )
     return regularizer
 
 
@@ -93,15 +98,23 @@ def _distribute(trace: Trace, name: str, distribute: Any, per_axis: Any, rank: i
     if distribute is not None and per_axis is not None:
         raise ArgumentError(f"variable {name!r}: give distribute or parallel_distribution, not both")
     placement = trace.placements[-1]
-    layouts = (distribute,) * len(placement.axes) if distribute is not None else distribution("parallel_distribution", per_axis, placement)
+    layouts = (
+        (distribute,) * len(placement.axes)
+        if distribute is not None
+        else distribution("parallel_distribution", per_axis, placement)
+    )
     for layout in layouts:
         if layout.kind == "P" or (layout.dim is not None and layout.dim >= rank):
-            raise ArgumentError(f"variable {name!r} of {rank} dims cannot lie as {layout}; use split of one of its dims, broadcast or auto")
+            raise ArgumentError(
+                f"variable {name!r} of {rank} dims cannot lie as {layout}; use split of one of its dims, broadcast or "
+                f"auto"
+            )
     return layouts if any(layout is not BROADCAST for layout in layouts) else ()
 
 
 def distribution(what: str, value: Any, placement: Placement) -> tuple[Sbp, ...]:
-    """Layouts from their texts, such as ("S(0)", "B"): one for each axis of a placement; () for None and on one device."""
+    """Layouts from their texts, such as ("S(0)", "B"): one for each axis of a placement; () for None and on one
+    device."""
     if value is None:
         return ()
     if isinstance(value, str) or not isinstance(value, Sequence):
@@ -110,7 +123,9 @@ def distribution(what: str, value: Any, placement: Placement) -> tuple[Sbp, ...]
     if placement.size == 1:
         return ()
     if len(layouts) != len(placement.axes):
-        raise ArgumentError(f"{what} has {len(layouts)} layouts, the placement {placement} has axes {placement.axes}; give one for each")
+        raise ArgumentError(
+            f"{what} has {len(layouts)} layouts, the placement {placement} has axes {placement.axes}; give one for each"
+        )
     return layouts
 
 

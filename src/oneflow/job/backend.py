@@ -1,5 +1,5 @@
-"""What runs jobs: in this process, or on workers that it drives. A session has one backend and asks it for everything that depends on
-which."""
+"""What runs jobs: in this process, or on workers that it drives. A session has one backend and asks it for everything
+that depends on which."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ Values = tuple[Value, ...]
 
 
 class OpenJob(Protocol):
-    """A traced job on a backend. What it needs for a step is compiled when the first step asks for it, per set of input shapes."""
+    """A traced job on a backend. What it needs for a step is compiled when the first step asks for it, per set of input
+    shapes."""
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         """One call of the job: its results and watched values."""
@@ -35,8 +36,8 @@ class OpenJob(Protocol):
 
 
 class Backend(Protocol):
-    """Where the jobs of a session run. ``has_workers`` tells whether other processes run them, ``workers`` how many processes do;
-    ``variables`` keeps the values of their variables."""
+    """Where the jobs of a session run. ``has_workers`` tells whether other processes run them, ``workers`` how many
+    processes do; ``variables`` keeps the values of their variables."""
 
     @property
     def has_workers(self) -> bool: ...
@@ -48,7 +49,8 @@ class Backend(Protocol):
     def variables(self) -> Keeper: ...
 
     def open(self, job: Traced, device: torch.device) -> OpenJob:
-        """Makes a traced job ready, in place of an earlier one of its name: its variables have a place, its readers their shares."""
+        """Makes a traced job ready, in place of an earlier one of its name: its variables have a place, its readers
+        their shares."""
 
     def close(self) -> None:
         """Ends what the backend has running."""

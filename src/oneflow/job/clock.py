@@ -17,4 +17,6 @@ def step_clock(job: Traced, rates: Sequence[Callable[[int], float]], host: Mappi
     training = job.graph.training
     loss_scale = training.loss_scale if training is not None else LossScale()
     name, good = job.loss_scale_names
-    return StepClock(count, rates, RunningScale(loss_scale, (host[name], host[good]) if loss_scale.is_dynamic else None))
+    return StepClock(
+        count, rates, RunningScale(loss_scale, (host[name], host[good]) if loss_scale.is_dynamic else None)
+    )

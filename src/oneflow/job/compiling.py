@@ -31,7 +31,13 @@ class Compiling:
     """How a job is compiled for the ranks of a driver, and loaded there."""
 
     def __init__(
-        self, job: Traced, device: torch.device, driver: Driver, variables: RemoteVariables, host: Mapping[str, torch.Tensor], making: RLock
+        self,
+        job: Traced,
+        device: torch.device,
+        driver: Driver,
+        variables: RemoteVariables,
+        host: Mapping[str, torch.Tensor],
+        making: RLock,
     ) -> None:
         self.job = job
         self.device = device
@@ -53,10 +59,13 @@ class Compiling:
         return stored_layouts(self.job.graph, declared)
 
     def _target(self, feeds: list[Like], layouts: Mapping[str, Layout]) -> CompileTarget:
-        return CompileTarget(self.driver.ranks, layouts, feeds, self.device, self.job.settings.mixed_precision, self.job.settings.fusion)
+        return CompileTarget(
+            self.driver.ranks, layouts, feeds, self.device, self.job.settings.mixed_precision, self.job.settings.fusion
+        )
 
     def assigned(self, inputs: Sequence[torch.Tensor], share: int = 0, shares: int = 1) -> Assigned:
-        """The job for one micro-batch of these inputs, and of what readers give: one of so many ``shares`` of a batch."""
+        """The job for one micro-batch of these inputs, and of what readers give: one of so many ``shares`` of a
+        batch."""
         layouts = {name: self._variables.layouts[name] for name in self.job.graph.variables}
         target = self._target(feeds_like(self.job.graph, inputs, self.device, share, shares), layouts)
         chosen, self._chosen = self._chosen, None
@@ -68,7 +77,9 @@ class Compiling:
         """Has every rank load its program of a job of so many inputs."""
         keeps_values = not self.job.signature.is_dynamic
         programs = [compile_rank(assigned, rank, keeps_values) for rank in range(self.driver.world.size)]
-        forms = [_form(assigned, rank, inputs, self.job.settings.micro_batches) for rank in range(self.driver.world.size)]
+        forms = [
+            _form(assigned, rank, inputs, self.job.settings.micro_batches) for rank in range(self.driver.world.size)
+        ]
         groups = process_groups(assigned, programs.__getitem__)
         return self.driver.load(self.job.name, [pack(program, what_of) for program in programs], groups, forms)
 
@@ -79,7 +90,10 @@ class Compiling:
         """The readers of the job, which work on the ranks."""
         graph, ranks = self.job.graph, self.driver.ranks
         meshes = {source: shares_of(graph, source, nodes, ranks)[0] for source, nodes in graph.sources}
-        return {source.name: RemoteReader(self.driver, self.job.name, source, mesh.ranks[0]) for source, mesh in meshes.items()}
+        return {
+            source.name: RemoteReader(self.driver, self.job.name, source, mesh.ranks[0])
+            for source, mesh in meshes.items()
+        }
 
     def refresh(self, traced: Traced) -> None:
         """Goes on with other settings; the ranks forget the job's programs."""
@@ -91,7 +105,10 @@ def _form(assigned: Assigned, rank: int, inputs: int, micro: int) -> Form:
     """The form of a rank's lane, for a job of so many inputs that runs in so many micro-batches."""
     fed = {i: _field(assigned.arguments["feed", i], rank) for i in range(inputs)}
     results, watched = [
-        tuple(None if (field := _field(node, rank)) is None or not layout_of(node).is_first(rank) else (field,) * micro for node in nodes)
+        tuple(
+            None if (field := _field(node, rank)) is None or not layout_of(node).is_first(rank) else (field,) * micro
+            for node in nodes
+        )
         for nodes in (assigned.outputs.results, assigned.outputs.watched)
     ]
     return Form(({i: field for i, field in fed.items() if field is not None},) * micro, results, watched)

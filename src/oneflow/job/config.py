@@ -70,7 +70,10 @@ def _set_job_member(name: str, value: Any) -> Any:
             default_session().store.seed = settings.random_seed
         return result
     if trace.has_ops:
-        raise JobError(f"flow.config.{name} comes after the first op of job {trace.graph.job!r}; settings stand at the top of the body")
+        raise JobError(
+            f"flow.config.{name} comes after the first op of job {trace.graph.job!r}; settings stand at the top of the "
+            f"body"
+        )
     return set_member(trace.settings, name, value)
 
 
@@ -107,7 +110,9 @@ def _set_machine_num(name: str, value: Any) -> bool:
     count = whole(f"flow.config.{name}", value, above=0)
     machines = default_session().machines
     if count > machines.count:
-        raise ArgumentError(f"flow.config.{name}({count}): {machines.count} are named; name the others with flow.env.machine first")
+        raise ArgumentError(
+            f"flow.config.{name}({count}): {machines.count} are named; name the others with flow.env.machine first"
+        )
     machines.addresses = machines.addresses[:count] if count > 1 else ()
     return True
 
@@ -119,7 +124,9 @@ def _set_ctrl_port(name: str, value: Any) -> bool:
 
 def _require_before_jobs(name: str, value: Any) -> None:
     if default_session().is_running:
-        raise JobError(f"flow.config.{name}({value}) comes too late: jobs were traced already; call it before the first job")
+        raise JobError(
+            f"flow.config.{name}({value}) comes too late: jobs were traced already; call it before the first job"
+        )
 
 
 def _load_library(name: str, value: Any) -> bool:
@@ -133,7 +140,9 @@ def _load_library_now(name: str, value: Any) -> bool:
 
 
 def _init_bootstrap_confs(name: str, value: Any) -> bool:
-    raise UnsupportedError(f"flow.env.{name}: name the machines with flow.env.machine, or start the program with a launcher")
+    raise UnsupportedError(
+        f"flow.env.{name}: name the machines with flow.env.machine, or start the program with a launcher"
+    )
 
 
 def _set_legacy_model_io(name: str, value: Any) -> bool:
@@ -168,7 +177,20 @@ _OWN: dict[str, Callable[[str, Any], Any]] = {
     "init": _init,
     "current_resource": _current_resource,
 }
-_ENV = frozenset(["machine", "ctrl_port", "data_port", "grpc_use_no_signal", "log_dir", "logtostderr", "logbuflevel", "init", "init_bootstrap_confs", "current_resource"])
+_ENV = frozenset(
+    [
+        "machine",
+        "ctrl_port",
+        "data_port",
+        "grpc_use_no_signal",
+        "log_dir",
+        "logtostderr",
+        "logbuflevel",
+        "init",
+        "init_bootstrap_confs",
+        "current_resource",
+    ]
+)
 _CONFIG = frozenset([*MEMBERS, *_PROCESS_TUNING, *_OWN]) - {"init", "init_bootstrap_confs", "current_resource"}
 
 

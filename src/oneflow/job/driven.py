@@ -1,4 +1,5 @@
-"""The backend of several devices (single controller): this process compiles for all ranks and commands one worker per device."""
+"""The backend of several devices (single controller): this process compiles for all ranks and commands one worker per
+device."""
 
 from __future__ import annotations
 
@@ -42,8 +43,8 @@ class DrivenBackend:
         return self.driver.world.size
 
     def open(self, job: Traced, device: torch.device) -> OpenJob:
-        """What the ranks have of an earlier trace or definition of that name, they forget: neither its programs nor its readers may serve
-        this one."""
+        """What the ranks have of an earlier trace or definition of that name, they forget: neither its programs nor its
+        readers may serve this one."""
         check_view(job)
         mesh = mirrored_mesh(job.graph, self.driver.ranks) if job.graph.is_mirrored else None
         compiling = Compiling(job, device, self.driver, self.variables, self._host, self._making)
@@ -58,13 +59,16 @@ class DrivenBackend:
 
 
 def _shares(graph: Graph, driver: Driver) -> list[list[Opened]]:
-    """For each rank its share of every source: rows of the batch where the batch is split, all of it where it is not."""
+    """For each rank its share of every source: rows of the batch where the batch is split, all of it where it is
+    not."""
     numbers = {node: i for i, node in enumerate(graph.feeds())}
     shares: list[list[Opened]] = [[] for _ in range(driver.world.size)]
     for source, nodes in graph.sources:
         mesh, count = shares_of(graph, source, nodes, driver.ranks)
         for position, rank in enumerate(mesh.ranks):
-            shares[rank].append(Opened(source, tuple(numbers[node] for node in nodes), position if count > 1 else 0, count))
+            shares[rank].append(
+                Opened(source, tuple(numbers[node] for node in nodes), position if count > 1 else 0, count)
+            )
     return shares
 
 
@@ -79,7 +83,9 @@ class DrivenJob:
         job = self._compiling.job
         arrays = job.signature.bind_arrays(args, kwargs, job.settings.micro_batches)
         shapes = shapes_of(arrays) if job.signature.is_dynamic else ()
-        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, list(map(as_tensor, arrays)))).step(arrays)
+        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, list(map(as_tensor, arrays)))).step(
+            arrays
+        )
 
     def readers(self) -> Mapping[str, Reader]:
         return self._compiling.readers()
@@ -126,7 +132,11 @@ class _DrivenProgram:
         lanes = self._loaded[0].lanes
         blocks = {rank: layout_of(node).block(val(node).shape, rank) for rank in range(len(lanes))}
         return [
-            [_Destination(block, lanes[rank].feeds[micro][number]) for rank, block in blocks.items() if block is not None]
+            [
+                _Destination(block, lanes[rank].feeds[micro][number])
+                for rank, block in blocks.items()
+                if block is not None
+            ]
             for micro in range(self._job.settings.micro_batches)
         ]
 
@@ -134,7 +144,10 @@ class _DrivenProgram:
         results = []
         for i, node in enumerate(nodes):
             of_ranks = {rank: arrays for rank, lane in enumerate(sent) if (arrays := lane[i]) is not None}
-            parts = [{rank: arrays[micro] for rank, arrays in of_ranks.items()} for micro in range(self._job.settings.micro_batches)]
+            parts = [
+                {rank: arrays[micro] for rank, arrays in of_ranks.items()}
+                for micro in range(self._job.settings.micro_batches)
+            ]
             results.append(_Result(Whole(layout_of(node), val(node).shape), parts))
         return results
 

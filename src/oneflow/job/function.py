@@ -32,7 +32,8 @@ def default_session() -> Session:
 
 
 def clear_default_session() -> None:
-    """Closes the session and opens an empty one: jobs, variables and the numbers of devices are gone, old job functions cannot be called.
+    """Closes the session and opens an empty one: jobs, variables and the numbers of devices are gone, old job functions
+    cannot be called.
 
     Machines stay: they are the process's, not the session's.
     """
@@ -70,15 +71,16 @@ def current_machine_id() -> int:
 def global_function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
     """Makes a function a job.
 
-    Written bare, with a config, or with ``type="train" | "predict"`` and ``function_config=``. Without a type, a job is a
-    train job if its config (or its body, through ``flow.config.train``) sets any ``train.*``.
+    Written bare, with a config, or with ``type="train" | "predict"`` and ``function_config=``. Without a type, a job is
+    a train job if its config (or its body, through ``flow.config.train``) sets any ``train.*``.
     """
     return _decorator(type, function_config, is_early=False)
 
 
 @entry
 def function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
-    """``global_function`` under its name until June 2020. In such a job a cross entropy at its largest value gives no gradient."""
+    """``global_function`` under its name until June 2020. In such a job a cross entropy at its largest value gives no
+    gradient."""
     return _decorator(type, function_config, is_early=True)
 
 
@@ -101,7 +103,9 @@ def _read_arguments(type: Any, config: Any) -> tuple[str | None, FunctionConfig 
     return type, config
 
 
-def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool) -> Callable[..., Any]:
+def _decorate(
+    function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool
+) -> Callable[..., Any]:
     if not callable(function) or not hasattr(function, "__code__"):
         raise ArgumentError(f"a job is a Python function, got {function!r}")
     if current() is not None:
@@ -114,7 +118,9 @@ def _decorate(function: Callable[..., Any], kind: str | None, config: FunctionCo
     def call(*args: Any, **kwargs: Any) -> Any:
         if running_body() is not None:
             trace = require_trace(job.name)
-            raise JobError(f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead")
+            raise JobError(
+                f"job {job.name!r} is called inside job {trace.graph.job!r}; call the plain function instead"
+            )
         try:
             return job.call(args, kwargs)
         except Exception as error:

@@ -35,7 +35,6 @@ from oneflow.optimizer.optimizers import Optimizer, WeightDecay, state_variable
 from oneflow.optimizer.schedule import LrScheduler, WarmUp
 from oneflow.runtime.variables import VariableStore
 
-
 Inputs = tuple[tuple[Any, ...], dict[str, Any]]
 """The arguments of a call."""
 
@@ -65,7 +64,12 @@ class Job:
     """A decorated function: its signature, settings, and once traced its graph. Decorating does nothing else."""
 
     def __init__(
-        self, session: JobSession, function: Callable[..., Any], kind: str | None, config: FunctionConfig | None, is_early: bool = False
+        self,
+        session: JobSession,
+        function: Callable[..., Any],
+        kind: str | None,
+        config: FunctionConfig | None,
+        is_early: bool = False,
     ) -> None:
         self.session = session
         self.function = function
@@ -130,7 +134,9 @@ class Job:
         graph.is_mirrored, graph.placement = settings.mirrored, trace.placements[0]
         peeked = replace(settings, is_train=False, micro_batches=settings.micro_batches if settings.is_train else 1)
         traced = Traced(self.name, self.line, graph, peeked, signature, None, self._calls)
-        step = store.host.get(traced.counter_name, self._calls) if settings.is_train else self._calls  # random ops draw what they will in the step
+        step = (
+            store.host.get(traced.counter_name, self._calls) if settings.is_train else self._calls
+        )  # random ops draw what they will in the step
         traced = replace(traced, name=f"{self.name} (eager)", calls=step.clone())
         store.check_declarations(graph.decls, [])
         for decl in graph.decls.values():
@@ -189,11 +195,14 @@ class Job:
         if isinstance(value, Blob) and value.node.graph is graph.body:
             if value.spec.dtype.numpy is None:
                 kind = value.spec.dtype.name
-                raise UnsupportedError(f"{value.location}: job {self.name!r} returns {value!r}, numpy has no {kind}; cast it to float32")
+                raise UnsupportedError(
+                    f"{value.location}: job {self.name!r} returns {value!r}, numpy has no {kind}; cast it to float32"
+                )
             count = op_note(value.node).count
             return value.node if count is None else Rows(value.node, count)
         raise _NotABlob(
-            f"{self.line}: job {self.name!r} returns {value!r}; a job returns blobs of its own, in tuples, lists and dicts, or None"
+            f"{self.line}: job {self.name!r} returns {value!r}; a job returns blobs of its own, in tuples, lists and "
+            f"dicts, or None"
         )
 
     def _declare(self, traced: Traced) -> None:
@@ -252,7 +261,10 @@ def _state(job: Traced) -> list[VariableDecl]:
     state = [_scalar(job.counter_name, dtypes.int64, 0, job.line), *state_decls(job.graph, training.optimizer)]
     if training.loss_scale.is_dynamic:
         name, counter = job.loss_scale_names
-        state += [_scalar(name, dtypes.float32, training.loss_scale.initial, job.line), _scalar(counter, dtypes.int64, 0, job.line)]
+        state += [
+            _scalar(name, dtypes.float32, training.loss_scale.initial, job.line),
+            _scalar(counter, dtypes.int64, 0, job.line),
+        ]
     return state
 
 
@@ -266,12 +278,14 @@ def _scalar(name: str, dtype: Any, value: float, line: str) -> VariableDecl:
 
 
 def _input(trace: Trace, definition: TensorDef, copies: int, line: str) -> Blob:
-    """The blob of an input. An array that the copies of a mirrored job share out is, in the body, what one of them gets."""
+    """The blob of an input. An array that the copies of a mirrored job share out is, in the body, what one of them
+    gets."""
     spec, axis = definition.spec, definition.batch_axis
     if copies > 1 and axis is not None and definition.kind == "array":
         if spec.shape[axis] % copies:
             raise JobError(
-                f"{line}: job {trace.graph.job!r} is in the mirrored view on {copies} devices, which share out its input {definition!r}; "
+                f"{line}: job {trace.graph.job!r} is in the mirrored view on {copies} devices, which share out its "
+                f"input {definition!r}; "
                 f"its batch of {spec.shape[axis]} is no multiple of {copies}"
             )
         spec = TensorSpec((*spec.shape[:axis], spec.shape[axis] // copies, *spec.shape[axis + 1 :]), spec.dtype)
@@ -292,4 +306,6 @@ def _alike(a: Any, b: Any) -> bool:
 def _array(value: Value, is_dynamic: bool) -> ResultArray | MirroredResult:
     if isinstance(value, list):
         return MirroredResult(value, is_dynamic) if len(value) > 1 else _array(value[0], is_dynamic)
-    return (value.cpu().numpy() if isinstance(value, torch.Tensor) else value).view(DynamicResultArray if is_dynamic else ResultArray)
+    return (value.cpu().numpy() if isinstance(value, torch.Tensor) else value).view(
+        DynamicResultArray if is_dynamic else ResultArray
+    )

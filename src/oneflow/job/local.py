@@ -61,7 +61,9 @@ class LocalBackend:
         if device.type == "cuda":  # never run where the tests run: no GPU there
             self.rank.variables.device = device
         numbers = {node: i for i, node in enumerate(job.graph.feeds())}
-        self.rank.readers.open(job.name, [Opened(source, tuple(numbers[node] for node in nodes)) for source, nodes in job.graph.sources])
+        self.rank.readers.open(
+            job.name, [Opened(source, tuple(numbers[node] for node in nodes)) for source, nodes in job.graph.sources]
+        )
         return LocalJob(job, self.rank, self._store, self._making)
 
     def close(self) -> None:
@@ -79,7 +81,9 @@ class LocalJob:
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._job
         tensors = job.signature.bind(args, kwargs, job.settings.micro_batches)
-        return self.programs.of(shapes_of(tensors) if job.signature.is_dynamic else (), lambda: self._made(tensors)).step(tensors)
+        return self.programs.of(
+            shapes_of(tensors) if job.signature.is_dynamic else (), lambda: self._made(tensors)
+        ).step(tensors)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._job.graph.readers()
@@ -125,7 +129,14 @@ class LocalProgram:
 
 def _target(job: Traced, feeds: list[torch.Tensor], device: torch.device) -> CompileTarget:
     layouts = dict.fromkeys(job.graph.variables, _ALONE)
-    return CompileTarget({(0, 0): 0}, layouts, feeds_like(job.graph, feeds, device), device, job.settings.mixed_precision, job.settings.fusion)
+    return CompileTarget(
+        {(0, 0): 0},
+        layouts,
+        feeds_like(job.graph, feeds, device),
+        device,
+        job.settings.mixed_precision,
+        job.settings.fusion,
+    )
 
 
 def _joined(values: Sequence[Sequence[torch.Tensor]]) -> Values:

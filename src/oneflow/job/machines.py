@@ -1,4 +1,5 @@
-"""The machines of a session: as ``flow.config.machine`` lists them, or as the launcher that started the process says."""
+"""The machines of a session: as ``flow.config.machine`` lists them, or as the launcher that started the process
+says."""
 
 from __future__ import annotations
 
@@ -59,11 +60,15 @@ class Machines:
             return configured
         here = self.launched.local_size
         if configured is not None and configured != here:
-            raise ArgumentError(f"{configured} devices are configured and the launcher started {here} processes on each machine; make them the same")
+            raise ArgumentError(
+                f"{configured} devices are configured and the launcher started {here} processes on each machine; make "
+                f"them the same"
+            )
         return here
 
     def serve_unless_first(self, devices: Placement) -> None:
-        """Returns where the program drives. Anywhere else it serves until the driver's end, and the program ends here."""
+        """Returns where the program drives. Anywhere else it serves until the driver's end, and the program ends
+        here."""
         try:
             if not self._serve(devices):
                 return
@@ -99,7 +104,8 @@ class Machines:
             if machine >= self.count or (is_fixed and device >= count):
                 have = f"{self.count} machine{'s' if self.count > 1 else ''} with {count} device{'s' if count > 1 else ''} each"
                 raise ArgumentError(
-                    f"{line}: placement {placement} names {machine}:{device}; {have} are configured. Raise flow.config.{default.device_type}_device_num"
+                    f"{line}: placement {placement} names {machine}:{device}; {have} are configured. Raise "
+                    f"flow.config.{default.device_type}_device_num"
                     " or name more machines with flow.env.machine, or choose another placement"
                 )
             count = max(count, device + 1)

@@ -1,4 +1,5 @@
-"""A job in the mirrored view on workers: every device (a data parallel replica) has inputs, a program and results of its own."""
+"""A job in the mirrored view on workers: every device (a data parallel replica) has inputs, a program and results of
+its own."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ Pieces = list[np.ndarray]
 
 
 class MirroredJob:
-    """The programs of a mirrored job: one for each set of input shapes that a device was given. All are loaded on every rank, and in a step
-    each rank runs the one that its inputs need."""
+    """The programs of a mirrored job: one for each set of input shapes that a device was given. All are loaded on every
+    rank, and in a step each rank runs the one that its inputs need."""
 
     def __init__(self, compiling: Compiling, mesh: Mesh) -> None:
         self._compiling = compiling
@@ -53,7 +54,9 @@ class MirroredJob:
 
     def _program(self, device: int, inputs: list[torch.Tensor]) -> Loaded:
         """The program for what a device is given, and for the rows that readers give it."""
-        rows = tuple(span(source.specs[0].shape[0], self._mesh.size, device) for source, _ in self._compiling.job.graph.sources)
+        rows = tuple(
+            span(source.specs[0].shape[0], self._mesh.size, device) for source, _ in self._compiling.job.graph.sources
+        )
         sizes = tuple((stop - start,) for start, stop in rows)
         return self._programs.of((*shapes_of(inputs), *sizes), lambda: self._made(inputs, device))
 
@@ -83,7 +86,8 @@ def _feed(lane: Lane, micro: list[list[torch.Tensor]]) -> None:
 
 
 def _pieces(sent: list[list[list[np.ndarray] | None]]) -> tuple[Pieces, ...]:
-    """For each result what every device left in its lane: the results of its micro-batches, put together along the first dim."""
+    """For each result what every device left in its lane: the results of its micro-batches, put together along the
+    first dim."""
     return tuple([_joined(parts) for parts in of_devices] for of_devices in zip(*sent))
 
 

@@ -15,7 +15,8 @@ from oneflow.ops.norm import batch_norm_train
 
 
 def graph_up_to(graph: Graph, node: fx.Node) -> Graph:
-    """A predict job of what ``node`` is made of, which writes nothing: its result, and its count of rows if it has one."""
+    """A predict job of what ``node`` is made of, which writes nothing: its result, and its count of rows if it has
+    one."""
     count = op_note(node).count
     results = [node] if count is None else [node, count]
     own = replace(graph, results=results, losses=[], watches=[], is_train=False, training=None).copy()
@@ -33,7 +34,8 @@ def graph_up_to(graph: Graph, node: fx.Node) -> Graph:
         if any(other in needed for other in nodes):
             line = op_note(node).line
             raise UnsupportedError(
-                f"{line}: {op_note(node).name!r} is made of what {source.name!r} reads, which comes when the step runs, after the body; "
+                f"{line}: {op_note(node).name!r} is made of what {source.name!r} reads, which comes when the step "
+                f"runs, after the body; "
                 "return the blob and look at it outside"
             )
         for other in nodes:

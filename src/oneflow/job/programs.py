@@ -17,7 +17,8 @@ Shapes = tuple[tuple[int, ...], ...]
 
 
 class Programs(Generic[_P]):
-    """The program for inputs of each set of shapes, made when it is first asked for by the thread that holds ``making``."""
+    """The program for inputs of each set of shapes, made when it is first asked for by the thread that holds
+    ``making``."""
 
     def __init__(self, making: RLock) -> None:
         self._making = making

@@ -11,13 +11,12 @@ from oneflow.core.errors import ArgumentError, JobError, NameError_, Unsupported
 from oneflow.core.tree import tree_map
 from oneflow.typing import Bundle, Callback, ListListNumpy, ListNumpy, Numpy
 
-
 _LEAVES = (Numpy, ListNumpy, ListListNumpy)
 
 
 class ResultArray(np.ndarray):
-    """A numpy array that also answers ``.numpy()``, ``.ndarray()`` and the per-device accessors. ``is_dynamic``: its shape may differ from call
-    to call."""
+    """A numpy array that also answers ``.numpy()``, ``.ndarray()`` and the per-device accessors. ``is_dynamic``: its
+    shape may differ from call to call."""
 
     is_dynamic = False
 
@@ -69,7 +68,9 @@ class Rows(NamedTuple):
     def cut(self) -> Any:
         """Those rows alone; of every device of a mirrored job its own."""
         if isinstance(self.values, MirroredResult):
-            return MirroredResult([v[: int(c[0])] for v, c in zip(self.values.numpy_list(), self.count.numpy_list())], True)
+            return MirroredResult(
+                [v[: int(c[0])] for v, c in zip(self.values.numpy_list(), self.count.numpy_list())], True
+            )
         return self.values[: int(self.count.item())]
 
 
@@ -96,7 +97,9 @@ class MirroredResult:
         """The array of one device."""
         count = len(self._pieces)
         if parallel_id is None:
-            raise ArgumentError(f"{self._described()}; say which with numpy(parallel_id), or take all with numpy_list()")
+            raise ArgumentError(
+                f"{self._described()}; say which with numpy(parallel_id), or take all with numpy_list()"
+            )
         if not isinstance(parallel_id, (int, np.integer)) or not 0 <= parallel_id < count:
             raise ArgumentError(f"this result has {count} pieces, there is no parallel_id {parallel_id!r}")
         return self._pieces[parallel_id]
@@ -124,7 +127,10 @@ class MirroredResult:
         """Refuses what the single array of other results would answer."""
         if name.startswith("_"):
             raise AttributeError(name)
-        raise NameError_(f"{self._described()}, and has no {name!r} of its own; take an array with numpy(parallel_id) or numpy_list()")
+        raise NameError_(
+            f"{self._described()}, and has no {name!r} of its own; take an array with numpy(parallel_id) or "
+            f"numpy_list()"
+        )
 
     def __repr__(self) -> str:
         return f"MirroredResult({self._pieces!r})"
@@ -141,7 +147,9 @@ class JobFuture:
     def get(self) -> Any:
         """The results, in the structure the job's body returned."""
         if self._delivered:
-            raise JobError(f"the results of this call of job {self._job!r} were delivered before; keep what the first get() gave")
+            raise JobError(
+                f"the results of this call of job {self._job!r} were delivered before; keep what the first get() gave"
+            )
         self._delivered = True
         value, self._value = self._value, None
         return value
@@ -184,8 +192,12 @@ def _check(results: Any, annotation: Any, job: str, line: str) -> None:
         return
     known = annotation in _LEAVES or origin in (tuple, list, dict)
     if not known:
-        raise UnsupportedError(f"{line}: job {job!r}: {_spelled(annotation)} is not a result annotation; use oneflow.typing")
-    raise JobError(f"{line}: job {job!r} is annotated '-> {_spelled(annotation)}' but its body returns {_described(results)}")
+        raise UnsupportedError(
+            f"{line}: job {job!r}: {_spelled(annotation)} is not a result annotation; use oneflow.typing"
+        )
+    raise JobError(
+        f"{line}: job {job!r} is annotated '-> {_spelled(annotation)}' but its body returns {_described(results)}"
+    )
 
 
 def _spelled(annotation: Any) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from oneflow.core.collector import paused
-from oneflow.core.lean_torch import lean_torch
 from oneflow.core.errors import JobError
+from oneflow.core.lean_torch import lean_torch
 from oneflow.core.placement import Placement
 from oneflow.ir.trace import current
 from oneflow.job.backend import Backend, OpenJob
@@ -22,8 +22,8 @@ _MAKING = threading.RLock()  # one for all sessions: torch's tracing has one sta
 
 
 class Session:
-    """Jobs by name, their variables, the devices they run on, and whether anything ran yet. Jobs are traced and compiled by the thread that
-    holds ``making``; then they run in any."""
+    """Jobs by name, their variables, the devices they run on, and whether anything ran yet. Jobs are traced and
+    compiled by the thread that holds ``making``; then they run in any."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
@@ -35,7 +35,9 @@ class Session:
         self.cpu_num: int | None = None
         self.backend: Backend | None = None
         self.eager = False
-        self.before_start: Callable[[], None] | None = None  # called at the first trigger, in place of all that follows if it raises
+        self.before_start: Callable[[], None] | None = (
+            None  # called at the first trigger, in place of all that follows if it raises
+        )
         self.closed = False
         self.making = _MAKING
         self._ready = True
@@ -49,7 +51,9 @@ class Session:
         """All configured devices."""
         tag, configured = self.devices.default(self.gpu_num, self.cpu_num)
         count = self.machines.devices(configured) or 1
-        return Placement(tag, tuple((machine, device) for machine in range(self.machines.count) for device in range(count)))
+        return Placement(
+            tag, tuple((machine, device) for machine in range(self.machines.count) for device in range(count))
+        )
 
     def register(self, job: Job) -> None:
         """Makes a job known under its name; a later one of the same name takes its place."""
@@ -98,10 +102,14 @@ class Session:
             raise JobError("this job belongs to a session that flow.clear_default_session() closed; define it again")
         trace = current()
         if trace is not None:
-            raise JobError(f"the variables of a session cannot be asked for inside the body of job {trace.graph.job!r}; call it outside")
+            raise JobError(
+                f"the variables of a session cannot be asked for inside the body of job {trace.graph.job!r}; call it "
+                f"outside"
+            )
 
     def settle(self) -> None:
-        """Decides where the traced jobs run, starts workers if it takes several devices, and gives variables storage."""
+        """Decides where the traced jobs run, starts workers if it takes several devices, and gives variables
+        storage."""
         jobs = [(job, job.traced) for job in self.jobs.values() if job.traced is not None]
         placements = [placed for _, traced in jobs for placed in traced.placements()]
         backend = self._backend(placements)
@@ -114,7 +122,9 @@ class Session:
     def open(self, traced: Traced) -> OpenJob:
         """A traced job beside those of the session, on the same devices; its variables have values then."""
         backend = self._backend(traced.placements())
-        opened = backend.open(traced, self.devices.resolve([placement for placement, _ in traced.placements()], backend.workers))
+        opened = backend.open(
+            traced, self.devices.resolve([placement for placement, _ in traced.placements()], backend.workers)
+        )
         self.store.materialise()
         return opened
 
@@ -137,7 +147,10 @@ class Session:
     def _driven(self, placements: list[tuple[Placement, str]]) -> Backend:
         """Starts a worker on every device."""
         if self.store.has_values:
-            raise JobError("a job on several devices comes too late: jobs ran on one device already; define it before the first job is called")
+            raise JobError(
+                "a job on several devices comes too late: jobs ran on one device already; define it before the first "
+                "job is called"
+            )
         from oneflow.job.driven import DrivenBackend
         from oneflow.runtime.driver import Driver
 
@@ -147,7 +160,11 @@ class Session:
 
     def model_variables(self) -> list[str]:
         """The variables that job bodies name; not optimizer state, not counters."""
-        return [name for name in self.store if any(job.graph is not None and name in job.graph.decls for job in self.jobs.values())]
+        return [
+            name
+            for name in self.store
+            if any(job.graph is not None and name in job.graph.decls for job in self.jobs.values())
+        ]
 
     def close(self) -> None:
         """Ends what the jobs' sources have in work. None of the jobs can be called any more."""

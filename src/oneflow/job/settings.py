@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from oneflow.core.fusion_setting import checked_tier
 from oneflow.core import dtype as dtypes
 from oneflow.core.dtype import DType, as_dtype
 from oneflow.core.errors import ArgumentError, NameError_, UnsupportedError, nearest
+from oneflow.core.fusion_setting import checked_tier
 from oneflow.core.number import flag, number, whole
 from oneflow.core.placement import Placement
 from oneflow.initializer import from_conf
@@ -99,7 +99,9 @@ def _row_wise(settings: Settings, name: str, value: Any) -> None:
     included = value.get("include_op_names", {}) if known else None
     names = included.get("op_name", []) if isinstance(included, Mapping) else None
     if not isinstance(names, (list, tuple)) or not all(isinstance(variable, str) for variable in names):
-        raise ArgumentError(f"{name} takes {{'enable': True, 'include_op_names': {{'op_name': [variable names]}}}}, got {value!r}")
+        raise ArgumentError(
+            f"{name} takes {{'enable': True, 'include_op_names': {{'op_name': [variable names]}}}}, got {value!r}"
+        )
     settings.row_wise = frozenset(names) if flag(f"{name}'s 'enable'", value.get("enable", True)) else frozenset()
 
 
@@ -107,7 +109,9 @@ def _state_mode(settings: Settings, name: str, value: Any) -> None:
     """Both modes share optimizer state out among the devices, by splitting each variable's."""
     modes = ("non_distributed", "distributed_split")
     if value not in modes:
-        raise ArgumentError(f"{name} is one of {', '.join(map(repr, modes))}, got {value!r}.{nearest(str(value), modes)}")
+        raise ArgumentError(
+            f"{name} is one of {', '.join(map(repr, modes))}, got {value!r}.{nearest(str(value), modes)}"
+        )
     settings.splits_states = True
 
 
@@ -203,7 +207,9 @@ def check_knob(name: str, value: Any, kind: Kind) -> None:
     """Refuses a value that a tuning knob does not take."""
     if isinstance(kind, tuple):
         if value not in kind:
-            raise ArgumentError(f"{name} is one of {', '.join(map(repr, kind))}, got {value!r}.{nearest(str(value), kind)}")
+            raise ArgumentError(
+                f"{name} is one of {', '.join(map(repr, kind))}, got {value!r}.{nearest(str(value), kind)}"
+            )
     elif kind in _CHECKS:
         _CHECKS[kind](name, value)
     elif not isinstance(value, kind):

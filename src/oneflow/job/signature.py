@@ -21,7 +21,8 @@ def annotations_of(function: Callable[..., Any], line: str) -> dict[str, Any]:
         return inspect.get_annotations(function, eval_str=True)
     except NameError as error:
         raise JobError(
-            f"{line}: the annotations of job {function.__name__!r} cannot be read: {error}. With 'from __future__ import annotations' "
+            f"{line}: the annotations of job {function.__name__!r} cannot be read: {error}. With 'from __future__ "
+            f"import annotations' "
             "they may use global names only; make the name global, or remove the import"
         ) from None
 
@@ -45,7 +46,9 @@ class Signature:
         if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
             raise UnsupportedError(f"{line}: job {self.job!r} takes *{parameter.name}; a job names each of its inputs")
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            raise UnsupportedError(f"{line}: input {parameter.name!r} of job {self.job!r} stands behind a *; inputs are positional")
+            raise UnsupportedError(
+                f"{line}: input {parameter.name!r} of job {self.job!r} stands behind a *; inputs are positional"
+            )
         declared = hints.get(parameter.name, parameter.default)
         tree = _as_tree(declared)
         if tree is None:
@@ -66,7 +69,9 @@ class Signature:
             return [_checked(v, d, n, self.job, scale) for v, d, n in zip(values, self.defs, self.names)]
         return [pieces[0].numpy() for pieces in self._bound(values, scale, 1)]
 
-    def bind_each(self, args: Sequence[Any], kwargs: dict[str, Any], scale: int, devices: int) -> list[list[torch.Tensor]]:
+    def bind_each(
+        self, args: Sequence[Any], kwargs: dict[str, Any], scale: int, devices: int
+    ) -> list[list[torch.Tensor]]:
         """The same for a mirrored job: for each of its devices the tensors that its copy is given."""
         pieces = self._bound(self._positional(args, kwargs), scale, devices)
         return [[tensors[device] for tensors in pieces] for device in range(devices)]
@@ -97,12 +102,16 @@ class Signature:
             out.append(leaf.bind(value, definition, name))
         elif isinstance(definition, dict):
             if not isinstance(value, dict) or set(value) != set(definition):
-                raise ArgumentError(f"input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}")
+                raise ArgumentError(
+                    f"input {name!r} of job {self.job!r} is a dict with keys {sorted(definition)}, got {_shown(value)}"
+                )
             for key in definition:
                 self._bind_tree(value[key], definition[key], f"{name}[{key!r}]", leaf, out)
         else:
             if not isinstance(value, (list, tuple)) or len(value) != len(definition):
-                raise ArgumentError(f"input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}")
+                raise ArgumentError(
+                    f"input {name!r} of job {self.job!r} is a sequence of {len(definition)}, got {_shown(value)}"
+                )
             for i, (v, d) in enumerate(zip(value, definition)):
                 self._bind_tree(v, d, f"{name}[{i}]", leaf, out)
 
@@ -134,10 +143,15 @@ class _Leaf:
         if definition.kind == "array":
             whole = _tensor(value, definition, name, self.job, self.scale)
             axis = definition.batch_axis
-            return [whole] * self.devices if axis is None or self.devices == 1 else [part.contiguous() for part in whole.chunk(self.devices, axis)]
+            return (
+                [whole] * self.devices
+                if axis is None or self.devices == 1
+                else [part.contiguous() for part in whole.chunk(self.devices, axis)]
+            )
         if not isinstance(value, (list, tuple)) or len(value) != self.devices:
             raise ArgumentError(
-                f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got {_shown(value)}"
+                f"input {name!r} of job {self.job!r} is a list with one entry a device ({self.devices} here), got "
+                f"{_shown(value)}"
             )
         return [self._piece(piece, definition, name, device) for device, piece in enumerate(value)]
 
@@ -148,11 +162,14 @@ class _Leaf:
     def _joined(self, arrays: Any, definition: TensorDef, name: str, device: int) -> np.ndarray:
         what = f"input {name!r} of job {self.job!r}"
         if not isinstance(arrays, (list, tuple)) or not arrays or not all(isinstance(a, np.ndarray) for a in arrays):
-            raise ArgumentError(f"{what} is a list with a list of arrays for each device, got {_shown(arrays)} for device {device}")
+            raise ArgumentError(
+                f"{what} is a list with a list of arrays for each device, got {_shown(arrays)} for device {device}"
+            )
         if len({(a.shape[1:], a.dtype) for a in arrays}) > 1 or not all(a.ndim for a in arrays):
             found = ", ".join(f"{a.dtype}{a.shape}" for a in arrays)
             raise ArgumentError(
-                f"{what}: the arrays for a device are joined along their first dim, which {found} for device {device} cannot be"
+                f"{what}: the arrays for a device are joined along their first dim, which {found} for device {device} "
+                f"cannot be"
             )
         return np.concatenate(arrays)
 
@@ -169,7 +186,9 @@ def _tensor(value: Any, definition: TensorDef, name: str, job: str, scale: int, 
 
 def _checked(value: Any, definition: TensorDef, name: str, job: str, scale: int, where: str = "") -> np.ndarray:
     if not isinstance(value, np.ndarray):
-        raise ArgumentError(f"input {name!r} of job {job!r}{where} is a numpy array {definition.spec}, got {_shown(value)}")
+        raise ArgumentError(
+            f"input {name!r} of job {job!r}{where} is a numpy array {definition.spec}, got {_shown(value)}"
+        )
     spec = definition.spec
     if value.dtype != spec.dtype.numpy:
         raise DTypeError(

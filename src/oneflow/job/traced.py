@@ -29,9 +29,14 @@ class Traced:
     calls: torch.Tensor
 
     def placements(self) -> list[tuple[Placement, str]]:
-        """Where the job's ops run, each with the user's line that placed it; a job without ops runs on its default placement."""
+        """Where the job's ops run, each with the user's line that placed it; a job without ops runs on its default
+        placement."""
         assert self.graph.placement is not None
-        found = {op_note(node).placement: op_note(node).line for node in reversed(self.graph.body.nodes) if node.op == "call_function"}
+        found = {
+            op_note(node).placement: op_note(node).line
+            for node in reversed(self.graph.body.nodes)
+            if node.op == "call_function"
+        }
         return list(found.items()) or [(self.graph.placement, self.line)]
 
     @property
@@ -54,7 +59,11 @@ class Traced:
     def tell_precision(self, device: torch.device) -> None:
         """Says on stderr where mixed precision saves no time."""
         if self.settings.mixed_precision and device.type == "cpu":
-            print(f"oneflow: job {self.name!r} uses mixed precision on the CPU, as bfloat16: right, but slower than float32", file=sys.stderr)
+            print(
+                f"oneflow: job {self.name!r} uses mixed precision on the CPU, as bfloat16: right, but slower than "
+                f"float32",
+                file=sys.stderr,
+            )
 
 
 def _cut(tensor: torch.Tensor, axis: int | None, count: int) -> list[torch.Tensor]:

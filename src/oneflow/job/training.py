@@ -19,15 +19,20 @@ def training_of(graph: Graph, settings: Settings, line: str) -> Training:
     """How the job of ``graph`` is trained; refuses one that has nothing to lower or nothing to change."""
     if not graph.losses:
         raise JobError(
-            f"{line}: Loss blob not found. Train job {graph.job!r} adds no loss: call flow.losses.add_loss(blob) or optimizer.minimize(blob)"
+            f"{line}: Loss blob not found. Train job {graph.job!r} adds no loss: call flow.losses.add_loss(blob) or "
+            f"optimizer.minimize(blob)"
         )
     optimizer = _optimizer(graph, settings, line)
     named = [name for member in optimizer.members() for name in member.named() or ()]
     for name in [*named, *sorted(settings.row_wise)]:
         if name not in graph.decls:
-            raise ArgumentError(f"{line}: job {graph.job!r} has no variable {name!r} for its optimizer.{nearest(name, graph.decls)}")
+            raise ArgumentError(
+                f"{line}: job {graph.job!r} has no variable {name!r} for its optimizer.{nearest(name, graph.decls)}"
+            )
     if not trained_by(graph, optimizer) and all(op_note(loss).spec.dtype.is_floating_point for loss in graph.losses):
-        raise JobError(f"{line}: the losses of train job {graph.job!r} depend on no trainable variable, there is nothing to update")
+        raise JobError(
+            f"{line}: the losses of train job {graph.job!r} depend on no trainable variable, there is nothing to update"
+        )
     scale = optimizer.loss_scale or static_loss_scale(settings.loss_scale_factor)
     threshold = settings.split_states_from if settings.splits_states else None
     return Training(optimizer, scale, settings.micro_batches, _coupled(settings), settings.row_wise, threshold)

@@ -37,8 +37,8 @@ def watch(blob: Blob | Sequence[Blob], handler_or_prompt: Handler | str | None =
 def watch_diff(blob: Blob, handler_or_prompt: Handler | str | None = None) -> None:
     """Calls the handler with the gradient of the summed losses by ``blob``, after every step of a train job.
 
-    The gradient is that of the sum times the loss scale: it is neither divided by the number of loss elements nor unscaled, as the
-    optimizer's is. Where nothing differentiates, as of integers, it is 0.
+    The gradient is that of the sum times the loss scale: it is neither divided by the number of loss elements nor
+    unscaled, as the optimizer's is. Where nothing differentiates, as of integers, it is 0.
     """
     trace = require_trace("flow.watch_diff")
     if not trace.is_train:

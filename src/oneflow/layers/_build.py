@@ -30,7 +30,13 @@ def layer_name(kind: str, name: str | None) -> str:
 
 
 def weight(
-    name: str, shape: tuple[int, ...], dtype: torch.dtype, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None
+    name: str,
+    shape: tuple[int, ...],
+    dtype: torch.dtype,
+    initializer: Any,
+    regularizer: Any,
+    trainable: bool,
+    distribute: Sbp | None = None,
 ) -> Blob:
     """A kernel variable; zeros if there is no initializer."""
     return get_variable(
@@ -45,7 +51,15 @@ def weight(
     )
 
 
-def bias(name: str, units: int, dtype: torch.dtype, initializer: Any, regularizer: Any, trainable: bool, distribute: Sbp | None = None) -> Blob:
+def bias(
+    name: str,
+    units: int,
+    dtype: torch.dtype,
+    initializer: Any,
+    regularizer: Any,
+    trainable: bool,
+    distribute: Sbp | None = None,
+) -> Blob:
     """A bias variable; zeros if there is no initializer."""
     return get_variable(
         name,
@@ -63,7 +77,10 @@ def activate(out: Blob, activation: Activation | None, name: str) -> Blob:
     """``activation`` of a layer's result, given a name of its own if it takes one."""
     if isinstance(activation, int):
         if activation not in _BY_NUMBER:
-            raise ArgumentError(f"activation is a function of a blob, or kNone, kTanH, kSigmoid or kRelu of op_conf_pb2; got {activation!r}")
+            raise ArgumentError(
+                f"activation is a function of a blob, or kNone, kTanH, kSigmoid or kRelu of op_conf_pb2; got "
+                f"{activation!r}"
+            )
         activation = _BY_NUMBER[activation]
     if activation is None:
         return out

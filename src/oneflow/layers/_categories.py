@@ -11,11 +11,14 @@ from oneflow.layers import _build as build
 from oneflow.nn import _arguments as arguments
 
 
-def categorical_ordinal_encoder(input_tensor: Blob, capacity: int, hash_precomputed: bool = True, name: str | None = None) -> Blob:
-    """Each value as a number: 0 stays 0, the others get 1, 2 ... in the order in which they first appear, in this step or an earlier one.
+def categorical_ordinal_encoder(
+    input_tensor: Blob, capacity: int, hash_precomputed: bool = True, name: str | None = None
+) -> Blob:
+    """Each value as a number: 0 stays 0, the others get 1, 2 ... in the order in which they first appear, in this step
+    or an earlier one.
 
-    Variables: ``<name>-Table`` (2 x capacity,) in the dtype of the input and ``<name>-Size`` (1,); they are saved with the others. More values
-    than the capacity end the run.
+    Variables: ``<name>-Table`` (2 x capacity,) in the dtype of the input and ``<name>-Size`` (1,); they are saved with
+    the others. More values than the capacity end the run.
     """
     name = build.layer_name("CategoricalOrdinalEncoder", name)
     dtype, room = arguments.blob("input_tensor", input_tensor).dtype, whole("capacity", capacity, above=0)

@@ -66,9 +66,9 @@ def conv2d(
 ) -> Blob:
     """Convolution of images with ``filters`` filters, then ``activation``. ``padding`` as in ``flow.nn.conv2d``.
 
-    Variables: ``<name>-weight``, (filters, C / groups, kh, kw) for "NCHW" or (filters, kh, kw, C / groups) for "NHWC", and, with
-    ``use_bias``, ``<name>-bias`` (filters,). Both are ZERO unless an initializer is given. ``weight_name`` and ``bias_name``
-    replace these names.
+    Variables: ``<name>-weight``, (filters, C / groups, kh, kw) for "NCHW" or (filters, kh, kw, C / groups) for "NHWC",
+    and, with ``use_bias``, ``<name>-bias`` (filters,). Both are ZERO unless an initializer is given. ``weight_name``
+    and ``bias_name`` replace these names.
     """
     window = _Window(2, kernel_size, strides, padding, data_format, dilation_rate, groups)
     kernel = _Initial(kernel_initializer, kernel_regularizer, weight_name)
@@ -140,11 +140,25 @@ def _layer(
     name = build.layer_name(kind, name)
     x = arguments.blob("inputs", inputs, window.dims + 2)
     shape = _kernel_shape(x, whole("filters", filters, above=0), window)
-    weight = build.weight(kernel.name or f"{name}-weight", shape, x.dtype, kernel.initializer, kernel.regularizer, trainable)
+    weight = build.weight(
+        kernel.name or f"{name}-weight", shape, x.dtype, kernel.initializer, kernel.regularizer, trainable
+    )
     offset = None
     if bias is not None:
-        offset = build.bias(bias.name or f"{name}-bias", shape[0], x.dtype, bias.initializer, bias.regularizer, trainable)
-    out = convolve(x, weight, window.strides, window.padding, window.data_format, window.dilations, window.groups, bias=offset, name=name)
+        offset = build.bias(
+            bias.name or f"{name}-bias", shape[0], x.dtype, bias.initializer, bias.regularizer, trainable
+        )
+    out = convolve(
+        x,
+        weight,
+        window.strides,
+        window.padding,
+        window.data_format,
+        window.dilations,
+        window.groups,
+        bias=offset,
+        name=name,
+    )
     return build.activate(out, activation, name)
 
 
@@ -153,5 +167,7 @@ def _kernel_shape(inputs: Blob, filters: int, window: _Window) -> tuple[int, ...
     channels, groups = arguments.channels(inputs, last), as_whole(window.groups)
     extents = arguments.per_dim("kernel_size", window.kernel_size, window.dims)
     if groups is None or groups < 1 or channels % groups or filters % groups:
-        raise ArgumentError(f"groups divides the {channels} channels of the input and the {filters} filters, got {window.groups!r}")
+        raise ArgumentError(
+            f"groups divides the {channels} channels of the input and the {filters} filters, got {window.groups!r}"
+        )
     return (filters, *extents, channels // groups) if last else (filters, channels // groups, *extents)

@@ -34,9 +34,10 @@ def dense(
 ) -> Blob:
     """inputs · weightᵀ + bias over the last dimension, then ``activation``.
 
-    Variables: ``<name>-weight`` (units, features) and, with ``use_bias``, ``<name>-bias`` (units,). Both are ZERO unless an
-    initializer is given. Inputs have rank 2 or more. ``model_distribute`` lays out the variables: ``flow.distribute`` auto,
-    broadcast, or split(0) for inputs of rank 2, which divides the units over the devices: each gets all inputs and makes its own outputs.
+    Variables: ``<name>-weight`` (units, features) and, with ``use_bias``, ``<name>-bias`` (units,). Both are ZERO
+    unless an initializer is given. Inputs have rank 2 or more. ``model_distribute`` lays out the variables:
+    ``flow.distribute`` auto, broadcast, or split(0) for inputs of rank 2, which divides the units over the devices:
+    each gets all inputs and makes its own outputs.
     """
     name = build.layer_name("Dense", name)
     rank = len(arguments.blob("inputs", inputs).shape)
@@ -44,10 +45,22 @@ def dense(
         raise ArgumentError(f"dense takes inputs of rank 2 or more, got {inputs!r}")
     _check_distribute(model_distribute, rank)
     width = whole("units", units, above=0)
-    weight = build.weight(f"{name}-weight", (width, inputs.shape[-1]), inputs.dtype, kernel_initializer, kernel_regularizer, trainable, model_distribute)
+    weight = build.weight(
+        f"{name}-weight",
+        (width, inputs.shape[-1]),
+        inputs.dtype,
+        kernel_initializer,
+        kernel_regularizer,
+        trainable,
+        model_distribute,
+    )
     terms = [weight]
     if flag("use_bias", use_bias):
-        terms.append(build.bias(f"{name}-bias", width, inputs.dtype, bias_initializer, bias_regularizer, trainable, model_distribute))
+        terms.append(
+            build.bias(
+                f"{name}-bias", width, inputs.dtype, bias_initializer, bias_regularizer, trainable, model_distribute
+            )
+        )
     if model_distribute is split(0) and inputs.parallel_size > 1:
         inputs = inputs.with_distribute(BROADCAST)
     return build.activate(emit(rows.dense, inputs, *terms, name=name), activation, name)
@@ -71,18 +84,23 @@ def prelu(
 ) -> Blob:
     """inputs where they are positive, alpha · inputs elsewhere.
 
-    ``<name>-alpha`` has the shape of one sample, with extent 1 at ``shared_axes``; zeros unless an initializer is given.
+    ``<name>-alpha`` has the shape of one sample, with extent 1 at ``shared_axes``; zeros unless an initializer is
+    given.
     """
     name = build.layer_name("PRelu", name)
     rank = len(arguments.blob("inputs", inputs).shape)
-    given = [] if shared_axes is None else list(shared_axes) if isinstance(shared_axes, (list, tuple)) else [shared_axes]
+    given = (
+        [] if shared_axes is None else list(shared_axes) if isinstance(shared_axes, (list, tuple)) else [shared_axes]
+    )
     shared = {arguments.axis_in("shared_axes", axis, rank) for axis in given}
     if rank < 2 or 0 in shared:
         raise ArgumentError(
             f"prelu takes inputs of rank 2 or more and shares alpha over axes after the batch; got {inputs!r}"
         )
     shape = tuple(1 if axis in shared else inputs.shape[axis] for axis in range(1, rank))
-    alpha = build.weight(f"{name}-alpha", shape, inputs.dtype, alpha_initializer, alpha_regularizer, trainable, model_distribute)
+    alpha = build.weight(
+        f"{name}-alpha", shape, inputs.dtype, alpha_initializer, alpha_regularizer, trainable, model_distribute
+    )
     return emit(activations.prelu, inputs, alpha, name=name)
 
 
@@ -97,7 +115,8 @@ def upsample_2d(
 ) -> Blob:
     """Images ``size`` times as high and wide; ``interpolation`` is "nearest" or "bilinear".
 
-    Pixels are compared by their centres; with ``align_corners``, for "bilinear" alone, the corners of both images meet instead.
+    Pixels are compared by their centres; with ``align_corners``, for "bilinear" alone, the corners of both images meet
+    instead.
     """
     if interpolation not in ("nearest", "bilinear"):
         raise ArgumentError(f"interpolation is 'nearest' or 'bilinear', got {interpolation!r}")
@@ -107,4 +126,6 @@ def upsample_2d(
     last = arguments.channels_last(data_format, 2)
     factors = arguments.per_dim("size", size, 2)
     bilinear = interpolation == "bilinear"
-    return emit(pool.upsample_2d, x, name=name, size=factors, bilinear=bilinear, align_corners=align_corners, channels_last=last)
+    return emit(
+        pool.upsample_2d, x, name=name, size=factors, bilinear=bilinear, align_corners=align_corners, channels_last=last
+    )

@@ -42,23 +42,40 @@ def batch_normalization(
 ) -> Blob:
     """Batch normalisation of the channels at ``axis``: the last by default, 1 for "NCHW".
 
-    In train jobs, if ``training`` and ``trainable``, the batch's own statistics normalise, and the moving ones follow them:
-    moving = momentum · moving + (1 - momentum) · batch, with the unbiased variance. Otherwise the moving ones normalise.
-    Variables of shape (channels,): ``<name>-gamma`` (ones) with ``scale``, ``<name>-beta`` (zeros) with ``center``,
-    ``<name>-moving_mean`` and ``<name>-moving_variance``, float32 beside half-precision inputs. The last two are never trained.
-    ``gamma_name``, ``beta_name``, ``moving_mean_name`` and ``moving_variance_name`` replace these names.
+    In train jobs, if ``training`` and ``trainable``, the batch's own statistics normalise, and the moving ones follow
+    them: moving = momentum · moving + (1 - momentum) · batch, with the unbiased variance. Otherwise the moving ones
+    normalise. Variables of shape (channels,): ``<name>-gamma`` (ones) with ``scale``, ``<name>-beta`` (zeros) with
+    ``center``, ``<name>-moving_mean`` and ``<name>-moving_variance``, float32 beside half-precision inputs. The last
+    two are never trained. ``gamma_name``, ``beta_name``, ``moving_mean_name`` and ``moving_variance_name`` replace
+    these names.
     """
     name = build.layer_name("BatchNorm", name)
     rank = len(arguments.blob("inputs", inputs).shape)
     dim = arguments.axis_in("axis", axis, rank)
     rate, tiny = number("momentum", momentum, 0, 1), number("epsilon", epsilon, 0)
     make = _Parameters((inputs.shape[dim],), _parameter_dtype(inputs))
-    gamma = make.trained(gamma_name or f"{name}-gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable) if flag("scale", scale) else None
-    beta = make.trained(beta_name or f"{name}-beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable) if flag("center", center) else None
+    gamma = (
+        make.trained(
+            gamma_name or f"{name}-gamma", gamma_initializer or ones_initializer(), gamma_regularizer, trainable
+        )
+        if flag("scale", scale)
+        else None
+    )
+    beta = (
+        make.trained(beta_name or f"{name}-beta", beta_initializer or zeros_initializer(), beta_regularizer, trainable)
+        if flag("center", center)
+        else None
+    )
     mean = make.moving(moving_mean_name or f"{name}-moving_mean", moving_mean_initializer or zeros_initializer())
-    variance = make.moving(moving_variance_name or f"{name}-moving_variance", moving_variance_initializer or ones_initializer())
+    variance = make.moving(
+        moving_variance_name or f"{name}-moving_variance", moving_variance_initializer or ones_initializer()
+    )
     operands = (inputs, mean, variance, gamma, beta)
-    if flag("training", training) and flag("trainable", trainable) and require_trace("flow.layers.batch_normalization").is_train:
+    if (
+        flag("training", training)
+        and flag("trainable", trainable)
+        and require_trace("flow.layers.batch_normalization").is_train
+    ):
         return emit(rows.batch_norm_train, *operands, name=name, axis=dim, momentum=rate, epsilon=tiny)
     return emit(rows.batch_norm_infer, *operands, name=name, axis=dim, epsilon=tiny)
 

@@ -12,10 +12,12 @@ __all__ = ["cross", "diagonal", "inv", "matmul", "matrix_norm", "norm", "vector_
 
 
 @spelled("linalg.matmul")
-def matmul(a: Blob, b: Blob, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, name: str | None = None) -> Blob:
+def matmul(
+    a: Blob, b: Blob, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0, name: str | None = None
+) -> Blob:
     """``alpha`` * a @ b over the last two dimensions, each transposed first where asked for.
 
-    Float blobs of rank 2 or more and one dtype. Either both have the same rank and the same leading dimensions, or b has rank 2 and is
-    multiplied with every matrix of a.
+    Float blobs of rank 2 or more and one dtype. Either both have the same rank and the same leading dimensions, or b
+    has rank 2 and is multiplied with every matrix of a.
     """
     return emit(rows.matmul, a, b, transpose_a=bool(transpose_a), transpose_b=bool(transpose_b), alpha=alpha, name=name)

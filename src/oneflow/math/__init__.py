@@ -27,6 +27,7 @@ from oneflow.math._binary import (
     xlogy,
 )
 from oneflow.math._dropout import fused_scale_tril_softmax_dropout
+from oneflow.math._grads import gelu_grad, sigmoid_grad, tanh_grad
 from oneflow.math._matrix import fused_scale_tril, tril
 from oneflow.math._reduce import (
     argmax,
@@ -48,8 +49,12 @@ from oneflow.math._reduce import (
     two_stage_reduce_max,
     two_stage_reduce_min,
 )
-from oneflow.math._grads import gelu_grad, sigmoid_grad, tanh_grad
-from oneflow.math._segments import broadcast_to_compatible_with, unsorted_batch_segment_sum, unsorted_segment_sum, unsorted_segment_sum_like
+from oneflow.math._segments import (
+    broadcast_to_compatible_with,
+    unsorted_batch_segment_sum,
+    unsorted_segment_sum,
+    unsorted_segment_sum_like,
+)
 from oneflow.math._unary import (
     abs,
     acos,

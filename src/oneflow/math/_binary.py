@@ -1,7 +1,7 @@
 """``flow.math``: functions of two operands, each a blob or a Python number.
 
-Blobs broadcast as in numpy. Two blobs must have one dtype, nothing is promoted; a number adapts to the blob beside it, and one that
-an integer blob cannot hold is refused. At least one operand must be a blob.
+Blobs broadcast as in numpy. Two blobs must have one dtype, nothing is promoted; a number adapts to the blob beside it,
+and one that an integer blob cannot hold is refused. At least one operand must be a blob.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def multiply(x: Operand, y: Operand, name: str | None = None) -> Blob:
 
 
 def divide(x: Operand, y: Operand, name: str | None = None) -> Blob:
-    """x / y; integers are cut towards zero. A number 0 below gives 0; a number above gives 0 where the blob below is 0."""
+    """x / y; integers are cut towards zero. A number 0 below gives 0; a number above gives 0 where the blob below is
+    0."""
     return emit(rows.divide, x, y, name=name)
 
 

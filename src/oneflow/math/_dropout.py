@@ -17,8 +17,15 @@ from oneflow.ops.counter_random import stable_seed
 from oneflow.ops.row import Op
 
 
-def dropout(x: Blob, rate: float | None = None, noise_shape: Sequence[int] | None = None, seed: int | None = None, name: str | None = None) -> Blob:
-    """In train jobs: x with a part ``rate`` of its elements 0 and the others divided by 1 - rate. In predict jobs: x itself.
+def dropout(
+    x: Blob,
+    rate: float | None = None,
+    noise_shape: Sequence[int] | None = None,
+    seed: int | None = None,
+    name: str | None = None,
+) -> Blob:
+    """In train jobs: x with a part ``rate`` of its elements 0 and the others divided by 1 - rate. In predict jobs: x
+    itself.
 
     Which elements are dropped follows from seed, step and index alone, so it does not depend on the placement. Without
     ``seed`` the seed follows from the job's random seed and the op's name.
@@ -31,8 +38,11 @@ def dropout(x: Blob, rate: float | None = None, noise_shape: Sequence[int] | Non
     return _masked(rows.dropout, x, probability, seed, name)
 
 
-def random_mask_like(like: Blob, rate: float, seed: int | None = None, noise_shape: Sequence[int] | None = None, name: str | None = None) -> Blob:
-    """Int8 of the shape of ``like``: 0 with probability ``rate``, else 1; in every job, and drawn anew at every step."""
+def random_mask_like(
+    like: Blob, rate: float, seed: int | None = None, noise_shape: Sequence[int] | None = None, name: str | None = None
+) -> Blob:
+    """Int8 of the shape of ``like``: 0 with probability ``rate``, else 1; in every job, and drawn anew at every
+    step."""
     _check_noise_shape(noise_shape, like)
     return _masked(rows.random_mask_like, like, number("rate", rate, 0, below=1), seed, name)
 
@@ -48,7 +58,9 @@ def _check_noise_shape(noise_shape: Any, x: Any) -> None:
     if not isinstance(x, Blob):
         raise DTypeError(f"dropout takes a blob, got {type(x).__name__} {x!r}")
     if noise_shape is not None and tuple(noise_shape) != x.shape:
-        raise UnsupportedError(f"noise_shape is that of the blob, {x.shape}: every element is dropped on its own; got {noise_shape!r}")
+        raise UnsupportedError(
+            f"noise_shape is that of the blob, {x.shape}: every element is dropped on its own; got {noise_shape!r}"
+        )
 
 
 def fused_scale_tril_softmax_dropout(
@@ -61,5 +73,12 @@ def fused_scale_tril_softmax_dropout(
     seed: int | None = None,
     name: str | None = None,
 ) -> Blob:
-    """dropout(softmax(fused_scale_tril(x))): attention weights that see no later position, for ``fill_value`` minus infinity."""
-    return dropout(emit(activation.softmax, fused_scale_tril(x, diagonal, fill_value, scale), dim=-1), rate, noise_shape, seed, name)
+    """dropout(softmax(fused_scale_tril(x))): attention weights that see no later position, for ``fill_value`` minus
+    infinity."""
+    return dropout(
+        emit(activation.softmax, fused_scale_tril(x, diagonal, fill_value, scale), dim=-1),
+        rate,
+        noise_shape,
+        seed,
+        name,
+    )

@@ -1,4 +1,5 @@
-"""``flow.math``: derivatives that were called by name, from the value they are known by and the gradient that comes in."""
+"""``flow.math``: derivatives that were called by name, from the value they are known by and the gradient that comes
+in."""
 
 from __future__ import annotations
 

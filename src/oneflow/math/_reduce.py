@@ -1,7 +1,7 @@
 """``flow.math``: functions that make dimensions smaller.
 
-``axis`` is one dimension, a list of them (negative ones count from the end) or None for all. ``keepdims`` leaves reduced dimensions
-with extent 1. No result has rank 0: where every dimension goes the shape is (1,).
+``axis`` is one dimension, a list of them (negative ones count from the end) or None for all. ``keepdims`` leaves
+reduced dimensions with extent 1. No result has rank 0: where every dimension goes the shape is (1,).
 """
 
 from __future__ import annotations
@@ -96,7 +96,9 @@ two_stage_reduce_min = reduce_min
 
 
 @spelled("math.reduced_shape_elem_cnt")
-def reduced_shape_elem_cnt(x: Blob, axis: Axis = None, dtype: torch.dtype | None = None, name: str | None = None) -> Blob:
+def reduced_shape_elem_cnt(
+    x: Blob, axis: Axis = None, dtype: torch.dtype | None = None, name: str | None = None
+) -> Blob:
     """How many elements a reduction along ``axis`` puts together, shape (1,), in ``dtype`` or else in that of x."""
     kind = None if dtype is None else as_dtype(dtype).torch
     return emit(rows.reduced_shape_elem_cnt, x, axis=_axis(axis), dtype=kind, name=name)
@@ -112,7 +114,8 @@ def argmax(x: Blob, axis: int = -1, name: str | None = None) -> Blob:
 def top_k(x: Blob, axis: int = -1, k: int = 1, sorted: bool = True, name: str | None = None) -> Blob:
     """int32: where along ``axis`` the ``k`` largest elements are; the values themselves are not given.
 
-    The largest comes first, of equals the earlier one; a ``k`` above the extent takes all. ``sorted=False`` only promises less: the result is the same.
+    The largest comes first, of equals the earlier one; a ``k`` above the extent takes all. ``sorted=False`` only
+    promises less: the result is the same.
     """
     return emit(rows.top_k, x, k=k, axis=axis, name=name)
 
@@ -120,8 +123,8 @@ def top_k(x: Blob, axis: int = -1, k: int = 1, sorted: bool = True, name: str | 
 def in_top_k(targets: Blob, predictions: Blob, k: int, name: str | None = None) -> Blob:
     """int8 (N,): 1 where the target class is among the ``k`` best of its row; classes tied at the border all count.
 
-    ``targets`` are integers of shape (N,), ``predictions`` floats of shape (N, classes). A target that is no class, and a row with
-    values that are not finite, give 0.
+    ``targets`` are integers of shape (N,), ``predictions`` floats of shape (N, classes). A target that is no class, and
+    a row with values that are not finite, give 0.
     """
     dynamic = {"dynamic": True} if any(isinstance(b, Blob) and b.is_dynamic for b in (targets, predictions)) else {}
     return emit(rows.in_top_k, targets, predictions, k=k, name=name, **dynamic)

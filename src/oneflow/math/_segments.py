@@ -13,14 +13,19 @@ from oneflow.ops import array as array_rows
 from oneflow.ops import scatter as rows
 
 
-def unsorted_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, axis: int = 0, name: str | None = None) -> Blob:
-    """Sums of the slices of ``data`` that have the same id. The shape of ``segment_ids`` is that of ``data`` from ``axis`` on."""
+def unsorted_segment_sum(
+    data: Blob, segment_ids: Blob, num_segments: int, axis: int = 0, name: str | None = None
+) -> Blob:
+    """Sums of the slices of ``data`` that have the same id. The shape of ``segment_ids`` is that of ``data`` from
+    ``axis`` on."""
     count = whole("num_segments", num_segments, above=0)
     blobs = _blobs("unsorted_segment_sum", data, segment_ids)
     return emit(rows.unsorted_segment_sum, *blobs, num_segments=count, axis=axis, name=name)
 
 
-def unsorted_segment_sum_like(data: Blob, segment_ids: Blob, like: Blob, axis: int = 0, name: str | None = None) -> Blob:
+def unsorted_segment_sum_like(
+    data: Blob, segment_ids: Blob, like: Blob, axis: int = 0, name: str | None = None
+) -> Blob:
     """``unsorted_segment_sum`` into as many segments as ``like`` has elements on ``axis``."""
     return unsorted_segment_sum(data, segment_ids, _extent(like, axis), axis, name)
 
@@ -28,7 +33,12 @@ def unsorted_segment_sum_like(data: Blob, segment_ids: Blob, like: Blob, axis: i
 def unsorted_batch_segment_sum(data: Blob, segment_ids: Blob, num_segments: int, name: str | None = None) -> Blob:
     """Sums of equal ids along the last axis of ``segment_ids``, for each position of the axes before it on its own."""
     count = whole("num_segments", num_segments, above=0)
-    return emit(rows.unsorted_batch_segment_sum, *_blobs("unsorted_batch_segment_sum", data, segment_ids), num_segments=count, name=name)
+    return emit(
+        rows.unsorted_batch_segment_sum,
+        *_blobs("unsorted_batch_segment_sum", data, segment_ids),
+        num_segments=count,
+        name=name,
+    )
 
 
 def broadcast_to_compatible_with(x: Blob, compatible: Sequence[Blob], name: str | None = None) -> Blob:
@@ -51,5 +61,7 @@ def _extent(like: Blob, axis: int) -> int:
     shape = _blobs("unsorted_segment_sum_like", like)[0].shape
     place = as_whole(axis)
     if place is None or not -len(shape) <= place < len(shape):
-        raise ArgumentError(f"unsorted_segment_sum_like's axis is an int from {-len(shape)} to {len(shape) - 1}, got {axis!r}")
+        raise ArgumentError(
+            f"unsorted_segment_sum_like's axis is an int from {-len(shape)} to {len(shape) - 1}, got {axis!r}"
+        )
     return shape[place]

@@ -1,7 +1,7 @@
 """``flow.math``: functions of one blob, element by element.
 
-``abs``, ``negative``, ``sign``, ``square``, ``relu``, ``logical_not`` and the clipping functions take every dtype; the others take
-float blobs. The result has the shape of x, and its dtype unless the function says otherwise.
+``abs``, ``negative``, ``sign``, ``square``, ``relu``, ``logical_not`` and the clipping functions take every dtype; the
+others take float blobs. The result has the shape of x, and its dtype unless the function says otherwise.
 """
 
 from __future__ import annotations
@@ -206,7 +206,9 @@ def rint(x: Blob, name: str | None = None) -> Blob:
     return emit(rows.rint, x, name=name)
 
 
-def clip_by_value(values: Blob, min_value: Number | None = None, max_value: Number | None = None, name: str | None = None) -> Blob:
+def clip_by_value(
+    values: Blob, min_value: Number | None = None, max_value: Number | None = None, name: str | None = None
+) -> Blob:
     """``values`` held between two numbers; one of them may be None. The gradient is 0 where a value was cut."""
     return emit(rows.clip_by_value, values, low=min_value, high=max_value, name=name)
 

@@ -1,16 +1,28 @@
 """``flow.nn``: modules and functions that neural networks are made of.
 
-Modules (``Linear``, ...) and ``functional`` are for tensors: a module is torch's, ``flow.nn.Module is torch.nn.Module``. What begins with a
-small letter (``conv2d``, ``relu``, ...) are ops of jobs. Names that both have (``MSELoss``, ``GroupNorm``, ...) are the op inside a job, or
-on a blob, and a module class anywhere else. Of the ops only affine ``GroupNorm`` and ``InstanceNorm`` make variables, see ``flow.layers``.
+Modules (``Linear``, ...) and ``functional`` are for tensors: a module is torch's, ``flow.nn.Module is
+torch.nn.Module``. What begins with a small letter (``conv2d``, ``relu``, ...) are ops of jobs. Names that both have
+(``MSELoss``, ``GroupNorm``, ...) are the op inside a job, or on a blob, and a module class anywhere else. Of the ops
+only affine ``GroupNorm`` and ``InstanceNorm`` make variables, see ``flow.layers``.
 """
 
 from oneflow.core.absent import absent
+from oneflow.graph.graph import Graph
 from oneflow.math import fused_scale_tril, fused_scale_tril_softmax_dropout, gelu, mish, relu, sigmoid, tanh, tril
 from oneflow.math._dropout import dropout, random_mask_like
-from oneflow.graph.graph import Graph
 from oneflow.nn import functional, graph, image, init, modules, parallel, parameter, utils
-from oneflow.nn._activation import elu, hardsigmoid, hardswish, hardtanh, leaky_relu, logsoftmax, relu6, softmax, softmax_grad, swish
+from oneflow.nn._activation import (
+    elu,
+    hardsigmoid,
+    hardswish,
+    hardtanh,
+    leaky_relu,
+    logsoftmax,
+    relu6,
+    softmax,
+    softmax_grad,
+    swish,
+)
 from oneflow.nn._conv import bias_add, compat_conv2d, conv1d, conv2d, conv2d_transpose, conv3d, torch_conv2d_transpose
 from oneflow.nn._fused import fused_bias_add_dropout, fused_bias_add_gelu, fused_self_attention_query_mul_key_and_value
 from oneflow.nn._loss import (

@@ -49,9 +49,9 @@ def conv2d(
 ) -> Blob:
     """Convolution of images.
 
-    Filters have shape (out, in / groups, kh, kw) for "NCHW" and (out, kh, kw, in / groups) for "NHWC". ``padding`` is "VALID",
-    "SAME" (= "SAME_LOWER": the odd zero comes before), "SAME_UPPER" or a list with an int or (before, after) for each of the
-    four dimensions. ``bias`` has shape (out,).
+    Filters have shape (out, in / groups, kh, kw) for "NCHW" and (out, kh, kw, in / groups) for "NHWC". ``padding`` is
+    "VALID", "SAME" (= "SAME_LOWER": the odd zero comes before), "SAME_UPPER" or a list with an int or (before, after)
+    for each of the four dimensions. ``bias`` has shape (out,).
     """
     return _convolution(rows.conv2d, 2, input, filters, bias, strides, padding, data_format, dilations, groups, name)
 
@@ -67,7 +67,9 @@ def compat_conv2d(
     name: str | None = None,
 ) -> Blob:
     """``conv2d`` in which "SAME" means "SAME_UPPER": the odd zero comes after."""
-    return _convolution(rows.conv2d, 2, input, filters, None, strides, padding, data_format, dilations, groups, name, same_is_upper=True)
+    return _convolution(
+        rows.conv2d, 2, input, filters, None, strides, padding, data_format, dilations, groups, name, same_is_upper=True
+    )
 
 
 def conv3d(
@@ -128,10 +130,11 @@ def conv2d_transpose(
 ) -> Blob:
     """The transpose (gradient) of the convolution that makes ``value`` from a blob of ``output_shape``.
 
-    Filters have shape (in, out, kh, kw) for "NCHW" and (in, kh, kw, out) for "NHWC", where ``in`` counts the channels of
-    ``value``. ``output_shape`` has four numbers in data_format order, of which height and width count; batch and channels are those of
-    ``value`` and of the filters. ``padding`` is that of the convolution: "VALID", "SAME" (= "SAME_UPPER": of an odd number of zeros
-    more come after), "SAME_LOWER" or a list as ``conv2d`` takes it. ``input`` and ``filters`` are other names of ``value`` and ``filter``.
+    Filters have shape (in, out, kh, kw) for "NCHW" and (in, kh, kw, out) for "NHWC", where ``in`` counts the channels
+    of ``value``. ``output_shape`` has four numbers in data_format order, of which height and width count; batch and
+    channels are those of ``value`` and of the filters. ``padding`` is that of the convolution: "VALID", "SAME" (=
+    "SAME_UPPER": of an odd number of zeros more come after), "SAME_LOWER" or a list as ``conv2d`` takes it. ``input``
+    and ``filters`` are other names of ``value`` and ``filter``.
     """
     last = arguments.channels_last(data_format, 2)
     x = arguments.blob("value", input if value is None else value, 4)
@@ -141,7 +144,17 @@ def conv2d_transpose(
     size = _output_size(output_shape, last)
     kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
     around = pads.explicit(padding, size, kernels, steps, last, same_is_upper=True)
-    return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
+    return emit(
+        rows.conv2d_transpose,
+        x,
+        w,
+        name=name,
+        output_size=size,
+        strides=steps,
+        pads=around,
+        dilations=spread,
+        channels_last=last,
+    )
 
 
 def torch_conv2d_transpose(
@@ -156,8 +169,8 @@ def torch_conv2d_transpose(
     filters: Blob | None = None,
     dilations: Size | None = None,
 ) -> Blob:
-    """``conv2d_transpose`` by the sizes that torch gives: ``padding_needed`` is what is cut off a dimension in all, half of it in front, and
-    ``output_padding`` what is added behind."""
+    """``conv2d_transpose`` by the sizes that torch gives: ``padding_needed`` is what is cut off a dimension in all,
+    half of it in front, and ``output_padding`` what is added behind."""
     last = arguments.channels_last(data_format, 2)
     x = arguments.blob("value", input if value is None else value, 4)
     w = arguments.blob("filter", filters if filter is None else filter, 4)
@@ -165,9 +178,21 @@ def torch_conv2d_transpose(
     spread = arguments.per_dim("dilations", 1 if dilations is None else dilations, 2)
     more, cut = _two("output_padding", output_padding), _two("padding_needed", padding_needed)
     kernels = [pads.extent(k, d) for k, d in zip(arguments.spatial(w, last), spread)]
-    size = tuple((n - 1) * s + k - c + m for n, s, k, c, m in zip(arguments.spatial(x, last), steps, kernels, cut, more))
+    size = tuple(
+        (n - 1) * s + k - c + m for n, s, k, c, m in zip(arguments.spatial(x, last), steps, kernels, cut, more)
+    )
     around = tuple((c // 2, c - c // 2 - m) for c, m in zip(cut, more))
-    return emit(rows.conv2d_transpose, x, w, name=name, output_size=size, strides=steps, pads=around, dilations=spread, channels_last=last)
+    return emit(
+        rows.conv2d_transpose,
+        x,
+        w,
+        name=name,
+        output_size=size,
+        strides=steps,
+        pads=around,
+        dilations=spread,
+        channels_last=last,
+    )
 
 
 def _two(what: str, value: Any) -> tuple[int, int]:
@@ -187,7 +212,8 @@ def _output_size(output_shape: Any, last: bool) -> tuple[int, ...]:
 
 
 def bias_add(value: Blob, bias: Blob, data_format: str | None = None, name: str | None = None) -> Blob:
-    """``value`` + ``bias`` along the channels: dimension 1 if data_format is None or begins with "NC", the last if it is "N...C"."""
+    """``value`` + ``bias`` along the channels: dimension 1 if data_format is None or begins with "NC", the last if it
+    is "N...C"."""
     x, b = arguments.blob("value", value), arguments.blob("bias", bias, 1)
     if x.dtype != b.dtype:
         raise DTypeError(f"value is {x.spec.dtype.name} and bias is {b.spec.dtype.name}; cast one of them")

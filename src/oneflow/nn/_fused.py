@@ -34,13 +34,18 @@ def fused_bias_add_dropout(
     return dropout(bias_add(value, bias, data_format), rate, noise_shape, seed, name)
 
 
-def fused_self_attention_query_mul_key_and_value(x: Blob, head_size: int, alpha: float = 1.0, name: str | None = None) -> tuple[Blob, Blob]:
-    """From x (length, batch, heads · 3 · head_size), in which each head's query, key and value lie side by side, ``alpha`` · query · keyᵀ of
-    shape (batch, heads, length, length) and the values (batch, heads, length, head_size)."""
+def fused_self_attention_query_mul_key_and_value(
+    x: Blob, head_size: int, alpha: float = 1.0, name: str | None = None
+) -> tuple[Blob, Blob]:
+    """From x (length, batch, heads · 3 · head_size), in which each head's query, key and value lie side by side,
+    ``alpha`` · query · keyᵀ of shape (batch, heads, length, length) and the values (batch, heads, length,
+    head_size)."""
     length, batch, width = arguments.blob("x", x, 3).shape
     size, factor = whole("head_size", head_size, above=0), number("alpha", alpha)
     if width % (3 * size):
-        raise ArgumentError(f"the last axis of x holds query, key and value of every head, a multiple of 3 x {size}; got {x!r}")
+        raise ArgumentError(
+            f"the last axis of x holds query, key and value of every head, a multiple of 3 x {size}; got {x!r}"
+        )
     heads = emit(array_rows.reshape, x, shape=(length, batch, width // (3 * size), 3 * size))
     query, key, value = (_head(heads, i * size, size) for i in range(3))
     scores = emit(matmul_rows.matmul, query, key, transpose_a=False, transpose_b=True, alpha=factor, name=name)

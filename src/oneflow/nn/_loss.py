@@ -15,8 +15,9 @@ def sparse_softmax_cross_entropy_with_logits(labels: Blob, logits: Blob, name: s
     """-log of the softmax probability of each sample's label, at most 46.0517. Labels come first.
 
     ``labels`` are int8, int32 or int64 of shape logits.shape[:-1], which is also the result's; a last dimension of 1 is
-    allowed. A label outside [0, logits.shape[-1]) fails when the job runs. The gradient is softmax - one_hot(label);
-    in a job made by ``flow.function`` it is 0 where the loss is at its largest, as it was when that was the decorator's name.
+    allowed. A label outside [0, logits.shape[-1]) fails when the job runs. The gradient is softmax - one_hot(label); in
+    a job made by ``flow.function`` it is 0 where the loss is at its largest, as it was when that was the decorator's
+    name.
     """
     trace = require_trace("flow.nn.sparse_softmax_cross_entropy_with_logits")
     stops = trace.settings.gradient_stops_at_cap
@@ -34,7 +35,8 @@ def sparse_cross_entropy(labels: Blob, prediction: Blob, name: str | None = None
 def softmax_cross_entropy_with_logits(labels: Blob, logits: Blob, name: str | None = None) -> Blob:
     """Cross entropy of softmax(logits) against soft labels that sum to 1, over the last dimension.
 
-    ``labels`` have the shape and dtype of ``logits`` and get no gradient. The gradient of the logits is softmax - labels.
+    ``labels`` have the shape and dtype of ``logits`` and get no gradient. The gradient of the logits is softmax -
+    labels.
     """
     return emit(rows.softmax_cross_entropy_with_logits, labels, logits, name=name)
 
@@ -59,7 +61,9 @@ def MSELoss(input: Blob, target: Blob, reduction: str = "mean", name: str | None
     return emit(rows.mse_loss, input, target, name=name, reduction=reduction)
 
 
-def BCELoss(input: Blob, target: Blob, weight: Blob | None = None, reduction: str = "mean", name: str | None = None) -> Blob:
+def BCELoss(
+    input: Blob, target: Blob, weight: Blob | None = None, reduction: str = "mean", name: str | None = None
+) -> Blob:
     """Binary cross entropy of probabilities; ``weight`` scales each element."""
     return emit(rows.bce_loss, input, target, weight, name=name, reduction=reduction)
 
@@ -76,16 +80,28 @@ def BCEWithLogitsLoss(
     return emit(rows.bce_with_logits_loss, input, target, weight, pos_weight, name=name, reduction=reduction)
 
 
-def KLDivLoss(input: Blob, target: Blob, log_target: bool = False, reduction: str = "mean", name: str | None = None) -> Blob:
+def KLDivLoss(
+    input: Blob, target: Blob, log_target: bool = False, reduction: str = "mean", name: str | None = None
+) -> Blob:
     """target · (log(target) - input): ``input`` holds log probabilities, with ``log_target`` ``target`` too."""
-    return emit(rows.kl_div_loss, input, target, name=name, log_target=flag("log_target", log_target), reduction=reduction)
+    return emit(
+        rows.kl_div_loss, input, target, name=name, log_target=flag("log_target", log_target), reduction=reduction
+    )
 
 
 def MarginRankingLoss(
     input1: Blob, input2: Blob, target: Blob, margin: float = 0.0, reduction: str = "mean", name: str | None = None
 ) -> Blob:
     """max(0, -target · (input1 - input2) + margin), target 1 or -1."""
-    return emit(rows.margin_ranking_loss, input1, input2, target, name=name, margin=number("margin", margin), reduction=reduction)
+    return emit(
+        rows.margin_ranking_loss,
+        input1,
+        input2,
+        target,
+        name=name,
+        margin=number("margin", margin),
+        reduction=reduction,
+    )
 
 
 def TripletMarginLoss(

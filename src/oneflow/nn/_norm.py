@@ -23,9 +23,20 @@ def batch_normalization(
     axis: int = 1,
     name: str | None = None,
 ) -> Blob:
-    """(x - mean) / sqrt(variance + variance_epsilon) · scale + offset, with statistics of shape (channels,) that are given."""
+    """(x - mean) / sqrt(variance + variance_epsilon) · scale + offset, with statistics of shape (channels,) that are
+    given."""
     dim = arguments.axis_in("axis", axis, len(arguments.blob("x", x).shape))
-    return emit(rows.batch_normalization, x, mean, variance, offset, scale, name=name, axis=dim, epsilon=number("variance_epsilon", variance_epsilon, 0))
+    return emit(
+        rows.batch_normalization,
+        x,
+        mean,
+        variance,
+        offset,
+        scale,
+        name=name,
+        axis=dim,
+        epsilon=number("variance_epsilon", variance_epsilon, 0),
+    )
 
 
 def layer_norm(
@@ -44,7 +55,9 @@ def layer_norm(
     rank = len(arguments.blob("inputs", inputs).shape)
     arguments.axis_in("begin_params_axis", begin_params_axis, rank)
     norm_dims = rank - arguments.axis_in("begin_norm_axis", begin_norm_axis, rank)
-    return emit(rows.layer_norm, inputs, gamma, beta, name=name, norm_dims=norm_dims, epsilon=number("epsilon", epsilon, 0))
+    return emit(
+        rows.layer_norm, inputs, gamma, beta, name=name, norm_dims=norm_dims, epsilon=number("epsilon", epsilon, 0)
+    )
 
 
 def moments(x: Blob, axes: int | Sequence[int], keepdims: bool = False, name: str | None = None) -> tuple[Blob, Blob]:
@@ -59,7 +72,8 @@ def moments(x: Blob, axes: int | Sequence[int], keepdims: bool = False, name: st
 def GroupNorm(x: Blob, num_groups: int = 32, eps: float = 1e-5, affine: bool = True, name: str | None = None) -> Blob:
     """Normalises each sample over ``num_groups`` groups of its channels (axis 1).
 
-    With ``affine`` the variables ``<name>-gamma`` (ones) and ``<name>-beta`` (zeros) of shape (channels,) scale and shift it.
+    With ``affine`` the variables ``<name>-gamma`` (ones) and ``<name>-beta`` (zeros) of shape (channels,) scale and
+    shift it.
     """
     return _group_norm("GroupNorm", x, num_groups, eps, affine, name)
 
@@ -85,4 +99,12 @@ def _group_norm(kind: str, x: Blob, groups: int, eps: float, affine: bool, name:
     channels = (arguments.channels(arguments.blob("x", x), last=False),)
     gamma = get_variable(f"{name}-gamma", channels, x.dtype, ones_initializer()) if affine else None
     beta = get_variable(f"{name}-beta", channels, x.dtype, zeros_initializer()) if affine else None
-    return emit(rows.group_norm, x, gamma, beta, name=name, groups=whole("num_groups", groups, above=0), epsilon=number("eps", eps, 0))
+    return emit(
+        rows.group_norm,
+        x,
+        gamma,
+        beta,
+        name=name,
+        groups=whole("num_groups", groups, above=0),
+        epsilon=number("eps", eps, 0),
+    )

@@ -121,7 +121,9 @@ def _pool(
 def _channels_last(data_format: str | None, dims: int) -> bool:
     if data_format is None:
         return compat.pool_default == "NHWC"
-    return arguments.channels_last(data_format.removesuffix("_VECT_C") if isinstance(data_format, str) else data_format, dims)
+    return arguments.channels_last(
+        data_format.removesuffix("_VECT_C") if isinstance(data_format, str) else data_format, dims
+    )
 
 
 def PixelShuffle(input: Blob, upscale_factor: int, name: str | None = None) -> Blob:

@@ -1,4 +1,5 @@
-"""Where ``flow.nn`` on tensors is not torch, or not OneFlow: what each does, and what is done here. And the names that are absent.
+"""Where ``flow.nn`` on tensors is not torch, or not OneFlow: what each does, and what is done here. And the names that
+are absent.
 
 The tables of the documents are checked against these.
 """
@@ -54,7 +55,9 @@ CHOICES = (
         "generator=; each module owns one with the default seed, so that the first calls of all modules drop alike",
         "generator=; without one torch's default generator, so that masks differ",
     ),
-    Choice(_F, ("dropout",), "generator= and addend=, which is added to the result", "as OneFlow, and torch's inplace="),
+    Choice(
+        _F, ("dropout",), "generator= and addend=, which is added to the result", "as OneFlow, and torch's inplace="
+    ),
     Choice(_F, ("normalize",), "dim is 0 unless said, and epsilon the name of eps", "as OneFlow; eps is taken too"),
     Choice(_F, ("gumbel_softmax",), "the order is (x, dim, tau, hard)", "as OneFlow; logits is taken for x"),
     Choice(
@@ -66,11 +69,26 @@ CHOICES = (
     Choice(_F, ("leaky_relu",), "alpha", "alpha or negative_slope"),
     Choice(
         _F,
-        ("celu", "elu", "hardsigmoid", "hardswish", "mish", "selu", "silu", "softsign", "tanh", "dropout1d", "dropout2d", "dropout3d"),
+        (
+            "celu",
+            "elu",
+            "hardsigmoid",
+            "hardswish",
+            "mish",
+            "selu",
+            "silu",
+            "softsign",
+            "tanh",
+            "dropout1d",
+            "dropout2d",
+            "dropout3d",
+        ),
         "the first parameter is x",
         "x or input",
     ),
-    Choice(_F, ("affine_grid", "grid_sample"), "align_corners is False unless said", "as OneFlow, without torch's warning"),
+    Choice(
+        _F, ("affine_grid", "grid_sample"), "align_corners is False unless said", "as OneFlow, without torch's warning"
+    ),
     Choice(_F, ("upsample",), "stays beside interpolate", "as OneFlow, without torch's warning"),
     Choice(_F, ("ctc_greedy_decoder",), "not in torch; blanks are class 0", "as OneFlow"),
     Choice(_F, ("deform_conv2d", "quick_gelu", "sparse_softmax_cross_entropy"), "not in torch", "as OneFlow"),
@@ -80,12 +98,25 @@ CHOICES = (
     Choice(_NN, ("PixelShuffle",), "one factor for the height and one for the width", "as OneFlow"),
     Choice(
         _NN,
-        ("CombinedMarginLoss", "FusedBatchNorm1d", "FusedBatchNorm2d", "FusedBatchNorm3d", "FusedMLP", "QuickGELU", "RMSLayerNorm"),
+        (
+            "CombinedMarginLoss",
+            "FusedBatchNorm1d",
+            "FusedBatchNorm2d",
+            "FusedBatchNorm3d",
+            "FusedMLP",
+            "QuickGELU",
+            "RMSLayerNorm",
+        ),
         "not in torch",
         "as OneFlow, by torch's ops: what is fused there is several ops here",
     ),
     Choice(_NN, ("LayerNorm",), "fewer parameters", "torch's class"),
-    Choice(_NN, ("Conv2d",), "the parameters of torch up to padding_mode", "torch's class: device and dtype follow padding_mode"),
+    Choice(
+        _NN,
+        ("Conv2d",),
+        "the parameters of torch up to padding_mode",
+        "torch's class: device and dtype follow padding_mode",
+    ),
     Choice(
         _F,
         ("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "hardtanh", "interpolate", "threshold"),
@@ -101,13 +132,20 @@ CHOICES = (
     Choice(_INIT, ("normal_", "orthogonal_", "trunc_normal_", "uniform_"), "no generator=", "torch's"),
     Choice(_INIT, ("calc_fan", "get_data_format"), "not in torch", "as OneFlow"),
     Choice(_UTILS, ("weight_norm",), "parameters <name>_g and <name>_v", "as OneFlow, without torch's warning"),
-    Choice(_UTILS, ("clip_grad_norm_",), "fewer parameters", "torch's; over all parts of global gradients, on several placements too"),
+    Choice(
+        _UTILS,
+        ("clip_grad_norm_",),
+        "fewer parameters",
+        "torch's; over all parts of global gradients, on several placements too",
+    ),
     Choice(_UTILS, ("clip_grad_value_",), "fewer parameters", "torch's"),
     Choice(
         _NN,
         ("OFRecordReader", "OfrecordReader", "RawReader", "GPTIndexedBinDataReader"),
-        "an order that follows from the library's own generator; placement= and sbp= make batches global; a graph may call them",
-        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local; a graph may call them",
+        "an order that follows from the library's own generator; placement= and sbp= make batches global; a graph may "
+        "call them",
+        "the order of a job's reader, a function of random_seed and the files (-1 or None: flow.manual_seed); local; "
+        "a graph may call them",
     ),
     Choice(
         _NN,
@@ -115,7 +153,12 @@ CHOICES = (
         "tensor buffers",
         "a sequence of uint8 tensors, each of its own size",
     ),
-    Choice(_NN, ("OFRecordRawDecoder", "OfrecordRawDecoder"), "dim1_varying_length=", "refused: auto_zero_padding and a largest shape"),
+    Choice(
+        _NN,
+        ("OFRecordRawDecoder", "OfrecordRawDecoder"),
+        "dim1_varying_length=",
+        "refused: auto_zero_padding and a largest shape",
+    ),
     Choice(_NN, ("CoinFlip", "CropMirrorNormalize"), "not in torch", "as OneFlow; local tensors"),
 )
 

@@ -28,7 +28,9 @@ class decode(Module):
     def __init__(self, dtype: torch.dtype = torch.uint8, color_space: str = "BGR") -> None:
         super().__init__()
         if as_dtype(dtype).torch is not torch.uint8:
-            raise UnsupportedError(f"flow.nn.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized pictures")
+            raise UnsupportedError(
+                f"flow.nn.image.decode gives uint8, got dtype {as_dtype(dtype).name}; cast the resized pictures"
+            )
         self._color = arguments.color("flow.nn.image.decode", color_space)
 
     def forward(self, input: Buffers) -> Pictures:
@@ -36,18 +38,22 @@ class decode(Module):
 
     def _decoded(self, input: Buffers) -> Pictures:
         if not isinstance(input, Buffers):
-            raise ArgumentError(f"flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave, got {input!r:.200}")
+            raise ArgumentError(
+                f"flow.nn.image.decode takes what flow.nn.OFRecordBytesDecoder gave, got {input!r:.200}"
+            )
         return Pictures(input.records, Decoded(input.step, self._color), self._color)
 
 
 class Resize(Module):
     """Pictures in another size, as ``flow.image.Resize`` makes them in jobs.
 
-    ``target_size`` (width, height) gives ``(tensor, scale, None)``: uint8 of (batch, height, width, channels), and new by old size as
-    float32 of (batch, 2), width first. With ``keep_aspect_ratio`` an int ``target_size`` is what ``resize_side`` becomes, limited by
-    ``min_size`` and ``max_size``; that gives ``(pictures, scale, new_size)``, the pictures still of their own sizes.
+    ``target_size`` (width, height) gives ``(tensor, scale, None)``: uint8 of (batch, height, width, channels), and new
+    by old size as float32 of (batch, 2), width first. With ``keep_aspect_ratio`` an int ``target_size`` is what
+    ``resize_side`` becomes, limited by ``min_size`` and ``max_size``; that gives ``(pictures, scale, new_size)``, the
+    pictures still of their own sizes.
 
-    The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a tensor, ``resize_shorter`` pictures.
+    The older form gives one result: ``resize_x`` and ``resize_y`` (width and height) a tensor, ``resize_shorter``
+    pictures.
     """
 
     def __init__(
@@ -69,7 +75,9 @@ class Resize(Module):
     ) -> None:
         super().__init__()
         what = "flow.nn.image.Resize"
-        self._is_old = color_space is not None or interp_type is not None or bool(resize_shorter or resize_x or resize_y)
+        self._is_old = (
+            color_space is not None or interp_type is not None or bool(resize_shorter or resize_x or resize_y)
+        )
         self._dtype = None if dtype is None else as_dtype(dtype).torch
         self._channels = channels if color_space is None else arguments.channels_of(arguments.color(what, color_space))
         self._method = arguments.method(what, (interp_type or "Linear") if self._is_old else interpolation_type)
@@ -90,11 +98,16 @@ class Resize(Module):
         have = arguments.channels_of(image.color)
         if self._channels != have:
             raise ArgumentError(
-                f"flow.nn.image.Resize: the pictures were decoded to {image.color}, {have} channels; {self._channels} were asked for"
+                f"flow.nn.image.Resize: the pictures were decoded to {image.color}, {have} channels; {self._channels} "
+                f"were asked for"
             )
         sized = Pictures(image.records, Resized(image.step, self._size, self._method), image.color)
         if callable(self._size):
-            return sized if self._is_old else (sized, self._scale(image, sized), torch.tensor(sized.sizes, dtype=torch.int32))
+            return (
+                sized
+                if self._is_old
+                else (sized, self._scale(image, sized), torch.tensor(sized.sizes, dtype=torch.int32))
+            )
         pixels = stacked(image.records.values(sized.step))
         if self._is_old:
             return pixels

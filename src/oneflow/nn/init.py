@@ -1,4 +1,5 @@
-"""``flow.nn.init``: first values, written into tensors. Torch's own, and those that also know weights with their channels last."""
+"""``flow.nn.init``: first values, written into tensors. Torch's own, and those that also know weights with their
+channels last."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ __all__ = [
 
 
 def get_data_format(data_format: str) -> str:
-    """ "channels_first" for "NC...", "channels_last" for "N...C"; these two, and "" for weights of rank 2, stay as they are."""
+    """ "channels_first" for "NC...", "channels_last" for "N...C"; these two, and "" for weights of rank 2, stay as they
+    are."""
     if data_format in ("channels_first", "channels_last", ""):
         return data_format
     if isinstance(data_format, str) and data_format.startswith("NC"):
@@ -54,12 +56,16 @@ def calc_fan(shape: Sequence[int], mode: str, data_format: str) -> float:
     return fan(shape, mode, get_data_format(data_format))
 
 
-def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None, *, data_format: str = "NCHW") -> Tensor:
+def xavier_uniform_(
+    tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None, *, data_format: str = "NCHW"
+) -> Tensor:
     """Uniform with the variance gain² / (mean of fan-in and fan-out)."""
     return _uniform(tensor, gain / math.sqrt(calc_fan(tensor.shape, "fan_avg", data_format)), generator)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None, *, data_format: str = "NCHW") -> Tensor:
+def xavier_normal_(
+    tensor: Tensor, gain: float = 1.0, generator: torch.Generator | None = None, *, data_format: str = "NCHW"
+) -> Tensor:
     """Normal with the variance gain² / (mean of fan-in and fan-out)."""
     return init.normal_(tensor, 0.0, gain / math.sqrt(calc_fan(tensor.shape, "fan_avg", data_format)), generator)
 
@@ -73,8 +79,13 @@ def kaiming_uniform_(
     *,
     data_format: str = "NCHW",
 ) -> Tensor:
-    """Uniform with the variance gain² / fan; the gain is that of ``nonlinearity``, for "leaky_relu" with the slope ``a``."""
-    return tensor if 0 in tensor.shape else _uniform(tensor, _kaiming(tensor, a, mode, nonlinearity, data_format), generator)
+    """Uniform with the variance gain² / fan; the gain is that of ``nonlinearity``, for "leaky_relu" with the slope
+    ``a``."""
+    return (
+        tensor
+        if 0 in tensor.shape
+        else _uniform(tensor, _kaiming(tensor, a, mode, nonlinearity, data_format), generator)
+    )
 
 
 def kaiming_normal_(
@@ -86,8 +97,13 @@ def kaiming_normal_(
     *,
     data_format: str = "NCHW",
 ) -> Tensor:
-    """Normal with the variance gain² / fan; the gain is that of ``nonlinearity``, for "leaky_relu" with the slope ``a``."""
-    return tensor if 0 in tensor.shape else init.normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity, data_format), generator)
+    """Normal with the variance gain² / fan; the gain is that of ``nonlinearity``, for "leaky_relu" with the slope
+    ``a``."""
+    return (
+        tensor
+        if 0 in tensor.shape
+        else init.normal_(tensor, 0.0, _kaiming(tensor, a, mode, nonlinearity, data_format), generator)
+    )
 
 
 _gain_of: Callable[..., float] = calculate_gain  # any string: torch says which it knows

@@ -20,12 +20,13 @@ _MEGABYTE = 1 << 20
 def DistributedDataParallel(
     module: nn.Module, *, broadcast_buffers: bool = True, broadcast_parameters: bool = True, bucket_size: int = 10
 ) -> nn.Module:
-    """Makes a module train data parallel, and returns the module itself: after each backward pass the gradients of its parameters are the means
-    over all ranks.
+    """Makes a module train data parallel, and returns the module itself: after each backward pass the gradients of its
+    parameters are the means over all ranks.
 
-    Parameters of all ranks begin as those of rank 0 (``broadcast_parameters``), and so do buffers, before each forward pass in training
-    (``broadcast_buffers``). Gradients are reduced in buckets of about ``bucket_size`` megabytes, while the backward pass goes on; a parameter
-    that the loss of some rank does not depend on counts as zero there, and one that no rank's loss depends on keeps no gradient. In a world of one nothing changes.
+    Parameters of all ranks begin as those of rank 0 (``broadcast_parameters``), and so do buffers, before each forward
+    pass in training (``broadcast_buffers``). Gradients are reduced in buckets of about ``bucket_size`` megabytes, while
+    the backward pass goes on; a parameter that the loss of some rank does not depend on counts as zero there, and one
+    that no rank's loss depends on keeps no gradient. In a world of one nothing changes.
     """
     if not isinstance(module, nn.Module):
         raise ArgumentError(f"DistributedDataParallel takes a module, got {type(module).__name__}")
@@ -72,7 +73,11 @@ def _in_buckets(parameters: Sequence[nn.Parameter], most_bytes: int) -> list[lis
     filled = 0
     for parameter in reversed(parameters):
         kind = parameter.dtype, parameter.device
-        if not buckets or kind != (buckets[-1][0].dtype, buckets[-1][0].device) or filled + parameter.nbytes > most_bytes:
+        if (
+            not buckets
+            or kind != (buckets[-1][0].dtype, buckets[-1][0].device)
+            or filled + parameter.nbytes > most_bytes
+        ):
             buckets.append([])
             filled = 0
         buckets[-1].append(parameter)
@@ -81,8 +86,8 @@ def _in_buckets(parameters: Sequence[nn.Parameter], most_bytes: int) -> list[lis
 
 
 class _Bucket:
-    """Parameters whose gradients go together, and how many of them still wait for theirs in this backward pass. With the gradients goes, for
-    each parameter, on how many ranks there is one."""
+    """Parameters whose gradients go together, and how many of them still wait for theirs in this backward pass. With
+    the gradients goes, for each parameter, on how many ranks there is one."""
 
     def __init__(self, number: int, parameters: list[nn.Parameter], world: PeerWorld) -> None:
         from oneflow.collective import Bucket, RunningBucket
@@ -96,7 +101,9 @@ class _Bucket:
     def start(self) -> None:
         """Begins the sum. A gradient that this rank has not is zero."""
         first = self.parameters[0]
-        present = torch.tensor([parameter.grad is not None for parameter in self.parameters], dtype=first.dtype, device=first.device)
+        present = torch.tensor(
+            [parameter.grad is not None for parameter in self.parameters], dtype=first.dtype, device=first.device
+        )
         self.begun = self._running.start([*map(_gradient, self.parameters), present])
 
     def finish(self) -> None:
@@ -124,8 +131,8 @@ def _gradient(parameter: nn.Parameter) -> Tensor:
 
 
 class _Reducer:
-    """Buckets are begun in their order on every rank, each when its gradients and those before it are there; what is left at the end of the
-    backward pass is begun then."""
+    """Buckets are begun in their order on every rank, each when its gradients and those before it are there; what is
+    left at the end of the backward pass is begun then."""
 
     def __init__(self, buckets: list[list[nn.Parameter]], world: PeerWorld) -> None:
         self.buckets = [_Bucket(number, parameters, world) for number, parameters in enumerate(buckets)]

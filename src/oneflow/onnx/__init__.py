@@ -1,4 +1,5 @@
-"""``flow.onnx``: predict jobs, modules and graphs as ONNX models, their check against ONNX Runtime, and weights out of ONNX models."""
+"""``flow.onnx``: predict jobs, modules and graphs as ONNX models, their check against ONNX Runtime, and weights out of
+ONNX models."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class Wire:
 
 @dataclass(frozen=True)
 class Operand(Wire):
-    """The tensor that a blob became. ``batch_dims`` are those whose size follows the batch and is not known in the file."""
+    """The tensor that a blob became. ``batch_dims`` are those whose size follows the batch and is not known in the
+    file."""
 
     shape: tuple[int, ...]
     batch_dims: frozenset[int] = frozenset()
@@ -51,7 +52,8 @@ class Operand(Wire):
         """The size of one dim, to be written into the file."""
         if dim % self.rank in self.batch_dims:
             raise UnsupportedError(
-                f"the size of dim {dim % self.rank} follows the batch, but what it computes needs it as a number in the file; "
+                f"the size of dim {dim % self.rank} follows the batch, but what it computes needs it as a number in "
+                f"the file; "
                 "export with dynamic_batch=False"
             )
         return self.shape[dim]
@@ -97,11 +99,14 @@ class Builder:
     def node(self, kind: str, *inputs: Input, dtype: torch.dtype | None = None, **attributes: Any) -> Wire:
         """A node with one output, of ``dtype`` or that of the first input.
 
-        A Python number among the inputs becomes a constant of the first input's dtype; None leaves an optional input out.
+        A Python number among the inputs becomes a constant of the first input's dtype; None leaves an optional input
+        out.
         """
         return self.many(kind, inputs, [dtype or _dtype(inputs)], attributes)[0]
 
-    def many(self, kind: str, inputs: Sequence[Input], dtypes: Sequence[torch.dtype], attributes: dict[str, Any]) -> list[Wire]:
+    def many(
+        self, kind: str, inputs: Sequence[Input], dtypes: Sequence[torch.dtype], attributes: dict[str, Any]
+    ) -> list[Wire]:
         """A node with an output for each of ``dtypes``."""
         name = f"{self.name}/{kind}_{len(self.nodes)}"
         names = [name] if len(dtypes) == 1 else [f"{name}:{i}" for i in range(len(dtypes))]
@@ -124,7 +129,8 @@ class Builder:
         return self.constant(torch.tensor(list(numbers), dtype=torch.int64))
 
     def finish(self, made: Wire | Sequence[Wire]) -> None:
-        """Gives what the emitter made the names of the results. What has a name already, an input or a constant, is copied."""
+        """Gives what the emitter made the names of the results. What has a name already, an input or a constant, is
+        copied."""
         wires = [made] if isinstance(made, Wire) else list(made)
         own = {name for node in self.nodes for name in node.outputs}
         named = [self.node("Identity", w) if w.name not in own or w in wires[:i] else w for i, w in enumerate(wires)]
@@ -144,7 +150,8 @@ class Builder:
         return x if x.dtype == dtype else self.node("Cast", x, dtype=dtype, to=TENSOR_TYPES[dtype])
 
     def arithmetic(self, kind: str, *inputs: Wire | int | float) -> Wire:
-        """A node of numbers of one dtype. Runtimes lack most kernels of 8-bit integers, so those are computed in int32 and wrap when cast back."""
+        """A node of numbers of one dtype. Runtimes lack most kernels of 8-bit integers, so those are computed in int32
+        and wrap when cast back."""
         dtype = _dtype(inputs)
         return self.cast(self.node(kind, *self._widened(inputs, dtype)), dtype)
 
@@ -171,7 +178,9 @@ class Builder:
     def clip(self, x: Wire, low: float | int | None, high: float | int | None) -> Wire:
         """x held between two numbers, of which one may be None."""
         wide = x if x.dtype not in _NARROW else self.cast(x, torch.int32)
-        return self.cast(self.node("Clip", wide, low, high) if high is not None else self.node("Clip", wide, low), x.dtype)
+        return self.cast(
+            self.node("Clip", wide, low, high) if high is not None else self.node("Clip", wide, low), x.dtype
+        )
 
     def transpose(self, x: Wire, perm: Sequence[int]) -> Wire:
         return x if list(perm) == sorted(perm) else self.node("Transpose", x, perm=list(perm))

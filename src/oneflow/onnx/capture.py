@@ -43,7 +43,8 @@ class ForwardGraph(Protocol):
 
 @dataclass(frozen=True)
 class Source:
-    """What is exported, and examples of its inputs. ``capture`` traces it with others in their places, ``run`` computes with them."""
+    """What is exported, and examples of its inputs. ``capture`` traces it with others in their places, ``run`` computes
+    with them."""
 
     title: str
     examples: Tensors
@@ -58,8 +59,8 @@ def as_arguments(args: Any) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Callee:
-    """What is traced: a function of tensors, and the parameters and buffers that it reads. ``standing_in`` has others stand in for them
-    while it runs; ``modules`` are those that it calls, by their paths."""
+    """What is traced: a function of tensors, and the parameters and buffers that it reads. ``standing_in`` has others
+    stand in for them while it runs; ``modules`` are those that it calls, by their paths."""
 
     title: str
     doc: str
@@ -71,7 +72,8 @@ class Callee:
 
 @dataclass(frozen=True)
 class Arguments:
-    """Arguments of one call. The tensors among them have names: those of their parameters, as ``x``, ``xs[0]`` or ``states['h']``."""
+    """Arguments of one call. The tensors among them have names: those of their parameters, as ``x``, ``xs[0]`` or
+    ``states['h']``."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -81,10 +83,14 @@ class Arguments:
     def with_tensors(self, tensors: Tensors) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and named arguments with other tensors in place of these."""
         following = iter(tensors)
-        return tree_map(lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, (self.args, self.kwargs))
+        return tree_map(
+            lambda leaf: next(following) if isinstance(leaf, torch.Tensor) else leaf, (self.args, self.kwargs)
+        )
 
 
-def arguments_of(title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Arguments:
+def arguments_of(
+    title: str, signature: inspect.Signature, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Arguments:
     """The arguments of a call, in its order. Refuses those that the function does not take."""
     try:
         signature.bind(*args, **kwargs)
@@ -101,7 +107,14 @@ def _positional(signature: inspect.Signature, count: int) -> list[str]:
     """Names of so many positional arguments; ``xs[0]``, ``xs[1]`` for those of ``*xs``."""
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     plain = [name for name, parameter in signature.parameters.items() if parameter.kind in kinds]
-    rest = next((name for name, parameter in signature.parameters.items() if parameter.kind is inspect.Parameter.VAR_POSITIONAL), "")
+    rest = next(
+        (
+            name
+            for name, parameter in signature.parameters.items()
+            if parameter.kind is inspect.Parameter.VAR_POSITIONAL
+        ),
+        "",
+    )
     return [*plain[:count], *(f"{rest}[{i}]" for i in range(count - len(plain)))]
 
 
@@ -119,7 +132,9 @@ def captured_call(callee: Callee, arguments: Arguments, tensors: Tensors) -> Cap
         return list(outputs.values())
 
     graph, attributes = forward_graph(forward, [*constants.values(), *tensors], callee.modules)
-    return Captured(graph, (*constants, *arguments.names), constants, tuple(returned), attributes, callee.title, callee.doc)
+    return Captured(
+        graph, (*constants, *arguments.names), constants, tuple(returned), attributes, callee.title, callee.doc
+    )
 
 
 def require_evaluation(callee: Callee) -> None:
@@ -127,7 +142,8 @@ def require_evaluation(callee: Callee) -> None:
     training = [path for path, part in callee.modules.items() if part.training]
     if training:
         raise ArgumentError(
-            f"{callee.title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in evaluation; "
+            f"{callee.title} is in training mode ({training[0] or 'the module itself'!r}), a model computes as in "
+            f"evaluation; "
             "call .eval() on it first"
         )
 
@@ -185,7 +201,8 @@ def _collect(path: str, tree: Any, found: list[tuple[str, Any]]) -> None:
 
 
 def _outputs(returned: Any, title: str) -> dict[str, torch.Tensor]:
-    """The tensors that a call returned: keys of a dictionary are names, others are ``output``, ``output_0`` ... None is left out."""
+    """The tensors that a call returned: keys of a dictionary are names, others are ``output``, ``output_0`` ... None is
+    left out."""
     found: list[tuple[str, Any]] = []
     if isinstance(returned, dict):
         for key, value in returned.items():
@@ -210,12 +227,18 @@ def renamed(captured: Captured, input_names: Sequence[str] | None, output_names:
     """With the names that the user gives; names of inputs and parameters must differ."""
     own = captured.inputs()
     inputs = own if input_names is None else _names("input_names", input_names, own)
-    outputs = captured.outputs if output_names is None else tuple(_names("output_names", output_names, list(captured.outputs)))
+    outputs = (
+        captured.outputs
+        if output_names is None
+        else tuple(_names("output_names", output_names, list(captured.outputs)))
+    )
     new = dict(zip(own, inputs))
     names = tuple(new.get(name, name) for name in captured.names)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ArgumentError(f"{captured.title} has two inputs or parameters called {twice[0]!r}, an ONNX model cannot; give input_names")
+        raise ArgumentError(
+            f"{captured.title} has two inputs or parameters called {twice[0]!r}, an ONNX model cannot; give input_names"
+        )
     return replace(captured, names=names, outputs=outputs)
 
 
@@ -269,6 +292,7 @@ def _batched(names: list[str], examples: Tensors, which: bool | Sequence[str]) -
     sizes = {names[i]: examples[i].shape[:1].numel() if examples[i].dim() else None for i in found}
     if len(set(sizes.values())) > 1 or None in sizes.values() or 0 in sizes.values():
         raise ArgumentError(
-            f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as dynamic_batch={chosen[:1]}"
+            f"dynamic_batch: the first dims of the inputs differ: {sizes}; name those that have the batch, as "
+            f"dynamic_batch={chosen[:1]}"
         )
     return found

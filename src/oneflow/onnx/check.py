@@ -18,7 +18,11 @@ from oneflow.onnx.lookup import input_names, predict_job
 from oneflow.onnx.packages import runtime_package
 from oneflow.typing.definitions import TensorDef
 
-_WRAPS: dict[str, Callable[[np.ndarray], Any]] = {"array": lambda a: a, "list": lambda a: [a], "list of lists": lambda a: [[a]]}
+_WRAPS: dict[str, Callable[[np.ndarray], Any]] = {
+    "array": lambda a: a,
+    "list": lambda a: [a],
+    "list of lists": lambda a: [[a]],
+}
 """What a call gives for one array, by the kind of the input's definition."""
 
 
@@ -32,8 +36,9 @@ def check_equality(
 ) -> Equality:
     """Runs a predict job, with the values that its variables have now, and ONNX Runtime on the same inputs.
 
-    ``inputs`` are arrays by input name or in order; without them random ones are drawn, the same every time. Outputs that are
-    further apart than ``atol + rtol * |value|``, and than rounding leaves of their largest value, are an error that names the largest difference.
+    ``inputs`` are arrays by input name or in order; without them random ones are drawn, the same every time. Outputs
+    that are further apart than ``atol + rtol * |value|``, and than rounding leaves of their largest value, are an error
+    that names the largest difference.
     """
     runtime = runtime_package("flow.onnx.check_equality")
     job = predict_job(job_func, "flow.onnx.check_equality")
@@ -42,13 +47,20 @@ def check_equality(
     expected = _run_job(job, job_func, arrays)
     names, found = run_model(runtime, os.fspath(onnx_filename), dict(zip(input_names(job), arrays)))
     if len(found) != len(expected):
-        raise ArgumentError(f"model {os.fspath(onnx_filename)!r} has {len(found)} outputs, job {job.name!r} returns {len(expected)} blobs")
-    compared: list[Difference] = [difference(name, want, got, rtol, atol, "the job's") for name, want, got in zip(names, expected, found)]
+        raise ArgumentError(
+            f"model {os.fspath(onnx_filename)!r} has {len(found)} outputs, job {job.name!r} returns {len(expected)} "
+            f"blobs"
+        )
+    compared: list[Difference] = [
+        difference(name, want, got, rtol, atol, "the job's") for name, want, got in zip(names, expected, found)
+    ]
     apart = [found for found in compared if not found.is_close]
     if apart:
         raise RunError(
-            f"model {os.fspath(onnx_filename)!r} and job {job.name!r} differ in {len(apart)} of {len(compared)} outputs: "
-            f"{described(max(apart, key=lambda d: d.largest))}. Were the variables changed since the export, or is the model another job's?"
+            f"model {os.fspath(onnx_filename)!r} and job {job.name!r} differ in {len(apart)} of {len(compared)} "
+            f"outputs: "
+            f"{described(max(apart, key=lambda d: d.largest))}. Were the variables changed since the export, or is the "
+            f"model another job's?"
         )
     return Equality(tuple(compared))
 
@@ -57,7 +69,8 @@ def _require_no_sources(job: Job) -> None:
     assert job.graph is not None
     if job.graph.sources:
         raise UnsupportedError(
-            f"job {job.name!r} reads its data itself, so a model cannot be given the same; check a job that takes arrays"
+            f"job {job.name!r} reads its data itself, so a model cannot be given the same; check a job that takes "
+            f"arrays"
         )
 
 
@@ -72,7 +85,9 @@ def _arrays(job: Job, inputs: Any) -> list[np.ndarray]:
             raise ArgumentError(f"job {job.name!r} has the inputs {names}, got {sorted(inputs)}")
         return [inputs[name] for name in names]
     if not isinstance(inputs, (list, tuple)) or len(inputs) != len(names):
-        raise ArgumentError(f"inputs is a list of {len(names)} arrays, for {names}, or a dictionary by name; got {inputs!r}"[:400])
+        raise ArgumentError(
+            f"inputs is a list of {len(names)} arrays, for {names}, or a dictionary by name; got {inputs!r}"[:400]
+        )
     return list(inputs)
 
 

@@ -50,7 +50,8 @@ def run_model(
 
 
 _ROUNDING = 16
-"""Units of the last place of an output's largest value: so far apart are two orders of the same sum where terms cancel each other."""
+"""Units of the last place of an output's largest value: so far apart are two orders of the same sum where terms cancel
+each other."""
 
 
 def difference(name: str, expected: np.ndarray, found: np.ndarray, rtol: float, atol: float, whose: str) -> Difference:
@@ -60,13 +61,19 @@ def difference(name: str, expected: np.ndarray, found: np.ndarray, rtol: float, 
             f"output {name!r} of the model is {found.dtype}{found.shape}, {whose} is {expected.dtype}{expected.shape}; "
             "is it the model of something else?"
         )
-    finite = np.abs(expected[np.isfinite(expected)].astype(np.float64)) if np.issubdtype(expected.dtype, np.floating) else np.zeros(0)
+    finite = (
+        np.abs(expected[np.isfinite(expected)].astype(np.float64))
+        if np.issubdtype(expected.dtype, np.floating)
+        else np.zeros(0)
+    )
     rounding = _ROUNDING * float(np.finfo(expected.dtype).eps) * float(finite.max()) if finite.size else 0.0
     close = bool(np.allclose(found, expected, rtol, max(atol, rounding), equal_nan=True))
     # Equal infinities and values that are no numbers in both are no difference; in one alone they are the largest.
     same = (found == expected) | (np.isnan(found) & np.isnan(expected))
     with np.errstate(invalid="ignore"):
-        apart = np.where(same, 0.0, np.nan_to_num(np.abs(found.astype(np.float64) - expected.astype(np.float64)), nan=np.inf))
+        apart = np.where(
+            same, 0.0, np.nan_to_num(np.abs(found.astype(np.float64) - expected.astype(np.float64)), nan=np.inf)
+        )
     place = tuple(int(i) for i in np.unravel_index(np.argmax(apart), apart.shape))
     return Difference(name, float(apart[place]), place, close)
 

@@ -36,19 +36,23 @@ def convert_to_onnx_and_check(
     rtol: float = 1e-4,
     atol: float = 1e-5,
 ) -> str:
-    """Exports an ``nn.Graph`` or a module, runs ONNX Runtime and torch on the same drawn inputs and returns the path of the model.
+    """Exports an ``nn.Graph`` or a module, runs ONNX Runtime and torch on the same drawn inputs and returns the path of
+    the model.
 
-    ``args`` and ``kwargs`` are example arguments as for ``flow.onnx.export``; a graph that was called needs none. ``onnx_model_path`` is a file that
-    ends in ``.onnx`` or a folder for ``model.onnx``; None makes a folder for temporary files, which is yours to remove. Floats are drawn from a normal
-    distribution, or evenly from ``input_tensor_range``; whole numbers are those of the examples in another order, or drawn from the range. With
-    ``dynamic_batch_size`` batches of one and of three are compared too. ``device`` is where ONNX Runtime computes, ``ort_optimize`` whether it
-    rewrites the model first. Outputs that are further apart than ``atol + rtol * |value|``, and than rounding leaves of their largest value, are an error that names the largest difference.
+    ``args`` and ``kwargs`` are example arguments as for ``flow.onnx.export``; a graph that was called needs none.
+    ``onnx_model_path`` is a file that ends in ``.onnx`` or a folder for ``model.onnx``; None makes a folder for
+    temporary files, which is yours to remove. Floats are drawn from a normal distribution, or evenly from
+    ``input_tensor_range``; whole numbers are those of the examples in another order, or drawn from the range. With
+    ``dynamic_batch_size`` batches of one and of three are compared too. ``device`` is where ONNX Runtime computes,
+    ``ort_optimize`` whether it rewrites the model first. Outputs that are further apart than ``atol + rtol * |value|``,
+    and than rounding leaves of their largest value, are an error that names the largest difference.
     """
     runtime = runtime_package(_WHAT)
     provider = _provider(runtime, device)
     if flow_weight_dir is not None:
         raise UnsupportedError(
-            f"{_WHAT} takes the weights that the modules have; load those of {str(flow_weight_dir)!r} into them first (load_state_dict)"
+            f"{_WHAT} takes the weights that the modules have; load those of {str(flow_weight_dir)!r} into them first "
+            f"(load_state_dict)"
         )
     path = _path(onnx_model_path)
     source = source_of(graph, args, kwargs)
@@ -58,7 +62,9 @@ def convert_to_onnx_and_check(
         feeds = {name: _array(tensor) for name, tensor in zip(names, tensors, strict=True)}
         outputs, found = run_model(runtime, str(path), feeds, provider, ort_optimize)
         _require_close(
-            path, source.title, [difference(*both, rtol, atol, "torch's") for both in zip(outputs, expected, found, strict=True)]
+            path,
+            source.title,
+            [difference(*both, rtol, atol, "torch's") for both in zip(outputs, expected, found, strict=True)],
         )
     return str(path)
 
@@ -78,7 +84,8 @@ def _provider(runtime: Any, device: str) -> str:
         raise ArgumentError(f"device is one of {sorted(_PROVIDERS)}, got {device!r}")
     if provider not in runtime.get_available_providers():
         raise UnsupportedError(
-            f"the installed ONNX Runtime has no {provider} for device {device!r}, only {runtime.get_available_providers()}"
+            f"the installed ONNX Runtime has no {provider} for device {device!r}, only "
+            f"{runtime.get_available_providers()}"
         )
     return provider
 

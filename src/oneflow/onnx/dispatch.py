@@ -33,19 +33,22 @@ def export(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> None:
-    """Writes a network with its weights as an ONNX model: ``export(job, checkpoint, path)``, ``export(module, args, path)`` or ``export(graph, args, path)``.
+    """Writes a network with its weights as an ONNX model: ``export(job, checkpoint, path)``, ``export(module, args,
+    path)`` or ``export(graph, args, path)``.
 
-    Of a job, ``model_save_dir`` is a checkpoint that has its variables; None takes the values they have now. Of a module or an ``nn.Graph`` the second
-    argument is a tensor or a tuple of arguments, as it is called with, and ``kwargs`` those by name; a graph that was called needs none. The module
-    must be in evaluation mode.
+    Of a job, ``model_save_dir`` is a checkpoint that has its variables; None takes the values they have now. Of a
+    module or an ``nn.Graph`` the second argument is a tensor or a tuple of arguments, as it is called with, and
+    ``kwargs`` those by name; a graph that was called needs none. The module must be in evaluation mode.
 
-    The model is checked by ONNX's checker, written beside ``onnx_filename`` and renamed, so a model of that name is replaced whole or not at all.
-    ``opset`` is from 11 to 21, 17 by default. ``external_data`` puts the weights into ``<onnx_filename>.data``, as is done anyway for models of 2 GiB
-    and more. ``dynamic_batch`` lets the model take any batch size; of a module or graph it may name the inputs whose first dim is the batch.
+    The model is checked by ONNX's checker, written beside ``onnx_filename`` and renamed, so a model of that name is
+    replaced whole or not at all. ``opset`` is from 11 to 21, 17 by default. ``external_data`` puts the weights into
+    ``<onnx_filename>.data``, as is done anyway for models of 2 GiB and more. ``dynamic_batch`` lets the model take any
+    batch size; of a module or graph it may name the inputs whose first dim is the batch.
 
-    For jobs only: ``shape_override`` exports for inputs of other shapes, by input name. An op that ONNX cannot express is an error; with
-    ``continue_on_error`` it becomes an operator of the domain "oneflow" and a warning. ``extra_opset`` has no use.
-    For modules and graphs only: ``input_names`` and ``output_names``, one for each tensor in order, instead of those of the parameters and keys.
+    For jobs only: ``shape_override`` exports for inputs of other shapes, by input name. An op that ONNX cannot express
+    is an error; with ``continue_on_error`` it becomes an operator of the domain "oneflow" and a warning.
+    ``extra_opset`` has no use. For modules and graphs only: ``input_names`` and ``output_names``, one for each tensor
+    in order, instead of those of the parameters and keys.
     """
     if onnx_filename is None:
         raise ArgumentError("flow.onnx.export takes the path of the model as its third argument, got None")
@@ -62,9 +65,20 @@ def export(
             external_data,
             dynamic_batch=bool(dynamic_batch),
         )
-    _require_none("a module or graph", continue_on_error=continue_on_error or None, extra_opset=extra_opset, shape_override=shape_override)
+    _require_none(
+        "a module or graph",
+        continue_on_error=continue_on_error or None,
+        extra_opset=extra_opset,
+        shape_override=shape_override,
+    )
     export_traced(
-        source_of(job_func, model_save_dir, kwargs), onnx_filename, opset, external_data, dynamic_batch, input_names, output_names
+        source_of(job_func, model_save_dir, kwargs),
+        onnx_filename,
+        opset,
+        external_data,
+        dynamic_batch,
+        input_names,
+        output_names,
     )
 
 
@@ -77,7 +91,8 @@ def export_traced(
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
 ) -> Captured:
-    """Writes a module or graph, and returns its forward graph. What traces is loaded here, when something is exported."""
+    """Writes a module or graph, and returns its forward graph. What traces is loaded here, when something is
+    exported."""
     from oneflow.onnx.capture import captured_for, captured_for_any_batch
     from oneflow.onnx.modules import export_graph
 

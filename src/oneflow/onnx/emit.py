@@ -24,7 +24,8 @@ FOREIGN_DOMAIN = "oneflow"
 
 @dataclass
 class OnnxParts:
-    """An ONNX graph as plain values. ``lines`` tells for each op's name which row it was and where the user wrote it."""
+    """An ONNX graph as plain values. ``lines`` tells for each op's name which row it was and where the user wrote
+    it."""
 
     inputs: list[Operand] = field(default_factory=list)
     outputs: list[Operand] = field(default_factory=list)
@@ -62,7 +63,9 @@ class GraphEmitter:
         if self.parts.foreign:
             listed = "; ".join(self.parts.foreign)
             warnings.warn(
-                f"the model is not plain ONNX, a runtime must bring operators of the domain {FOREIGN_DOMAIN!r}: {listed}", stacklevel=3
+                f"the model is not plain ONNX, a runtime must bring operators of the domain {FOREIGN_DOMAIN!r}: "
+                f"{listed}",
+                stacklevel=3,
             )
         return self.parts
 
@@ -113,7 +116,8 @@ class GraphEmitter:
         return self._values[value] if isinstance(value, fx.Node) else value
 
     def _outputs(self, results: list[fx.Node]) -> None:
-        """Outputs in the order of the job's results; a blob that is an input, a variable or there twice is copied under a name of its own."""
+        """Outputs in the order of the job's results; a blob that is an input, a variable or there twice is copied under
+        a name of its own."""
         taken = {value.name for value in self.parts.inputs} | set(self.parts.variables)
         for i, node in enumerate(results):
             value = self._values[node]
@@ -131,7 +135,8 @@ class GraphEmitter:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
             raise ArgumentError(
-                f"job {self._graph.job!r} has two inputs or variables called {twice[0]!r}, an ONNX model cannot; rename one"
+                f"job {self._graph.job!r} has two inputs or variables called {twice[0]!r}, an ONNX model cannot; "
+                f"rename one"
             )
 
 
@@ -140,7 +145,8 @@ def _writes(graph: Graph) -> list[fx.Node]:
 
 
 def _foreign(builder: Builder, row: str, args: list[Any], attributes: dict[str, Any]) -> None:
-    """One node of the foreign domain in place of what the emitter began: the row's name, its tensors and its plain arguments."""
+    """One node of the foreign domain in place of what the emitter began: the row's name, its tensors and its plain
+    arguments."""
     inputs: list[str] = []
     tree_map(lambda value: inputs.append(value.name) if isinstance(value, Operand) else None, (args, attributes))
     plain = {key: value for key, value in attributes.items() if isinstance(value, (int, float, str))}

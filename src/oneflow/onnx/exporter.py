@@ -42,25 +42,30 @@ def export_job(
 ) -> None:
     """Writes a predict job with its weights as an ONNX model.
 
-    ``model_save_dir`` is a checkpoint that has the job's variables; None takes the values they have now. The model keeps the
-    names of ops, variables and inputs; its outputs are the job's results in order. It is checked by ONNX's checker, written
-    beside ``onnx_filename`` and renamed, so a model of that name is replaced whole or not at all.
+    ``model_save_dir`` is a checkpoint that has the job's variables; None takes the values they have now. The model
+    keeps the names of ops, variables and inputs; its outputs are the job's results in order. It is checked by ONNX's
+    checker, written beside ``onnx_filename`` and renamed, so a model of that name is replaced whole or not at all.
 
-    ``opset`` is from 11 to 21, 17 by default. ``dynamic_batch`` lets the model take any batch size. ``shape_override`` exports
-    for inputs of other shapes, by input name. ``external_data`` puts the weights into ``<onnx_filename>.data``, as is done anyway
-    for models of 2 GiB and more. An op that ONNX cannot express is an error; with ``continue_on_error`` it becomes an operator
-    of the domain "oneflow" and a warning. ``extra_opset`` has no use: every op is expressed by ONNX's own operators.
+    ``opset`` is from 11 to 21, 17 by default. ``dynamic_batch`` lets the model take any batch size. ``shape_override``
+    exports for inputs of other shapes, by input name. ``external_data`` puts the weights into ``<onnx_filename>.data``,
+    as is done anyway for models of 2 GiB and more. An op that ONNX cannot express is an error; with
+    ``continue_on_error`` it becomes an operator of the domain "oneflow" and a warning. ``extra_opset`` has no use:
+    every op is expressed by ONNX's own operators.
     """
     onnx = onnx_package("flow.onnx.export")
     version = opset_version(onnx, opset)
     if extra_opset:
-        raise UnsupportedError(f"extra_opset is not supported, ops are expressed by ONNX's own operators; got {extra_opset!r}")
+        raise UnsupportedError(
+            f"extra_opset is not supported, ops are expressed by ONNX's own operators; got {extra_opset!r}"
+        )
     job = predict_job(job_func, "flow.onnx.export")
     defs = overridden(job, shape_override) if shape_override else list(job.signature.defs)
     graph = record(job, defs) if shape_override else job.graph
     assert graph is not None
     if not graph.result_nodes():
-        raise JobError(f"{job.line}: job {job.name!r} returns nothing, so there is nothing to export; return the network's outputs")
+        raise JobError(
+            f"{job.line}: job {job.name!r} returns nothing, so there is nothing to export; return the network's outputs"
+        )
     dims = batch_dims(job, defs, graph) if dynamic_batch else {}
     parts = GraphEmitter(graph, version, input_names(job), dims, continue_on_error).run()
     weights = _weights(job, parts.variables, model_save_dir)
@@ -78,7 +83,9 @@ def export_onnx_model(
     external_data: bool = False,
 ) -> None:
     """``export`` as programs since June 2021 call it: writes ``<onnx_model_path>/model.onnx``."""
-    export_job(job_func, flow_weight_dir, Path(onnx_model_path) / "model.onnx", opset=opset, external_data=external_data)
+    export_job(
+        job_func, flow_weight_dir, Path(onnx_model_path) / "model.onnx", opset=opset, external_data=external_data
+    )
 
 
 def opset_version(onnx: Any, opset: Any) -> int:
@@ -87,10 +94,14 @@ def opset_version(onnx: Any, opset: Any) -> int:
         return DEFAULT_OPSET
     version = whole("opset", opset)
     if not LEAST_OPSET <= version <= LARGEST_OPSET:
-        raise ArgumentError(f"opset is an int from {LEAST_OPSET} to {LARGEST_OPSET}, or None for {DEFAULT_OPSET}; got {opset!r}")
+        raise ArgumentError(
+            f"opset is an int from {LEAST_OPSET} to {LARGEST_OPSET}, or None for {DEFAULT_OPSET}; got {opset!r}"
+        )
     known = onnx.defs.onnx_opset_version()
     if version > known:
-        raise ArgumentError(f"the installed onnx {onnx.__version__} knows opsets up to {known}, got {version}; install a newer one")
+        raise ArgumentError(
+            f"the installed onnx {onnx.__version__} knows opsets up to {known}, got {version}; install a newer one"
+        )
     return version
 
 
@@ -103,7 +114,8 @@ def _weights(job: Job, names: list[str], folder: StrPath | None) -> dict[str, to
     missing = [name for name in names if name not in found]
     if missing:
         raise CheckpointError(
-            f"checkpoint {os.fspath(folder)!r} has no variable {missing[0]!r}, job {job.name!r} needs it as {store.decls[missing[0]].spec} "
+            f"checkpoint {os.fspath(folder)!r} has no variable {missing[0]!r}, job {job.name!r} needs it as "
+            f"{store.decls[missing[0]].spec} "
             f"({len(missing)} missing of {len(names)}); export the job whose variables were saved there"
         )
     return {name: torch.from_numpy(found[name].numpy(store.decls[name].spec)) for name in names}

@@ -9,7 +9,8 @@ from oneflow.core.errors import ArgumentError
 from oneflow.onnx.builder import Wire
 
 Emitter = Callable[..., Wire | Sequence[Wire]]
-"""Takes a Builder and then what the row's ``compute`` takes, with an Operand for every tensor; gives what ``compute`` gives."""
+"""Takes a Builder and then what the row's ``compute`` takes, with an Operand for every tensor; gives what ``compute``
+gives."""
 
 E = TypeVar("E", bound=Emitter)
 

@@ -23,14 +23,16 @@ def predict_job(job_func: Callable[..., Any], what: str) -> Job:
     assert job.graph is not None
     if job.graph.is_train:
         raise JobError(
-            f"job {job.name!r} of {job.line} is a train job, {what} takes a predict job: write one that calls the same network "
+            f"job {job.name!r} of {job.line} is a train job, {what} takes a predict job: write one that calls the same "
+            f"network "
             "with the same names and returns its outputs, as in docs/onnx.md"
         )
     return job
 
 
 def input_names(job: Job) -> list[str]:
-    """A name for each declared input: its own where the definition gives one, else the parameter's, as in ``images`` or ``xs[0]``."""
+    """A name for each declared input: its own where the definition gives one, else the parameter's, as in ``images`` or
+    ``xs[0]``."""
     names: list[str] = []
     for parameter, tree in zip(job.signature.names, job.signature.defs):
         _collect(parameter, tree, names)

@@ -106,8 +106,11 @@ class ExternalData:
             proto.external_data.add(key=key, value=value)
 
 
-def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill], Any], parts: OnnxParts, opset: int) -> None:
-    """Writes the model that ``make`` gives, and its external data, into a folder beside ``path``, has them checked and renames them.
+def write_model(
+    onnx: Any, path: Path, is_external: bool, make: Callable[[Fill], Any], parts: OnnxParts, opset: int
+) -> None:
+    """Writes the model that ``make`` gives, and its external data, into a folder beside ``path``, has them checked and
+    renames them.
 
     The data comes first: a model that is there has its data.
     """
@@ -127,7 +130,9 @@ def write_model(onnx: Any, path: Path, is_external: bool, make: Callable[[Fill],
                 if made.exists():
                     os.replace(made, path.parent / made.name)
     except OSError as error:
-        raise ArgumentError(f"cannot write an ONNX model to {str(path)!r}: {error.strerror}; choose another path") from None
+        raise ArgumentError(
+            f"cannot write an ONNX model to {str(path)!r}: {error.strerror}; choose another path"
+        ) from None
 
 
 @contextmanager
@@ -146,7 +151,8 @@ def _check(onnx: Any, path: Path, lines: Mapping[str, str], opset: int) -> None:
         reason = " ".join(str(error).split())
         where = next((line for name, line in lines.items() if re.search(_named(name), reason)), None)
         raise UnsupportedError(
-            f"{where + ': ' if where else ''}opset {opset} cannot express it, try a higher one; ONNX's checker says: {reason}"
+            f"{where + ': ' if where else ''}opset {opset} cannot express it, try a higher one; ONNX's checker says: "
+            f"{reason}"
         ) from None
 
 

@@ -18,7 +18,8 @@ from oneflow.onnx.packages import onnx_package
 
 @dataclass(frozen=True)
 class AnyBatch:
-    """The same forward pass traced with twice the batch, which was ``size``; ``inputs`` are those whose first dim is the batch."""
+    """The same forward pass traced with twice the batch, which was ``size``; ``inputs`` are those whose first dim is
+    the batch."""
 
     doubled: Captured
     size: int
@@ -26,12 +27,16 @@ class AnyBatch:
 
 
 def export_graph(
-    captured: Captured, path: str | os.PathLike[str], opset: int, any_batch: AnyBatch | None = None, external_data: bool = False
+    captured: Captured,
+    path: str | os.PathLike[str],
+    opset: int,
+    any_batch: AnyBatch | None = None,
+    external_data: bool = False,
 ) -> None:
     """Writes a forward graph as an ONNX model, which ONNX's checker has seen, beside ``path`` and renames it.
 
-    Parameters and buffers become initializers under the names that ``captured.constants`` gives them. With ``any_batch`` the model takes any
-    batch size: what doubled with the batch follows it.
+    Parameters and buffers become initializers under the names that ``captured.constants`` gives them. With
+    ``any_batch`` the model takes any batch size: what doubled with the batch follows it.
     """
     onnx = onnx_package("flow.onnx.export")
     _require_outputs(captured)
@@ -53,4 +58,6 @@ def parts_of(captured: Captured, opset: int, any_batch: AnyBatch | None = None) 
 
 def _require_outputs(captured: Captured) -> None:
     if not captured.outputs:
-        raise ArgumentError(f"{captured.title} returns no tensor, so there is nothing to export; return the network's outputs")
+        raise ArgumentError(
+            f"{captured.title} returns no tensor, so there is nothing to export; return the network's outputs"
+        )

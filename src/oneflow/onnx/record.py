@@ -72,7 +72,9 @@ def _override(definition: TensorDef, name: str, shapes: Mapping[str, Sequence[in
         return definition
     shape = wholes(shapes[name])
     if shape is None or len(shape) != len(definition.shape) or min(shape, default=1) < 1:
-        raise ArgumentError(f"shape_override gives the input {name!r} {len(definition.shape)} ints > 0, got {shapes[name]!r}")
+        raise ArgumentError(
+            f"shape_override gives the input {name!r} {len(definition.shape)} ints > 0, got {shapes[name]!r}"
+        )
     return reshaped(definition, shape)
 
 
@@ -83,12 +85,13 @@ def _map_defs(job: Job, function: Callable[[TensorDef], TensorDef]) -> list[Any]
 def batch_dims(job: Job, defs: Sequence[Any], graph: Graph) -> BatchDims:
     """Which dims of which blobs follow the batch: those that double when every input's batch axis does.
 
-    The body runs once more with the doubled inputs. It must record the same ops with the same arguments, so that one file
-    can hold them for every batch.
+    The body runs once more with the doubled inputs. It must record the same ops with the same arguments, so that one
+    file can hold them for every batch.
     """
     if graph.sources:
         raise UnsupportedError(
-            f"dynamic_batch: job {job.name!r} reads data with batches of a fixed size; export a job that takes arrays instead"
+            f"dynamic_batch: job {job.name!r} reads data with batches of a fixed size; export a job that takes arrays "
+            f"instead"
         )
     try:
         doubled = record(job, tree_map(_doubled, list(defs)))
@@ -112,10 +115,14 @@ def _paired(job: Job, graph: Graph, doubled: Graph) -> dict[fx.Node, fx.Node]:
     """The nodes of both graphs side by side."""
     nodes, others = list(graph.body.nodes), list(doubled.body.nodes)
     alike = len(nodes) == len(others) and all(
-        a.target is b.target and op_note(a).name == op_note(b).name for a, b in zip(nodes, others) if a.op == "call_function"
+        a.target is b.target and op_note(a).name == op_note(b).name
+        for a, b in zip(nodes, others)
+        if a.op == "call_function"
     )
     if not alike:
-        raise UnsupportedError(f"dynamic_batch: the body of job {job.name!r} records other ops with {_FACTOR} times the batch")
+        raise UnsupportedError(
+            f"dynamic_batch: the body of job {job.name!r} records other ops with {_FACTOR} times the batch"
+        )
     pairs = dict(zip(nodes, others))
     for node, other in pairs.items():
         if node.op == "call_function" and row_of(node).name not in _SHAPED_BY_RESULT:
@@ -127,7 +134,8 @@ def _require_same_arguments(node: fx.Node, other: fx.Node, pairs: dict[fx.Node, 
     mine = fx.node.map_arg((node.args, node.kwargs), lambda n: pairs[n])
     if mine != (other.args, other.kwargs):
         raise UnsupportedError(
-            f"{op_note(node).line}: dynamic_batch: an argument of {node.target} ({op_note(node).name!r}) is computed from the batch size; "
+            f"{op_note(node).line}: dynamic_batch: an argument of {node.target} ({op_note(node).name!r}) is computed "
+            f"from the batch size; "
             "write it without (such as -1, None or *_like), or export with dynamic_batch=False"
         )
 
@@ -140,7 +148,8 @@ def _follows(node: fx.Node, other: fx.Node) -> tuple[frozenset[int], ...]:
 def _dims(node: fx.Node, shape: tuple[int, ...], doubled: tuple[int, ...]) -> frozenset[int]:
     if len(shape) != len(doubled) or any(b not in (a, a * _FACTOR) for a, b in zip(shape, doubled)):
         raise UnsupportedError(
-            f"{op_note(node).line}: dynamic_batch: with {_FACTOR} times the batch the shape of {op_note(node).name!r} goes from "
+            f"{op_note(node).line}: dynamic_batch: with {_FACTOR} times the batch the shape of {op_note(node).name!r} "
+            f"goes from "
             f"{shape} to {doubled}; a dim can follow the batch only in proportion. Export with dynamic_batch=False"
         )
     return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)

@@ -30,13 +30,17 @@ def load_weights(
 ) -> Loaded:
     """Sets variables from the initializers of an ONNX model, whoever wrote it.
 
-    The arguments are those of ``flow.checkpoint.from_torch``. A model that ``export`` wrote needs no table. Initializers that
-    are no weights, such as shapes and single numbers, count only where the table names them.
+    The arguments are those of ``flow.checkpoint.from_torch``. A model that ``export`` wrote needs no table.
+    Initializers that are no weights, such as shapes and single numbers, count only where the table names them.
     """
     onnx = onnx_package("flow.onnx.load_weights")
     model = _read(onnx, Path(path))
     is_ours = model.producer_name == PRODUCER
-    values = {tensor.name: _value(onnx, tensor, os.fspath(path)) for tensor in model.graph.initializer if tensor.data_type in _DTYPES}
+    values = {
+        tensor.name: _value(onnx, tensor, os.fspath(path))
+        for tensor in model.graph.initializer
+        if tensor.data_type in _DTYPES
+    }
     extras = frozenset(name for name, value in values.items() if not _is_weight(name, value, is_ours))
     return adopt(Origin(repr(os.fspath(path)), values, is_ours, extras), table, job, strict, cast)
 
@@ -62,6 +66,8 @@ def _value(onnx: Any, tensor: Any, path: str) -> torch.Tensor:
         array = np.array(onnx.numpy_helper.to_array(tensor))
     except Exception as error:  # of numpy and of onnx, for data that is too short, too long or elsewhere
         dims = ", ".join(map(str, tensor.dims))
-        raise CheckpointError(f"{path!r}: the initializer {tensor.name!r} of dims ({dims}) does not hold such a tensor: {error}") from None
+        raise CheckpointError(
+            f"{path!r}: the initializer {tensor.name!r} of dims ({dims}) does not hold such a tensor: {error}"
+        ) from None
     dtype = _DTYPES[tensor.data_type]
     return torch.from_numpy(array.view(np.int16)).view(dtype) if dtype == torch.bfloat16 else torch.from_numpy(array)

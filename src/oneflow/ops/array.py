@@ -41,7 +41,9 @@ def same_dtype(inputs: Sequence[Tensor]) -> None:
 def as_condition(mask: Tensor) -> Tensor:
     """A bool tensor of a mask blob, which is of an integer dtype."""
     if mask.dtype.is_floating_point:
-        raise DTypeError(f"a condition is an integer blob such as a comparison gives, got {from_torch(mask.dtype).name}")
+        raise DTypeError(
+            f"a condition is an integer blob such as a comparison gives, got {from_torch(mask.dtype).name}"
+        )
     return mask != 0
 
 
@@ -109,12 +111,15 @@ def reverse(x: Tensor, axis: tuple[int, ...]) -> Tensor:
 
 @ROWS.op("concat", precision="clear")
 def concat(inputs: list[Tensor], axis: int, max_dim_size: int | None = None) -> Tensor:
-    """``max_dim_size`` bounds what comes together; while a job is traced, inputs that may be smaller have their largest shape."""
+    """``max_dim_size`` bounds what comes together; while a job is traced, inputs that may be smaller have their largest
+    shape."""
     same_dtype(inputs)
     first = inputs[0]
     axis = axis_of(axis, first.dim())
     for x in inputs[1:]:
-        fits = x.dim() == first.dim() and all(n == m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis)
+        fits = x.dim() == first.dim() and all(
+            n == m for i, (n, m) in enumerate(zip(x.shape, first.shape, strict=True)) if i != axis
+        )
         require(fits, f"concat joins blobs whose shapes differ on axis {axis} only")
     joined = torch.cat(inputs, axis)
     size = joined.shape[axis]
@@ -134,7 +139,10 @@ def stack(inputs: list[Tensor], axis: int) -> Tensor:
 @ROWS.op("pad", precision="clear")
 def pad(x: Tensor, paddings: tuple[tuple[int, int], ...], constant_value: float) -> Tensor:
     """``paddings`` holds (before, after) for every axis."""
-    require(len(paddings) == x.dim(), f"paddings has one (before, after) for each of the {x.dim()} axes, got {len(paddings)}")
+    require(
+        len(paddings) == x.dim(),
+        f"paddings has one (before, after) for each of the {x.dim()} axes, got {len(paddings)}",
+    )
     flat = [n for pair in reversed(paddings) for n in pair]
     require(all(type(n) is int and n >= 0 for n in flat), f"paddings are ints of 0 or more, got {paddings}")
     return F.pad(x, flat, value=number_like(constant_value, x.dtype))
@@ -168,15 +176,22 @@ def expand(x: Tensor, size: tuple[int, ...]) -> Tensor:
     require(len(size) >= x.dim(), f"a blob of rank {x.dim()} is expanded to as many axes or more, got {size}")
     new = len(size) - x.dim()
     target = tuple(x.shape[i - new] if n == -1 and i >= new else n for i, n in enumerate(size))
-    require(all(type(n) is int and n > 0 for n in target), f"sizes are ints above 0, or -1 for an axis that x has; got {size}")
+    require(
+        all(type(n) is int and n > 0 for n in target),
+        f"sizes are ints above 0, or -1 for an axis that x has; got {size}",
+    )
     _require_stretch(x, target)
     return x.expand(target)
 
 
 @ROWS.op("diag")
 def diag(x: Tensor, diagonal: int) -> Tensor:
-    """The matrix that has the vector x on a diagonal, or a diagonal of the matrix x; positive ones lie above the main one."""
-    require(x.dim() in (1, 2) and type(diagonal) is int, f"diag takes a vector or a matrix and an int, got rank {x.dim()} and {diagonal!r}")
+    """The matrix that has the vector x on a diagonal, or a diagonal of the matrix x; positive ones lie above the main
+    one."""
+    require(
+        x.dim() in (1, 2) and type(diagonal) is int,
+        f"diag takes a vector or a matrix and an int, got rank {x.dim()} and {diagonal!r}",
+    )
     down, right = max(-diagonal, 0), max(diagonal, 0)
     if x.dim() == 1:
         size = x.shape[0] + abs(diagonal)
@@ -204,7 +219,10 @@ def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
     try:
         shape = torch.broadcast_shapes(x.shape, mask.shape)
     except RuntimeError:
-        require(False, f"x of shape {tuple(x.shape)} and the mask of shape {tuple(mask.shape)} cannot be broadcast to one shape")
+        require(
+            False,
+            f"x of shape {tuple(x.shape)} and the mask of shape {tuple(mask.shape)} cannot be broadcast to one shape",
+        )
     return torch.masked_fill(x.expand(shape), as_condition(mask), number_like(value, x.dtype))
 
 

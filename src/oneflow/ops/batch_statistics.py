@@ -24,7 +24,8 @@ def _wide(x: Tensor | None, like: Tensor) -> Tensor | None:
 def sums_of_part(x: Tensor) -> Tensor:
     """The sum and the sum of squares of each channel, as two rows of float64.
 
-    They come from the part's mean and variance; in float64 nothing is lost where the squares of large means cancel later.
+    They come from the part's mean and variance; in float64 nothing is lost where the squares of large means cancel
+    later.
     """
     count = x.numel() // x.shape[1]
     scratch = torch.zeros(2, x.shape[1], dtype=_wide_dtype(x), device=x.device)  # their dtype is that of the result
@@ -33,7 +34,8 @@ def sums_of_part(x: Tensor) -> Tensor:
 
 
 def from_sums(sums: Tensor, count: int, like: Tensor) -> Tensor:
-    """Mean and biased variance of each channel from the sums over all ``count`` values, for an input like the given one."""
+    """Mean and biased variance of each channel from the sums over all ``count`` values, for an input like the given
+    one."""
     mean, square = sums / count
     return torch.stack([mean, (square - mean.square()).clamp_(min=0)]).to(_wide_dtype(like))
 
@@ -49,7 +51,8 @@ def normalise(
     momentum: float,
     epsilon: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """What ``native_batch_norm`` gives in training mode, from the mean and variance of all ``count`` values per channel.
+    """What ``native_batch_norm`` gives in training mode, from the mean and variance of all ``count`` values per
+    channel.
 
     Moves the running statistics in place, as the op does, the variance by the unbiased one.
     """
@@ -67,7 +70,9 @@ def gradient_sums(gradient: Tensor, x: Tensor, mean: Tensor, inverse_deviation: 
     """The sums over this part of gradient · normalised x, and of the gradient, as two rows."""
     x, gradient = x.to(_wide_dtype(x)), gradient.to(_wide_dtype(x))
     given = mean.to(x.dtype), inverse_deviation.to(x.dtype).pow(-2)
-    _, scale, offset = aten.native_batch_norm_backward(gradient, x, None, *given, None, None, False, 0.0, [False, True, True])
+    _, scale, offset = aten.native_batch_norm_backward(
+        gradient, x, None, *given, None, None, False, 0.0, [False, True, True]
+    )
     return torch.stack([scale, offset])
 
 
@@ -81,17 +86,28 @@ def gradients(
     count: int,
     mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """The gradients of x, scale and offset from the sums over all ``count`` values per channel; None where the mask says so."""
-    scale, offset = (s.to(mean.dtype if weight is None else weight.dtype) if wanted else None for s, wanted in zip(sums, mask[1:]))
-    return _input_gradient(gradient, x, weight, mean, inverse_deviation, sums / count) if mask[0] else None, scale, offset
+    """The gradients of x, scale and offset from the sums over all ``count`` values per channel; None where the mask
+    says so."""
+    scale, offset = (
+        s.to(mean.dtype if weight is None else weight.dtype) if wanted else None for s, wanted in zip(sums, mask[1:])
+    )
+    return (
+        _input_gradient(gradient, x, weight, mean, inverse_deviation, sums / count) if mask[0] else None,
+        scale,
+        offset,
+    )
 
 
-def _input_gradient(gradient: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, inverse_deviation: Tensor, means: Tensor) -> Tensor:
-    """factor · (gradient - mean(gradient) - normalised x · mean(gradient · normalised x)): an affine map of the normalised x, which
-    the op in evaluation mode gives, plus the scaled gradient."""
+def _input_gradient(
+    gradient: Tensor, x: Tensor, weight: Tensor | None, mean: Tensor, inverse_deviation: Tensor, means: Tensor
+) -> Tensor:
+    """factor · (gradient - mean(gradient) - normalised x · mean(gradient · normalised x)): an affine map of the
+    normalised x, which the op in evaluation mode gives, plus the scaled gradient."""
     wide = x.to(_wide_dtype(x))
     mean, inverse = mean.to(wide.dtype), inverse_deviation.to(wide.dtype)
     factor = inverse if weight is None else inverse * weight
-    result = aten.native_batch_norm(wide, -factor * means[0], -factor * means[1], mean, inverse.pow(-2), False, 0.0, 0.0)[0]
+    result = aten.native_batch_norm(
+        wide, -factor * means[0], -factor * means[1], mean, inverse.pow(-2), False, 0.0, 0.0
+    )[0]
     result.addcmul_(gradient.to(wide.dtype), factor.view([1, -1] + [1] * (x.dim() - 2)))
     return result.to(gradient.dtype)

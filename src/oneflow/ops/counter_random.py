@@ -1,4 +1,5 @@
-"""Random numbers that are a pure function of (seed, step, index): no generator state, no dependence on who computes them.
+"""Random numbers that are a pure function of (seed, step, index): no generator state, no dependence on who computes
+them.
 
 ``oneflow::random_bits(shape, seed, step)`` hashes the row-major index of each element with two 32-bit keys derived from
 (seed, step). An element's bits depend on its index alone, so any part of a tensor can be made on its own:
@@ -24,7 +25,8 @@ _WIDTH = 1024
 
 
 def _signed(value: int, bits: int) -> int:
-    """The integer whose two's complement pattern is ``value``: torch takes constants only in the range of its signed dtypes."""
+    """The integer whose two's complement pattern is ``value``: torch takes constants only in the range of its signed
+    dtypes."""
     return value - (1 << bits) if value >> (bits - 1) else value
 
 
@@ -36,14 +38,16 @@ def _mix64(z: int) -> int:
 
 
 def _xor_shift_(x: Tensor, by: int, scratch: Tensor) -> Tensor:
-    """``x ^= x >> by`` with zeros shifted in; torch's shift of signed integers repeats the sign, so it is masked off."""
+    """``x ^= x >> by`` with zeros shifted in; torch's shift of signed integers repeats the sign, so it is masked
+    off."""
     torch.bitwise_right_shift(x, by, out=scratch)
     scratch.bitwise_and_((1 << (8 * x.element_size() - by)) - 1)
     return x.bitwise_xor_(scratch)
 
 
 def _keys(seed: int, step: Tensor) -> tuple[Tensor, Tensor]:
-    """Two int32 tensors of shape (1,): one half each of the 64-bit hash of seed and step. Stays on the step's device."""
+    """Two int32 tensors of shape (1,): one half each of the 64-bit hash of seed and step. Stays on the step's
+    device."""
     z = step * _signed(_GOLDEN, 64) + _signed(_mix64((seed + _GOLDEN) & _M64), 64)
     scratch = torch.empty_like(z)
     _xor_shift_(z, 30, scratch).mul_(_signed(0xBF58476D1CE4E5B9, 64))
@@ -60,16 +64,16 @@ def _spread(index: int) -> int:
 def _index(count: int, start: Tensor) -> Tensor:
     """``start + index * _SPREAD`` in int32, for at least ``count`` indices from 0.
 
-    Spreading neighbouring indices over all bits lets two rounds of mixing suffice. The sum of a column and a row is many
-    times faster than a long arange.
+    Spreading neighbouring indices over all bits lets two rounds of mixing suffice. The sum of a column and a row is
+    many times faster than a long arange.
     """
     row = torch.arange(-(-count // _WIDTH), dtype=torch.int32, device=start.device) * _spread(_WIDTH) + start
     return row[:, None] + torch.arange(_WIDTH, dtype=torch.int32, device=start.device) * _spread(1)
 
 
 def _mixed(x: Tensor, key: Tensor) -> Tensor:
-    """Two rounds of xor-shift and multiply; one key is in x, the other comes before the second. In place: memory is passed over
-    12 times."""
+    """Two rounds of xor-shift and multiply; one key is in x, the other comes before the second. In place: memory is
+    passed over 12 times."""
     scratch = torch.empty_like(x)
     _xor_shift_(x, 16, scratch).mul_(0x21F0AAAD).add_(key)
     _xor_shift_(x, 15, scratch).mul_(_signed(0xD35A2D97, 32))
@@ -90,7 +94,9 @@ def _fake_random_bits(shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
     return torch.empty(list(shape), dtype=torch.int32, device=step.device)
 
 
-def _random_bits_part(whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
+def _random_bits_part(
+    whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor
+) -> Tensor:
     """A part consists of runs of indices that follow one another: all of it, if only the first dim is cut."""
     first, second = _keys(seed, step)
     strides = [prod(whole[dim + 1 :]) for dim in range(len(whole))]
@@ -116,7 +122,9 @@ def _starts(shape: Sequence[int], strides: Sequence[int], first: Tensor) -> Tens
     return starts
 
 
-def _fake_random_bits_part(whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor) -> Tensor:
+def _fake_random_bits_part(
+    whole: Sequence[int], start: Sequence[int], shape: Sequence[int], seed: int, step: Tensor
+) -> Tensor:
     return _fake_random_bits(shape, seed, step)
 
 
@@ -126,7 +134,8 @@ _LIBRARY.define("random_bits(int[] shape, int seed, Tensor step) -> Tensor", tag
 _LIBRARY.impl("random_bits", _random_bits, "CompositeExplicitAutograd")
 _LIBRARY.impl("random_bits", _fake_random_bits, "Meta")
 _LIBRARY.define(
-    "random_bits_part(int[] whole, int[] start, int[] shape, int seed, Tensor step) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,)
+    "random_bits_part(int[] whole, int[] start, int[] shape, int seed, Tensor step) -> Tensor",
+    tags=(torch.Tag.pt2_compliant_tag,),
 )
 _LIBRARY.impl("random_bits_part", _random_bits_part, "CompositeExplicitAutograd")
 _LIBRARY.impl("random_bits_part", _fake_random_bits_part, "Meta")

@@ -26,5 +26,8 @@ def constant_like(like: Tensor, value: float, dtype: torch.dtype) -> Tensor:
 @ROWS.op("range", creates=True)
 def range_(*, start: float, limit: float, delta: float, dtype: torch.dtype, device: Any) -> Tensor:
     start, limit, delta = (number_like(n, dtype) for n in (start, limit, delta))
-    require(delta != 0 and (limit - start) / delta > 0, f"from {start} to {limit} by {delta} there is nothing; a blob has elements")
+    require(
+        delta != 0 and (limit - start) / delta > 0,
+        f"from {start} to {limit} by {delta} there is nothing; a blob has elements",
+    )
     return torch.arange(start, limit, delta, dtype=dtype, device=device)

@@ -12,8 +12,11 @@ _BYTES = 2**19  # of rows that are worked on while they are in the cache
 _MEAN = 1
 
 
-def _cross_entropy_backward_(log_softmax: Tensor, gradient: Tensor, target: Tensor, reduction: int, ignore_index: int, total_weight: Tensor) -> Tensor:
-    """Writes the gradient of the logits over their log-softmax. ``reduction`` and ``total_weight`` are those of torch's nll_loss."""
+def _cross_entropy_backward_(
+    log_softmax: Tensor, gradient: Tensor, target: Tensor, reduction: int, ignore_index: int, total_weight: Tensor
+) -> Tensor:
+    """Writes the gradient of the logits over their log-softmax. ``reduction`` and ``total_weight`` are those of torch's
+    nll_loss."""
     scale = gradient / total_weight if reduction == _MEAN else gradient
     scale = torch.where(target == ignore_index, 0.0, scale).to(log_softmax.dtype).unsqueeze(1)
     target = target.clamp(min=0).unsqueeze(1)
@@ -23,7 +26,9 @@ def _cross_entropy_backward_(log_softmax: Tensor, gradient: Tensor, target: Tens
     return log_softmax
 
 
-def _cross_entropy_backward(log_softmax: Tensor, gradient: Tensor, target: Tensor, reduction: int, ignore_index: int, total_weight: Tensor) -> Tensor:
+def _cross_entropy_backward(
+    log_softmax: Tensor, gradient: Tensor, target: Tensor, reduction: int, ignore_index: int, total_weight: Tensor
+) -> Tensor:
     return _cross_entropy_backward_(log_softmax.clone(), gradient, target, reduction, ignore_index, total_weight)
 
 

@@ -1,4 +1,5 @@
-"""Ops whose results have as many rows as the data says: in blobs as large as they can become, zeros behind, with the number of rows beside.
+"""Ops whose results have as many rows as the data says: in blobs as large as they can become, zeros behind, with the
+number of rows beside.
 
 Shapes stay static this way, so a compiled program runs them as any other op; ``ir/blob.py`` cuts what a job returns.
 """
@@ -47,8 +48,8 @@ def argwhere(x: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 class _Groups(NamedTuple):
-    """Equal elements of a vector: the place of each first one in order of appearance (then ``n``), the number of its group for every element
-    (from 1; 0 for elements that do not count), and how many groups there are."""
+    """Equal elements of a vector: the place of each first one in order of appearance (then ``n``), the number of its
+    group for every element (from 1; 0 for elements that do not count), and how many groups there are."""
 
     first: Tensor
     number: Tensor
@@ -62,16 +63,21 @@ def _groups(x: Tensor, counts: Tensor) -> _Groups:
     back = torch.sort(order).indices
     begins = torch.cat([torch.ones_like(line[:1], dtype=torch.bool), line[1:] != line[:-1]]) & counts[order]
     first = torch.sort(torch.where(begins, order, n)).values
-    numbers = torch.cumsum(begins[back].to(torch.int64), 0)  # in the order of x: the number of a group where it first appears
+    numbers = torch.cumsum(
+        begins[back].to(torch.int64), 0
+    )  # in the order of x: the number of a group where it first appears
     starts = torch.sort(torch.where(begins, _places(n, x), n)).values
-    mine = starts[(torch.cumsum(begins.to(torch.int64), 0) - 1).clamp(min=0)].clamp(max=n - 1)  # where each element's group starts on the line
+    mine = starts[(torch.cumsum(begins.to(torch.int64), 0) - 1).clamp(min=0)].clamp(
+        max=n - 1
+    )  # where each element's group starts on the line
     number = numbers[order[mine]][back]
     return _Groups(first, torch.where(counts, number, torch.zeros_like(number)), begins.sum().reshape(1))
 
 
 @ROWS.op("experimental.unique_with_counts")
 def unique_with_counts(x: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The values of a vector in order of appearance, the place of each element among them, how often each comes, and how many there are."""
+    """The values of a vector in order of appearance, the place of each element among them, how often each comes, and
+    how many there are."""
     require(x.dim() == 1, f"unique_with_counts takes a blob of rank 1, got shape {tuple(x.shape)}")
     groups = _groups(x, torch.ones_like(x, dtype=torch.bool))
     values = _kept(x[groups.first.clamp(max=x.shape[0] - 1)], groups.total)
@@ -82,10 +88,15 @@ def unique_with_counts(x: Tensor, *, dtype: torch.dtype) -> tuple[Tensor, Tensor
 
 @ROWS.op("experimental.indexed_slices_reduce_sum")
 def indexed_slices_reduce_sum(indices: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The different indices in order of appearance, the sum of the rows of ``values`` of each, and how many there are, int64."""
+    """The different indices in order of appearance, the sum of the rows of ``values`` of each, and how many there are,
+    int64."""
     flat = indices.reshape(-1)
     fits = not indices.dtype.is_floating_point and values.shape[: indices.dim()] == indices.shape and indices.dim() > 0
-    require(fits, f"indices are integers in the shape of values' first axes, got {tuple(indices.shape)} for {tuple(values.shape)}")
+    require(
+        fits,
+        f"indices are integers in the shape of values' first axes, got {tuple(indices.shape)} for "
+        f"{tuple(values.shape)}",
+    )
     groups = _groups(flat, torch.ones_like(flat, dtype=torch.bool))
     rows = values.reshape(flat.shape[0], *values.shape[indices.dim() :])
     sums = torch.zeros_like(rows).index_add(0, groups.number - 1, rows)
@@ -94,11 +105,16 @@ def indexed_slices_reduce_sum(indices: Tensor, values: Tensor) -> tuple[Tensor, 
 
 @ROWS.op("categorical_ordinal_encode")
 def categorical_ordinal_encode(table: Tensor, ids: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Each id as a number, 0 for 0, the others from 1 in the order in which they first appear; the table and its size after that.
+    """Each id as a number, 0 for 0, the others from 1 in the order in which they first appear; the table and its size
+    after that.
 
-    The table (2 x capacity,) holds id and number in turns, in the order of the numbers. More ids than it has room for end the run.
+    The table (2 x capacity,) holds id and number in turns, in the order of the numbers. More ids than it has room for
+    end the run.
     """
-    require(table.dim() == 1 and table.shape[0] % 2 == 0 and table.dtype == ids.dtype, "the table is (2 x capacity,) in the dtype of the ids")
+    require(
+        table.dim() == 1 and table.shape[0] % 2 == 0 and table.dtype == ids.dtype,
+        "the table is (2 x capacity,) in the dtype of the ids",
+    )
     known, flat = table.reshape(-1, 2)[:, 0], ids.reshape(-1)
     capacity = known.shape[0]
     every = torch.cat([known, flat])  # what is known comes first and so keeps its number
@@ -107,4 +123,8 @@ def categorical_ordinal_encode(table: Tensor, ids: Tensor) -> tuple[Tensor, Tens
     numbers = _kept(_places(capacity, table) + 1, groups.total)
     room = torch.arange(capacity + 1, device=table.device)
     encoded = room[groups.number[capacity:]]  # a number beyond the capacity is an index out of range
-    return encoded.reshape(ids.shape).to(ids.dtype), torch.stack([keys, numbers.to(keys.dtype)], 1).reshape(-1), groups.total.to(ids.dtype)
+    return (
+        encoded.reshape(ids.shape).to(ids.dtype),
+        torch.stack([keys, numbers.to(keys.dtype)], 1).reshape(-1),
+        groups.total.to(ids.dtype),
+    )

@@ -41,7 +41,9 @@ def number_like(number: Any, dtype: torch.dtype) -> Any:
         return float(number)
     limits = torch.iinfo(dtype)
     if isinstance(number, float) and not number.is_integer() or not limits.min <= number <= limits.max:
-        raise DTypeError(f"the number {number!r} does not fit a {_name(dtype)} blob; cast the blob to a type that holds it first")
+        raise DTypeError(
+            f"the number {number!r} does not fit a {_name(dtype)} blob; cast the blob to a type that holds it first"
+        )
     return int(number)
 
 
@@ -49,7 +51,10 @@ def operands(x: Any, y: Any) -> tuple[Any, Any]:
     """Both operands in one dtype: blobs must agree already, numbers adapt."""
     if isinstance(x, Tensor) and isinstance(y, Tensor):
         if x.dtype != y.dtype:
-            raise DTypeError(f"operands have dtypes {_name(x.dtype)} and {_name(y.dtype)}; cast one of them, nothing is promoted silently")
+            raise DTypeError(
+                f"operands have dtypes {_name(x.dtype)} and {_name(y.dtype)}; cast one of them, nothing is promoted "
+                f"silently"
+            )
         return x, y
     if isinstance(x, Tensor):
         return x, number_like(y, x.dtype)

@@ -1,8 +1,9 @@
-"""Ops of prediction with what follows them as one: convolutions and linear layers with bias, the sum with a residual and an activation; pools, means.
+"""Ops of prediction with what follows them as one: convolutions and linear layers with bias, the sum with a residual
+and an activation; pools, means.
 
-Each function here is the aten ops that it stands for, on filters as they are. ``native_sequence.py`` runs several of them by one call of the C extension, on
-filters that ``packed_filters``, ``packed_taps`` and ``winograd_filters`` have laid out once; where it is not built these give filters as they are. Both agree
-but for rounding, and a NaN stays one.
+Each function here is the aten ops that it stands for, on filters as they are. ``native_sequence.py`` runs several of
+them by one call of the C extension, on filters that ``packed_filters``, ``packed_taps`` and ``winograd_filters`` have
+laid out once; where it is not built these give filters as they are. Both agree but for rounding, and a NaN stays one.
 """
 
 from __future__ import annotations
@@ -80,27 +81,51 @@ def filled_bias(bias: Tensor) -> Tensor:
 
 
 def convolution(
-    images: Tensor, filters: Tensor, bias: Tensor | None, residual: Tensor | None, geometry: tuple[int, ...], made: tuple[int, int, int], activation: Activation
+    images: Tensor,
+    filters: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    geometry: tuple[int, ...],
+    made: tuple[int, int, int],
+    activation: Activation,
 ) -> Tensor:
-    """activation(convolution of images + bias + residual). ``geometry``: height and width of filters, strides, zeros above and left, dilations; ``made``: channels,
-    height and width of the result, which say how many zeros there are below and right."""
+    """activation(convolution of images + bias + residual). ``geometry``: height and width of filters, strides, zeros
+    above and left, dilations; ``made``: channels, height and width of the result, which say how many zeros there are
+    below and right."""
     return _finished(_convolution(images, filters, bias, geometry, made, 1), residual, activation)
 
 
 def winograd(
-    images: Tensor, filters: Tensor, bias: Tensor | None, residual: Tensor | None, before: tuple[int, int], made: tuple[int, int, int], activation: Activation
+    images: Tensor,
+    filters: Tensor,
+    bias: Tensor | None,
+    residual: Tensor | None,
+    before: tuple[int, int],
+    made: tuple[int, int, int],
+    activation: Activation,
 ) -> Tensor:
-    """``convolution`` with 3 x 3 filters at stride 1, of multiples of 16 channels, in fewer multiplications. There is no activation, or "clip"."""
+    """``convolution`` with 3 x 3 filters at stride 1, of multiples of 16 channels, in fewer multiplications. There is
+    no activation, or "clip"."""
     return _finished(_convolution(images, filters, bias, (3, 3, 1, 1, *before, 1, 1), made, 1), residual, activation)
 
 
-def depthwise(images: Tensor, filters: Tensor, bias: Tensor | None, geometry: tuple[int, ...], made: tuple[int, int, int], activation: Activation) -> Tensor:
+def depthwise(
+    images: Tensor,
+    filters: Tensor,
+    bias: Tensor | None,
+    geometry: tuple[int, ...],
+    made: tuple[int, int, int],
+    activation: Activation,
+) -> Tensor:
     """``convolution`` of each channel with a filter of its own, without dilation."""
     return _finished(_convolution(images, filters, bias, (*geometry, 1, 1), made, images.shape[1]), None, activation)
 
 
-def linear(rows: Tensor, filters: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, activation: Activation) -> Tensor:
-    """activation(rows x filters' + bias + residual), of a matrix of rows; ``residual`` may have any shape of as many numbers. ``columns`` the filters have."""
+def linear(
+    rows: Tensor, filters: Tensor, bias: Tensor | None, residual: Tensor | None, columns: int, activation: Activation
+) -> Tensor:
+    """activation(rows x filters' + bias + residual), of a matrix of rows; ``residual`` may have any shape of as many
+    numbers. ``columns`` the filters have."""
     made = aten.mm(rows, filters.t()) if bias is None else aten.addmm(bias, rows, filters.t())
     return _finished(made, None if residual is None else residual.reshape(made.shape), activation)
 
@@ -116,7 +141,8 @@ def scale(images: Tensor, factors: Tensor) -> Tensor:
 
 
 def max_pool(images: Tensor, geometry: tuple[int, ...], made: tuple[int, int]) -> Tensor:
-    """The greatest numbers of windows. ``geometry``: height and width, strides, padding above and left; ``made``: height and width of the result."""
+    """The greatest numbers of windows. ``geometry``: height and width, strides, padding above and left; ``made``:
+    height and width of the result."""
     across, stride, before = (geometry[i : i + 2] for i in (0, 2, 4))
     below, right = ((made[i] - 1) * stride[i] + across[i] - images.shape[2 + i] - before[i] for i in range(2))
     return aten.max_pool2d(aten.constant_pad_nd(images, [before[1], right, before[0], below], -inf), across, stride)
@@ -127,9 +153,19 @@ def flat(images: Tensor) -> Tensor:
     return images.flatten(1)
 
 
-def _convolution(images: Tensor, weight: Tensor, bias: Tensor | None, geometry: tuple[int, ...], made: tuple[int, int, int], groups: int) -> Tensor:
+def _convolution(
+    images: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    geometry: tuple[int, ...],
+    made: tuple[int, int, int],
+    groups: int,
+) -> Tensor:
     across, stride, before, apart = (geometry[i : i + 2] for i in (0, 2, 4, 6))
-    below, right = ((made[1 + i] - 1) * stride[i] + (across[i] - 1) * apart[i] + 1 - images.shape[2 + i] - before[i] for i in range(2))
+    below, right = (
+        (made[1 + i] - 1) * stride[i] + (across[i] - 1) * apart[i] + 1 - images.shape[2 + i] - before[i]
+        for i in range(2)
+    )
     padded = aten.constant_pad_nd(images, [before[1], right, before[0], below])
     return aten.convolution(padded, weight, bias, stride, [0, 0], apart, False, [0, 0], groups)
 

@@ -20,7 +20,8 @@ Bounds = tuple[int | None, int | None, int | None]
 
 
 class Cut(NamedTuple):
-    """One axis's elements start, start + step ... below stop; ``flipped`` when they are taken from the last to the first."""
+    """One axis's elements start, start + step ... below stop; ``flipped`` when they are taken from the last to the
+    first."""
 
     dim: int
     start: int
@@ -39,7 +40,10 @@ def as_index(indices: Tensor) -> Tensor:
 @ROWS.op("slice", precision="clear")
 def slice_(x: Tensor, begin: tuple[int | None, ...], size: tuple[int | None, ...]) -> Tensor:
     """``size[i]`` elements of axis i from ``begin[i]`` on; None begins at 0, None or -1 goes to the end."""
-    require(len(begin) == len(size) == x.dim(), f"begin and size have one entry for each of the {x.dim()} axes, got {begin} and {size}")
+    require(
+        len(begin) == len(size) == x.dim(),
+        f"begin and size have one entry for each of the {x.dim()} axes, got {begin} and {size}",
+    )
     for dim, (first, wanted) in enumerate(zip(begin, size, strict=True)):
         extent = x.shape[dim]
         start = 0 if first is None else first + extent if first < 0 else first
@@ -94,7 +98,9 @@ def slice_update(x: Tensor, update: Tensor, bounds: tuple[Bounds, ...]) -> Tenso
 
 def _put(x: Tensor, update: Tensor, cuts: list[Cut]) -> Tensor:
     if not cuts:
-        require(x.shape == update.shape, f"the slices take the shape {tuple(x.shape)}, the update has {tuple(update.shape)}")
+        require(
+            x.shape == update.shape, f"the slices take the shape {tuple(x.shape)}, the update has {tuple(update.shape)}"
+        )
         return update
     cut, *others = cuts
     return torch.slice_scatter(x, _put(_take(x, cut), update, others), cut.dim, cut.start, cut.stop, cut.step)
@@ -102,13 +108,17 @@ def _put(x: Tensor, update: Tensor, cuts: list[Cut]) -> Tensor:
 
 @ROWS.op("gather", precision="clear")
 def gather(params: Tensor, indices: Tensor, axis: int, batch_dims: int) -> Tensor:
-    """The slices of ``params`` along ``axis`` that ``indices`` name, for each position of the first ``batch_dims`` axes on its own."""
+    """The slices of ``params`` along ``axis`` that ``indices`` name, for each position of the first ``batch_dims`` axes
+    on its own."""
     axis = axis_of(axis, params.dim())
     if batch_dims == 0:
         picked = params.index_select(axis, as_index(indices).reshape(-1))
         return picked.reshape(*params.shape[:axis], *indices.shape, *params.shape[axis + 1 :])
     fits = 0 < batch_dims <= indices.dim() and axis == batch_dims and params.shape[:axis] == indices.shape[:batch_dims]
-    require(fits, f"gather with batch_dims {batch_dims} takes axis {batch_dims} and indices that begin with params' first axes")
+    require(
+        fits,
+        f"gather with batch_dims {batch_dims} takes axis {batch_dims} and indices that begin with params' first axes",
+    )
     batch, rest = math.prod(params.shape[:axis]), math.prod(params.shape[axis + 1 :])
     chosen = as_index(indices).reshape(batch, -1, 1).expand(-1, -1, rest)
     picked = params.reshape(batch, params.shape[axis], rest).gather(1, chosen)
@@ -117,7 +127,9 @@ def gather(params: Tensor, indices: Tensor, axis: int, batch_dims: int) -> Tenso
 
 def positions(indices: Tensor, rank: int) -> tuple[Tensor, ...]:
     """The columns of an index blob whose last axis holds positions in the first axes of a tensor of ``rank``."""
-    require(1 <= indices.shape[-1] <= rank, f"the last axis of indices has 1 to {rank} elements, one for each axis indexed")
+    require(
+        1 <= indices.shape[-1] <= rank, f"the last axis of indices has 1 to {rank} elements, one for each axis indexed"
+    )
     return as_index(indices).unbind(-1)
 
 
@@ -131,14 +143,17 @@ def gather_nd(params: Tensor, indices: Tensor) -> Tensor:
 def dim_gather(x: Tensor, index: Tensor, dim: int) -> Tensor:
     """``out[i][j] = x[index[i][j]][j]`` for dim 0, and so on; shape that of ``index``."""
     dim = axis_of(dim, x.dim())
-    fits = index.dim() == x.dim() and all(n <= m for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if i != dim)
+    fits = index.dim() == x.dim() and all(
+        n <= m for i, (n, m) in enumerate(zip(index.shape, x.shape, strict=True)) if i != dim
+    )
     require(fits, f"an index has x's rank and is nowhere longer than x but on axis {dim}")
     return torch.gather(x, dim, as_index(index))
 
 
 @ROWS.op("one_hot")
 def one_hot(indices: Tensor, depth: int, on_value: float, off_value: float, axis: int, dtype: torch.dtype) -> Tensor:
-    """``on_value`` where the position along the new axis is the index, ``off_value`` elsewhere and for indices outside it."""
+    """``on_value`` where the position along the new axis is the index, ``off_value`` elsewhere and for indices outside
+    it."""
     axis = axis_of(axis, indices.dim() + 1)
     steps = torch.arange(depth, device=indices.device).reshape([-1] + [1] * (indices.dim() - axis))
     hit = as_index(indices).unsqueeze(axis) == steps

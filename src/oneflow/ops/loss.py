@@ -54,7 +54,10 @@ class _SoftLabels(torch.autograd.Function):
 def _class_numbers(labels: Tensor, scores: Tensor) -> Tensor:
     """Int64 labels of shape scores.shape[:-1], from labels of that shape or with a last dimension of 1."""
     if labels.dtype not in (torch.int8, torch.int32, torch.int64):
-        raise DTypeError(f"labels are class numbers of int8, int32 or int64, got {labels.dtype}; are labels and logits in this order?")
+        raise DTypeError(
+            f"labels are class numbers of int8, int32 or int64, got {labels.dtype}; are labels and logits in this "
+            f"order?"
+        )
     require(require_float(scores).dim() >= 2, f"logits have rank {scores.dim()}, expected 2 or more")
     expected = scores.shape[:-1]
     require(
@@ -66,10 +69,12 @@ def _class_numbers(labels: Tensor, scores: Tensor) -> Tensor:
 
 @ROWS.op("nn.sparse_softmax_cross_entropy_with_logits")
 def sparse_softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor, *, stops_at_cap: bool = False) -> Tensor:
-    """-log(max(softmax(logits)[label], 1e-20)) a sample; the gradient is softmax - one_hot(label), where the loss is capped too
-    unless ``stops_at_cap``."""
+    """-log(max(softmax(logits)[label], 1e-20)) a sample; the gradient is softmax - one_hot(label), where the loss is
+    capped too unless ``stops_at_cap``."""
     classes = _class_numbers(labels, logits)
-    loss = F.cross_entropy(logits.reshape(-1, logits.shape[-1]), classes.reshape(-1), reduction="none", ignore_index=_NO_LABEL)
+    loss = F.cross_entropy(
+        logits.reshape(-1, logits.shape[-1]), classes.reshape(-1), reduction="none", ignore_index=_NO_LABEL
+    )
     capped = loss.clamp(max=LARGEST_LOSS) if stops_at_cap else _Capped.apply(loss)
     return capped.reshape(classes.shape)
 
@@ -86,16 +91,23 @@ def sparse_cross_entropy(labels: Tensor, prediction: Tensor) -> Tensor:
 def softmax_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
     """-Σ labels · log(max(softmax(logits), 1e-20)) over the last dimension."""
     operands(require_float(labels), require_float(logits))
-    require(labels.shape == logits.shape, f"labels have shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; they must be equal")
+    require(
+        labels.shape == logits.shape,
+        f"labels have shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; they must be equal",
+    )
     require(logits.dim() >= 2, f"logits have rank {logits.dim()}, expected 2 or more")
     return _SoftLabels.apply(labels, logits)
 
 
 @ROWS.op("nn.sigmoid_cross_entropy_with_logits")
 def sigmoid_cross_entropy_with_logits(labels: Tensor, logits: Tensor) -> Tensor:
-    """-labels · log(sigmoid(logits)) - (1 - labels) · log(1 - sigmoid(logits)), element by element; labels get no gradient."""
+    """-labels · log(sigmoid(logits)) - (1 - labels) · log(1 - sigmoid(logits)), element by element; labels get no
+    gradient."""
     require_float(logits)
-    require(labels.shape == logits.shape, f"labels have shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; they must be equal")
+    require(
+        labels.shape == logits.shape,
+        f"labels have shape {tuple(labels.shape)}, logits {tuple(logits.shape)}; they must be equal",
+    )
     labels = operands(labels, logits)[0].detach() if labels.dtype.is_floating_point else labels.to(logits.dtype)
     return F.binary_cross_entropy_with_logits(logits, labels, reduction="none")
 
@@ -109,7 +121,10 @@ def smooth_l1_loss(prediction: Tensor, label: Tensor, *, beta: float) -> Tensor:
 
 def _pair(x: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     operands(require_float(x), target)
-    require(x.shape == target.shape, f"the input has shape {tuple(x.shape)}, the target {tuple(target.shape)}; they must be equal")
+    require(
+        x.shape == target.shape,
+        f"the input has shape {tuple(x.shape)}, the target {tuple(target.shape)}; they must be equal",
+    )
     return x, target
 
 
@@ -143,10 +158,14 @@ def bce_loss(x: Tensor, target: Tensor, weight: Tensor | None, *, reduction: str
 
 
 @ROWS.op("nn.bce_with_logits_loss")
-def bce_with_logits_loss(x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, *, reduction: str) -> Tensor:
+def bce_with_logits_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, *, reduction: str
+) -> Tensor:
     """Binary cross entropy of sigmoid(x). The weights get no gradient."""
     x, target = _pair(x, target)
-    loss = F.binary_cross_entropy_with_logits(x, target, _constant(weight), reduction="none", pos_weight=_constant(pos_weight))
+    loss = F.binary_cross_entropy_with_logits(
+        x, target, _constant(weight), reduction="none", pos_weight=_constant(pos_weight)
+    )
     return _reduced(loss, reduction)
 
 
@@ -171,10 +190,19 @@ def margin_ranking_loss(x1: Tensor, x2: Tensor, target: Tensor, *, margin: float
 @ROWS.op("combined_margin_loss")
 def combined_margin_loss(x: Tensor, label: Tensor, *, m1: float, m2: float, m3: float) -> Tensor:
     """Cosines (N, classes) in which that of the label c has become cos(m1 · acos(c) + m2) - m3."""
-    fits = require_float(x).dim() == 2 and tuple(label.shape) in ((x.shape[0],), (x.shape[0], 1)) and not label.dtype.is_floating_point
-    require(fits, f"x has shape (batch, classes) and the labels are integers of shape (batch,), got {tuple(x.shape)} and {tuple(label.shape)}")
+    fits = (
+        require_float(x).dim() == 2
+        and tuple(label.shape) in ((x.shape[0],), (x.shape[0], 1))
+        and not label.dtype.is_floating_point
+    )
+    require(
+        fits,
+        f"x has shape (batch, classes) and the labels are integers of shape (batch,), got {tuple(x.shape)} and "
+        f"{tuple(label.shape)}",
+    )
     is_label = torch.arange(x.shape[1], device=x.device) == label.reshape(-1, 1).long()
-    # The label's cosine alone is put through acos, whose slope is infinite at 1; a sum, so that classes may lie on several devices.
+    # The label's cosine alone is put through acos, whose slope is infinite at 1; a sum, so that classes may lie on
+    # several devices.
     cosine = torch.where(is_label, x, torch.zeros_like(x)).sum(1, keepdim=True)
     moved = torch.cos(m1 * torch.acos(cosine) + m2) - m3
     return torch.where(is_label, moved, x)
@@ -182,7 +210,15 @@ def combined_margin_loss(x: Tensor, label: Tensor, *, m1: float, m2: float, m3: 
 
 @ROWS.op("nn.triplet_margin_loss")
 def triplet_margin_loss(
-    anchor: Tensor, positive: Tensor, negative: Tensor, *, margin: float, p: float, epsilon: float, swap: bool, reduction: str
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    margin: float,
+    p: float,
+    epsilon: float,
+    swap: bool,
+    reduction: str,
 ) -> Tensor:
     """max(0, |anchor - positive| - |anchor - negative| + margin) with p-norms over the last dimension."""
     _pair(anchor, positive), _pair(anchor, negative)

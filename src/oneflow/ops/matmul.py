@@ -22,7 +22,10 @@ def matmul(a: Tensor, b: Tensor, transpose_a: bool = False, transpose_b: bool = 
     a, b = operands(require_float(a), require_float(b))
     require(a.dim() >= 2 and b.dim() >= 2, f"matmul takes blobs of rank 2 or more, got ranks {a.dim()} and {b.dim()}")
     require(b.dim() in (2, a.dim()), f"b has the rank of a or rank 2; a has rank {a.dim()}, b has rank {b.dim()}")
-    require(b.dim() == 2 or a.shape[:-2] == b.shape[:-2], f"leading dimensions differ: {tuple(a.shape)} and {tuple(b.shape)}")
+    require(
+        b.dim() == 2 or a.shape[:-2] == b.shape[:-2],
+        f"leading dimensions differ: {tuple(a.shape)} and {tuple(b.shape)}",
+    )
     a = a.transpose(-1, -2) if transpose_a else a
     b = b.transpose(-1, -2) if transpose_b else b
     require(

@@ -1,7 +1,8 @@
 """A sequence of ops of prediction that one call of the C extension runs, in memory that was planned.
 
-A ``Sequence`` is plain data, part of a program. A ``RunningSequence`` is what an executor has in its place: it plans the steps of the extension for the shapes that
-it is given, once, and has all that lies between them in one piece of memory, in which a value takes the place of those that nothing reads any more.
+A ``Sequence`` is plain data, part of a program. A ``RunningSequence`` is what an executor has in its place: it plans
+the steps of the extension for the shapes that it is given, once, and has all that lies between them in one piece of
+memory, in which a value takes the place of those that nothing reads any more.
 """
 
 from __future__ import annotations
@@ -72,10 +73,15 @@ class RunningSequence:
 
     def __init__(self, sequence: Sequence) -> None:
         self._sequence = sequence
-        self._filters = array("q", sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)}))
+        self._filters = array(
+            "q", sorted({op.arguments[place].number for op in sequence.operations for place in _filters(op)})
+        )
         self._values = [number for number in range(sequence.inputs) if number not in self._filters]  # the other inputs
         self._planned: tuple[Any, _Plan | None] = (None, None)
-        self._known: tuple[tuple[Tensor, ...], array[int]] = ((), array("Q"))  # the filters of the last call, and where its inputs lay
+        self._known: tuple[tuple[Tensor, ...], array[int]] = (
+            (),
+            array("Q"),
+        )  # the filters of the last call, and where its inputs lay
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         if native.conv is None:
@@ -89,7 +95,9 @@ class RunningSequence:
         moved = {number: _lying(inputs[number]) for number in plan.moved}
         for number in self._values:
             addresses[1 + number] = moved.get(number, inputs[number]).data_ptr()
-        made = [torch.empty(shape) if len(shape) == 2 else torch.empty(shape, memory_format=_LAST) for shape in plan.outputs]
+        made = [
+            torch.empty(shape) if len(shape) == 2 else torch.empty(shape, memory_format=_LAST) for shape in plan.outputs
+        ]
         between = torch.empty(plan.size)
         addresses[0] = between.data_ptr()
         addresses.extend([tensor.data_ptr() for tensor in made])
@@ -97,7 +105,8 @@ class RunningSequence:
         return tuple(made)
 
     def _addresses(self, inputs: tuple[Tensor, ...]) -> array[int]:
-        """Where the inputs lie, and a place before them. Filters are the same from call to call; to ask each would take longer than some ops."""
+        """Where the inputs lie, and a place before them. Filters are the same from call to call; to ask each would take
+        longer than some ops."""
         known, addresses = self._known
         if not addresses or not native.conv.are(known, self._filters, inputs):  # type: ignore[union-attr]
             addresses = array("Q", [0, *(tensor.data_ptr() for tensor in inputs)])
@@ -107,7 +116,11 @@ class RunningSequence:
     def _by_torch(self, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         values = list(inputs)
         for op in self._sequence.operations:
-            values.append(op.function(*(values[argument.number] if isinstance(argument, At) else argument for argument in op.arguments)))
+            values.append(
+                op.function(
+                    *(values[argument.number] if isinstance(argument, At) else argument for argument in op.arguments)
+                )
+            )
         return tuple(values[number] for number in self._sequence.outputs)
 
 
@@ -132,7 +145,8 @@ def _lies(value: Tensor) -> bool:
 
 @dataclass
 class _Value:
-    """Where a value lies, which of the addresses of a call and how many bytes behind it; its shape; whether it is in planes of pixels."""
+    """Where a value lies, which of the addresses of a call and how many bytes behind it; its shape; whether it is in
+    planes of pixels."""
 
     address: int
     offset: int
@@ -141,13 +155,17 @@ class _Value:
 
 
 class _Plan:
-    """The steps of the extension for a sequence on inputs of such shapes: ``rows``; those of the ``values`` among its inputs that are to be ``moved`` into the order it reads; the shapes of
-    ``outputs``; and the ``size`` of the memory between them."""
+    """The steps of the extension for a sequence on inputs of such shapes: ``rows``; those of the ``values`` among its
+    inputs that are to be ``moved`` into the order it reads; the shapes of ``outputs``; and the ``size`` of the memory
+    between them."""
 
     def __init__(self, sequence: Sequence, inputs: tuple[Tensor, ...], values: list[int]) -> None:
         self._sequence = sequence
         self._sizes = [tensor.numel() for tensor in inputs]
-        self._values = [_Value(1 + number, 0, tuple(tensor.shape), self._is_for_laying(number, tensor)) for number, tensor in enumerate(inputs)]
+        self._values = [
+            _Value(1 + number, 0, tuple(tensor.shape), self._is_for_laying(number, tensor))
+            for number, tensor in enumerate(inputs)
+        ]
         self._last = _last_uses(sequence)
         self._memory = _Memory()
         self._rows: list[bytes] = []
@@ -168,21 +186,32 @@ class _Plan:
         return self._values[op.arguments[0].number]
 
     def _new(self, place: int, shape: Shape) -> _Value:
-        """A place for what an op gives: memory of its own if the sequence gives it, else some that nothing reads any more."""
+        """A place for what an op gives: memory of its own if the sequence gives it, else some that nothing reads any
+        more."""
         number = self._sequence.inputs + place
         if number in self._sequence.outputs:
             return _Value(1 + self._sequence.inputs + self._sequence.outputs.index(number), 0, shape)
         return _Value(0, self._memory.take(_numel(shape), self._last[number]), shape)
 
-    def _row(self, kind: str, tensors: list[_Value | None], numbers: tuple[int, ...], limits: tuple[float, ...] = ()) -> None:
-        places = [number for value in tensors for number in ((-1, 0) if value is None else (value.address, value.offset))]
+    def _row(
+        self, kind: str, tensors: list[_Value | None], numbers: tuple[int, ...], limits: tuple[float, ...] = ()
+    ) -> None:
+        places = [
+            number for value in tensors for number in ((-1, 0) if value is None else (value.address, value.offset))
+        ]
         self._rows.append(native.conv.row(_KINDS.index(kind), tuple(places), numbers, limits))  # type: ignore[union-attr]
 
     def _is_for_laying(self, number: int, tensor: Tensor) -> bool:
         """Whether an input is read by one convolution alone, and lies in planes of few channels."""
         readers = [op for op in self._sequence.operations if number in op.reads()]
-        is_first = len(readers) == 1 and readers[0].function is fused_conv.convolution and readers[0].arguments[0] == At(number) != readers[0].arguments[3]
-        return is_first and tensor.dim() == 4 and tensor.shape[1] <= _FEW and tensor.is_contiguous() and not _lies(tensor)
+        is_first = (
+            len(readers) == 1
+            and readers[0].function is fused_conv.convolution
+            and readers[0].arguments[0] == At(number) != readers[0].arguments[3]
+        )
+        return (
+            is_first and tensor.dim() == 4 and tensor.shape[1] <= _FEW and tensor.is_contiguous() and not _lies(tensor)
+        )
 
     # -------------------------------------------------------------- ops
 
@@ -190,7 +219,12 @@ class _Plan:
         _, filters, bias, residual, geometry, made, activation = op.arguments
         images = self._images(op)
         pictures, channels, height, width = images.shape
-        self._require(self._sizes[filters.number] == packed_size(made[0], geometry[0] * geometry[1] * channels), op, residual, (pictures, *made))
+        self._require(
+            self._sizes[filters.number] == packed_size(made[0], geometry[0] * geometry[1] * channels),
+            op,
+            residual,
+            (pictures, *made),
+        )
         is_paired = self._is_paired(place, op, (pictures, *made))
         if images.in_planes:
             images, geometry = self._laid(place + is_paired, images, geometry, made)
@@ -201,11 +235,17 @@ class _Plan:
             self._paired = op, images, numbers
             return _Value(-1, 0, (pictures, *made))
         output = self._new(place, (pictures, *made))
-        self._row("convolution", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        self._row(
+            "convolution",
+            [images, self._of(filters), self._of(bias), self._of(residual), output],
+            numbers,
+            activation[1:],
+        )
         return output
 
     def _laid(self, last: int, images: _Value, geometry: Shape, made: Shape) -> tuple[_Value, Shape]:
-        """Pictures as pixels with their zeros around them, read by the ``last`` op, and the geometry of a convolution that needs none."""
+        """Pictures as pixels with their zeros around them, read by the ``last`` op, and the geometry of a convolution
+        that needs none."""
         pictures, channels, height, width = images.shape
         across, stride, before, apart = (geometry[i : i + 2] for i in (0, 2, 4, 6))
         high, wide = ((made[1 + i] - 1) * stride[i] + (across[i] - 1) * apart[i] + 1 for i in range(2))
@@ -216,20 +256,33 @@ class _Plan:
     def _is_paired(self, place: int, op: Op, shape: Shape) -> bool:
         """Whether the depthwise convolution behind a product reads it line by line as it is made."""
         number, following = self._sequence.inputs + place, self._sequence.operations[place + 1 : place + 2]
-        if not following or following[0].function is not fused_conv.depthwise or following[0].arguments[0] != At(number):
+        if (
+            not following
+            or following[0].function is not fused_conv.depthwise
+            or following[0].arguments[0] != At(number)
+        ):
             return False
-        if number in self._sequence.outputs or self._last[number] != place + 1 or op.arguments[3] is not None or _numel(shape) < _LARGE:
+        if (
+            number in self._sequence.outputs
+            or self._last[number] != place + 1
+            or op.arguments[3] is not None
+            or _numel(shape) < _LARGE
+        ):
             return False
         geometry, images = op.arguments[4], self._images(op)
         depth = geometry[0] * geometry[1] * images.shape[1]
-        is_by_lines = images.in_planes and geometry[6:] == (1, 1) and shape[3] >= native.conv.WIDE and depth <= native.conv.DEPTH  # type: ignore[union-attr]
+        assert native.conv is not None
+        is_wide = shape[3] >= native.conv.WIDE and depth <= native.conv.DEPTH
+        is_by_lines = images.in_planes and geometry[6:] == (1, 1) and is_wide
         return is_by_lines or (not images.in_planes and geometry == (1, 1, 1, 1, 0, 0, 1, 1))
 
     def _depthwise(self, place: int, op: Op) -> _Value:
         _, filters, bias, geometry, made, activation = op.arguments
         images = self._images(op)
         pictures, channels, height, width = images.shape
-        self._require(channels == made[0] and self._sizes[filters.number] == channels * geometry[0] * geometry[1], op, None, ())
+        self._require(
+            channels == made[0] and self._sizes[filters.number] == channels * geometry[0] * geometry[1], op, None, ()
+        )
         numbers = (pictures, height, width, channels, *made[1:], *geometry, _NUMBERS[activation[0]])
         output = self._new(place, (pictures, *made))
         if self._paired is None:
@@ -237,7 +290,15 @@ class _Plan:
             return output
         first, read, first_numbers = self._paired
         self._paired = None
-        tensors = [read, self._of(first.arguments[1]), self._of(first.arguments[2]), None, output, self._of(filters), self._of(bias)]
+        tensors = [
+            read,
+            self._of(first.arguments[1]),
+            self._of(first.arguments[2]),
+            None,
+            output,
+            self._of(filters),
+            self._of(bias),
+        ]
         self._row("pair", tensors, (*first_numbers, *numbers), (*first.arguments[6][1:], *activation[1:]))
         return output
 
@@ -245,10 +306,14 @@ class _Plan:
         _, filters, bias, residual, before, made, activation = op.arguments
         images = self._images(op)
         pictures, channels, height, width = images.shape
-        self._require(self._sizes[filters.number] == native.conv.prepared_size(channels, made[0]), op, residual, (pictures, *made))  # type: ignore[union-attr]
+        assert native.conv is not None
+        is_prepared = self._sizes[filters.number] == native.conv.prepared_size(channels, made[0])
+        self._require(is_prepared, op, residual, (pictures, *made))
         output = self._new(place, (pictures, *made))
         numbers = (pictures, height, width, channels, *made, *before, _NUMBERS[activation[0]])
-        self._row("winograd", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        self._row(
+            "winograd", [images, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:]
+        )
         return output
 
     def _linear(self, place: int, op: Op) -> _Value:
@@ -258,7 +323,12 @@ class _Plan:
         self._require(self._sizes[filters.number] == packed_size(columns, depth), op, residual, (count, columns))
         output = self._new(place, (count, columns))
         numbers = (1, count, 1, depth, columns, count, 1, 1, 1, 1, 1, 0, 0, 1, 1, _NUMBERS[activation[0]])
-        self._row("convolution", [rows, self._of(filters), self._of(bias), self._of(residual), output], numbers, activation[1:])
+        self._row(
+            "convolution",
+            [rows, self._of(filters), self._of(bias), self._of(residual), output],
+            numbers,
+            activation[1:],
+        )
         return output
 
     def _mean(self, place: int, op: Op) -> _Value:
@@ -281,7 +351,9 @@ class _Plan:
         pictures, channels, height, width = images.shape
         _, geometry, made = op.arguments
         output = self._new(place, (pictures, channels, *made))
-        self._row("max_pool", [images, None, None, None, output], (pictures, height, width, channels, *made, *geometry, 0))
+        self._row(
+            "max_pool", [images, None, None, None, output], (pictures, height, width, channels, *made, *geometry, 0)
+        )
         return output
 
     def _flat(self, place: int, op: Op) -> _Value:
@@ -320,7 +392,10 @@ class _Memory:
 
     def keep(self, value: _Value, last: int) -> None:
         """A value is read later than was known, by an op that takes another one along."""
-        self._taken = [(begin, end, max(until, last) if (0, 4 * begin) == (value.address, value.offset) else until) for begin, end, until in self._taken]
+        self._taken = [
+            (begin, end, max(until, last) if (0, 4 * begin) == (value.address, value.offset) else until)
+            for begin, end, until in self._taken
+        ]
 
     def take(self, count: int, last: int) -> int:
         """The first gap of so many floats; its offset in bytes."""
@@ -341,7 +416,10 @@ def _numel(shape: Shape) -> int:
     return count
 
 
-OPS = tuple(getattr(fused_conv, name) for name in ("convolution", "winograd", "depthwise", "linear", "mean", "scale", "max_pool"))
+OPS = tuple(
+    getattr(fused_conv, name)
+    for name in ("convolution", "winograd", "depthwise", "linear", "mean", "scale", "max_pool")
+)
 """What sequences are made of."""
 
 FRESH = (call_sequence, *OPS)

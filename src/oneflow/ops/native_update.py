@@ -18,21 +18,26 @@ NAMES = frozenset(native.update.names() if native.update is not None else ())
 
 
 def takes(sweeps: Sequence[Sweep], columns: Columns) -> bool:
-    """Whether the extension has these sweeps, for variables that lie so, each with a gradient and states in the same order. What has not the size of its variable is none of a
-    sweep's."""
+    """Whether the extension has these sweeps, for variables that lie so, each with a gradient and states in the same
+    order. What has not the size of its variable is none of a sweep's."""
     if not NAMES.issuperset(sweep.name for sweep in sweeps):
         return False
     for param, *others in zip(*columns):
         if param.dtype is not torch.float32 or param.device.type != "cpu" or not is_dense(param):
             return False
-        if not all(one.dtype is torch.float32 and lies_as(one, param) for one in others if one.numel() == param.numel()):
+        if not all(
+            one.dtype is torch.float32 and lies_as(one, param) for one in others if one.numel() == param.numel()
+        ):
             return False
     return True
 
 
 def updated(recipe: Recipe, columns: Columns, lr: float, numbers: dict[str, Any]) -> bool:
-    """Does an update by the extension, of torch's own tensors, and tells torch of the writes; False where it cannot, and nothing is done."""
-    if not all(type(tensor) in (Tensor, Parameter) for column in columns for tensor in column) or not takes(recipe.sweeps, columns):
+    """Does an update by the extension, of torch's own tensors, and tells torch of the writes; False where it cannot,
+    and nothing is done."""
+    if not all(type(tensor) in (Tensor, Parameter) for column in columns for tensor in column) or not takes(
+        recipe.sweeps, columns
+    ):
         return False
     recipe(run, columns, Direction(), lr, **numbers)
     torch._C._increment_version([tensor for column in (columns[0], *columns[2:]) for tensor in column])
@@ -55,4 +60,7 @@ def lies_as(a: Tensor, b: Tensor) -> bool:
 
 def is_dense(tensor: Tensor) -> bool:
     """Whether the elements lie side by side, in whichever order."""
-    return tensor.is_contiguous() or 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) == tensor.numel()
+    return (
+        tensor.is_contiguous()
+        or 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) == tensor.numel()
+    )

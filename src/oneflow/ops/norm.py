@@ -21,17 +21,31 @@ def _require_channels(x: Tensor, axis: int, *statistics: Tensor | None) -> None:
     require(require_float(x).dim() >= 2, f"the input has rank {x.dim()}, expected 2 or more")
     require(-x.dim() <= axis < x.dim(), f"the axis {axis} does not exist in an input of rank {x.dim()}")
     for found in [tuple(s.shape) for s in statistics if s is not None]:
-        require(found == (x.shape[axis],), f"axis {axis} has {x.shape[axis]} channels, a statistic or parameter has shape {found}")
+        require(
+            found == (x.shape[axis],),
+            f"axis {axis} has {x.shape[axis]} channels, a statistic or parameter has shape {found}",
+        )
 
 
 @ROWS.op("layers.batch_norm_train", precision="gray")
 def batch_norm_train(
-    x: Tensor, mean: Tensor, variance: Tensor, gamma: Tensor | None, beta: Tensor | None, *, axis: int, momentum: float, epsilon: float
+    x: Tensor,
+    mean: Tensor,
+    variance: Tensor,
+    gamma: Tensor | None,
+    beta: Tensor | None,
+    *,
+    axis: int,
+    momentum: float,
+    epsilon: float,
 ) -> Tensor:
     """Normalises by the batch's own statistics (biased variance) and moves ``mean`` and ``variance`` towards them, the
     latter by the unbiased variance: moving = momentum · moving + (1 - momentum) · batch."""
     _require_channels(x, axis, mean, variance, gamma, beta)
-    require(x.numel() > x.shape[axis], f"batch statistics need more than one value a channel, the input has shape {tuple(x.shape)}")
+    require(
+        x.numel() > x.shape[axis],
+        f"batch statistics need more than one value a channel, the input has shape {tuple(x.shape)}",
+    )
     return F.batch_norm(x.movedim(axis, 1), mean, variance, gamma, beta, True, 1.0 - momentum, epsilon).movedim(1, axis)
 
 
@@ -48,7 +62,8 @@ def batch_norm_infer(
 def batch_normalization(
     x: Tensor, mean: Tensor, variance: Tensor, offset: Tensor | None, scale: Tensor | None, *, axis: int, epsilon: float
 ) -> Tensor:
-    """(x - mean) / sqrt(variance + epsilon) · scale + offset. Unlike the moving statistics of a layer, these get gradients."""
+    """(x - mean) / sqrt(variance + epsilon) · scale + offset. Unlike the moving statistics of a layer, these get
+    gradients."""
     _require_channels(x, axis, mean, variance, offset, scale)
     shape = [1] * x.dim()
     shape[axis] = -1
@@ -59,10 +74,14 @@ def batch_normalization(
 
 @ROWS.op("nn.layer_norm", precision="gray")
 def layer_norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, norm_dims: int, epsilon: float) -> Tensor:
-    """Normalises over the last ``norm_dims`` dimensions. Gamma and beta have the shape of any number of last dimensions."""
+    """Normalises over the last ``norm_dims`` dimensions. Gamma and beta have the shape of any number of last
+    dimensions."""
     shape = list(require_float(x).shape[x.dim() - norm_dims :])
     for found in [tuple(p.shape) for p in (gamma, beta) if p is not None]:
-        require(found == tuple(x.shape[x.dim() - len(found) :]), f"gamma and beta have the shape of the last dimensions, got {found}")
+        require(
+            found == tuple(x.shape[x.dim() - len(found) :]),
+            f"gamma and beta have the shape of the last dimensions, got {found}",
+        )
     gamma, beta = (p if p is None else p.to(x.dtype) for p in (gamma, beta))
     if all(p is None or list(p.shape) == shape for p in (gamma, beta)):
         return F.layer_norm(x, shape, gamma, beta, epsilon)
@@ -73,7 +92,8 @@ def layer_norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, norm_dim
 
 @ROWS.op("nn.group_norm", precision="gray")
 def group_norm(x: Tensor, gamma: Tensor | None, beta: Tensor | None, *, groups: int, epsilon: float) -> Tensor:
-    """Normalises each sample over ``groups`` equal groups of its channels; as many groups as channels is instance norm."""
+    """Normalises each sample over ``groups`` equal groups of its channels; as many groups as channels is instance
+    norm."""
     _require_channels(x, 1, gamma, beta)
     require(groups > 0 and x.shape[1] % groups == 0, f"{x.shape[1]} channels cannot be divided into {groups} groups")
     gamma, beta = (p if p is None else p.to(x.dtype) for p in (gamma, beta))

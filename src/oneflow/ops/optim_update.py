@@ -1,7 +1,9 @@
-"""The updates of ``flow.optim``, eager and in graphs, as ``update.py`` has those of jobs: on lists of parameters, in place, gradients read only.
+"""The updates of ``flow.optim``, eager and in graphs, as ``update.py`` has those of jobs: on lists of parameters, in
+place, gradients read only.
 
-The formulas are torch's where OneFlow's are the same: then they are one call of torch's fused kernel. ``count`` is the number of the update,
-1.0 at the first: there is one for all parameters of an optimizer, so no state of its own for each. ``ROWS`` says what the compiler must know.
+The formulas are torch's where OneFlow's are the same: then they are one call of torch's fused kernel. ``count`` is the
+number of the update, 1.0 at the first: there is one for all parameters of an optimizer, so no state of its own for
+each. ``ROWS`` says what the compiler must know.
 """
 
 from __future__ import annotations
@@ -19,7 +21,17 @@ from oneflow.ops.update_row import State, UpdateRow
 def sgd(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, maximize: bool) -> None:
     """w -= lr * (g + weight_decay * w); ``maximize`` takes -g for g"""
     params, grads = as_they_lie(params, grads)
-    fused_sgd_(params, grads, [], weight_decay=weight_decay, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=maximize)
+    fused_sgd_(
+        params,
+        grads,
+        [],
+        weight_decay=weight_decay,
+        momentum=0.0,
+        lr=lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=maximize,
+    )
 
 
 def linear_sgd(lr: float, *, weight_decay: float, maximize: bool) -> tuple[float, float]:
@@ -40,7 +52,8 @@ def sgd_momentum(
     weight_decay: float,
     maximize: bool,
 ) -> None:
-    """d = g + weight_decay * w; v = momentum * v + (1 - dampening) * d, but d at the first update; w -= lr * (d + momentum * v if nesterov else v)"""
+    """d = g + weight_decay * w; v = momentum * v + (1 - dampening) * d, but d at the first update; w -= lr * (d +
+    momentum * v if nesterov else v)"""
     params, grads, momentum_buffer = as_they_lie(params, grads, momentum_buffer)
     fused_sgd_(
         params, grads, momentum_buffer, weight_decay=weight_decay, momentum=momentum, lr=lr, dampening=dampening,
@@ -63,7 +76,8 @@ def adam(
     decoupled: bool,
     do_bias_correction: bool,
 ) -> None:
-    """m, v: moving means of g and g*g; w -= lr * (m / c1) / (sqrt(v / c2) + epsilon), where c = 1 - beta ** count, or 1 without the correction.
+    """m, v: moving means of g and g*g; w -= lr * (m / c1) / (sqrt(v / c2) + epsilon), where c = 1 - beta ** count, or 1
+    without the correction.
 
     ``weight_decay`` * w is added to g, or, ``decoupled``, to what lr is multiplied with.
     """
@@ -112,7 +126,8 @@ def adagrad(
     epsilon: float,
     initial_accumulator_value: float,
 ) -> None:
-    """d = g + weight_decay * w; s += d * d, from ``initial_accumulator_value`` on; w -= lr / (1 + (count - 1) * lr_decay) * d / (sqrt(s) + epsilon)"""
+    """d = g + weight_decay * w; s += d * d, from ``initial_accumulator_value`` on; w -= lr / (1 + (count - 1) *
+    lr_decay) * d / (sqrt(s) + epsilon)"""
     params, grads, square_sum = as_they_lie(params, grads, square_sum)
     torch._fused_adagrad_(
         params, grads, square_sum, _steps(params, count), lr=lr, lr_decay=lr_decay, weight_decay=weight_decay, eps=epsilon,
@@ -142,8 +157,18 @@ def adadelta(
     torch._foreach_add_(params, change, alpha=-lr)
 
 
-def rmsprop(params: Tensors, grads: Tensors, mean_square: Tensors, lr: float, *, alpha: float, epsilon: float, weight_decay: float) -> None:
-    """d = g + weight_decay * w; s: moving mean of d*d by ``alpha``; w -= lr * d / sqrt(s + epsilon). The epsilon below the root is OneFlow's."""
+def rmsprop(
+    params: Tensors,
+    grads: Tensors,
+    mean_square: Tensors,
+    lr: float,
+    *,
+    alpha: float,
+    epsilon: float,
+    weight_decay: float,
+) -> None:
+    """d = g + weight_decay * w; s: moving mean of d*d by ``alpha``; w -= lr * d / sqrt(s + epsilon). The epsilon below
+    the root is OneFlow's."""
     grads = _decayed(params, grads, weight_decay)
     torch._foreach_sub_(params, _by_root(grads, _mean_square(grads, mean_square, alpha), epsilon, lr))
 
@@ -196,7 +221,9 @@ def rmsprop_centered_momentum(
 ) -> None:
     """Both of the two before."""
     grads = _decayed(params, grads, weight_decay)
-    _move_(params, velocity, _by_root(grads, _variance(grads, mean_square, mean_gradient, alpha), epsilon, lr), momentum)
+    _move_(
+        params, velocity, _by_root(grads, _variance(grads, mean_square, mean_gradient, alpha), epsilon, lr), momentum
+    )
 
 
 def lamb(
@@ -215,9 +242,11 @@ def lamb(
     do_bias_correction: bool,
     norms: Norms,
 ) -> None:
-    """Adam's direction d, and the decay when it is ``decoupled``, scaled by |w| / |d| for each variable: w -= lr * |w| / |d| * (d + weight_decay * w).
+    """Adam's direction d, and the decay when it is ``decoupled``, scaled by |w| / |d| for each variable: w -= lr * |w|
+    / |d| * (d + weight_decay * w).
 
-    The ratio is 1 where a norm is 0. Not ``decoupled``, the decay is added to the gradient. As in the LAMB of jobs, |d| is without the decay.
+    The ratio is 1 where a norm is 0. Not ``decoupled``, the decay is added to the gradient. As in the LAMB of jobs, |d|
+    is without the decay.
     """
     if not decoupled:
         grads, weight_decay = _decayed(params, grads, weight_decay), 0.0
@@ -272,15 +301,33 @@ _MOMENTS = (State("m"), State("v"))
 _SQUARE, _GRADIENT, _VELOCITY = State("mean_square"), State("mean_gradient"), State("velocity")
 
 SGD = UpdateRow(sgd, "element", linear=linear_sgd, recipe=recipes.SGD, is_fused="always")
-SGD_MOMENTUM = UpdateRow(sgd_momentum, "element", (State("momentum_buffer"),), takes_count=True, recipe=recipes.SGD_MOMENTUM, is_fused="always")
+SGD_MOMENTUM = UpdateRow(
+    sgd_momentum,
+    "element",
+    (State("momentum_buffer"),),
+    takes_count=True,
+    recipe=recipes.SGD_MOMENTUM,
+    is_fused="always",
+)
 ADAM = UpdateRow(adam, "element", _MOMENTS, takes_count=True, recipe=recipes.ADAM, is_fused="always")
-AMSGRAD = UpdateRow(amsgrad, "element", (*_MOMENTS, State("max_v")), takes_count=True, recipe=recipes.AMSGRAD, is_fused="always")
-ADAGRAD = UpdateRow(adagrad, "element", (State("sum", start="initial_accumulator_value"),), takes_count=True, recipe=recipes.ADAGRAD, is_fused="always")
+AMSGRAD = UpdateRow(
+    amsgrad, "element", (*_MOMENTS, State("max_v")), takes_count=True, recipe=recipes.AMSGRAD, is_fused="always"
+)
+ADAGRAD = UpdateRow(
+    adagrad,
+    "element",
+    (State("sum", start="initial_accumulator_value"),),
+    takes_count=True,
+    recipe=recipes.ADAGRAD,
+    is_fused="always",
+)
 ADADELTA = UpdateRow(adadelta, "element", (_SQUARE, State("mean_square_change")), recipe=recipes.ADADELTA)
 RMSPROP = UpdateRow(rmsprop, "element", (_SQUARE,), recipe=recipes.RMSPROP)
 RMSPROP_MOMENTUM = UpdateRow(rmsprop_momentum, "element", (_SQUARE, _VELOCITY), recipe=recipes.RMSPROP_MOMENTUM)
 RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (_SQUARE, _GRADIENT), recipe=recipes.RMSPROP_CENTERED)
-RMSPROP_CENTERED_MOMENTUM = UpdateRow(rmsprop_centered_momentum, "element", (_SQUARE, _GRADIENT, _VELOCITY), recipe=recipes.RMSPROP_CENTERED_MOMENTUM)
+RMSPROP_CENTERED_MOMENTUM = UpdateRow(
+    rmsprop_centered_momentum, "element", (_SQUARE, _GRADIENT, _VELOCITY), recipe=recipes.RMSPROP_CENTERED_MOMENTUM
+)
 LAMB = UpdateRow(lamb, "norms", _MOMENTS, row_wise=True, takes_count=True, recipe=recipes.LAMB)
 
 ROWS = (

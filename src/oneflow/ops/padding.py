@@ -39,10 +39,15 @@ def count(size: int, kernel: int, stride: int, before: int, after: int) -> int:
 
 
 def explicit(
-    padding: Any, sizes: Sequence[int], kernels: Sequence[int], strides: Sequence[int], channels_last: bool, same_is_upper: bool = False
+    padding: Any,
+    sizes: Sequence[int],
+    kernels: Sequence[int],
+    strides: Sequence[int],
+    channels_last: bool,
+    same_is_upper: bool = False,
 ) -> Pads:
-    """The pads that ``padding`` stands for: one of the names, in any case, or a list with an int or (before, after) for each
-    dimension of the blob in data_format order."""
+    """The pads that ``padding`` stands for: one of the names, in any case, or a list with an int or (before, after) for
+    each dimension of the blob in data_format order."""
     if not isinstance(padding, str):
         return _listed(padding, len(sizes), channels_last)
     word = padding.upper()
@@ -57,7 +62,8 @@ def explicit(
 def _listed(padding: Any, dims: int, channels_last: bool) -> Pads:
     if not isinstance(padding, (list, tuple)) or len(padding) != dims + 2:
         raise ArgumentError(
-            f"a list of paddings has one entry for each of the {dims + 2} dimensions in data_format order, got {padding!r}"
+            f"a list of paddings has one entry for each of the {dims + 2} dimensions in data_format order, got "
+            f"{padding!r}"
         )
     pairs = [_pair(entry) for entry in padding]
     outer = (pairs[0], pairs[-1 if channels_last else 1])
@@ -74,7 +80,8 @@ def _pair(entry: Any) -> tuple[int, int]:
 
 
 def ceiled(pads: Pads, sizes: Sequence[int], kernels: Sequence[int], strides: Sequence[int]) -> Pads:
-    """The pads enlarged so that a last, partly covered window counts too, if it starts inside the input or the pad before it."""
+    """The pads enlarged so that a last, partly covered window counts too, if it starts inside the input or the pad
+    before it."""
     return tuple((b, a + _missing(n, k, s, b, a)) for n, k, s, (b, a) in zip(sizes, kernels, strides, pads))
 
 
@@ -84,10 +91,13 @@ def _missing(size: int, kernel: int, stride: int, before: int, after: int) -> in
     return missing if 0 < missing < stride and start < size + before else 0
 
 
-def symmetric(pads: Pads, sizes: Sequence[int], kernels: Sequence[int], strides: Sequence[int]) -> tuple[int, ...] | None:
+def symmetric(
+    pads: Pads, sizes: Sequence[int], kernels: Sequence[int], strides: Sequence[int]
+) -> tuple[int, ...] | None:
     """One number a dimension that gives the same windows when used on both sides, or None if there is none.
 
-    Stride 2, kernel 3 and an even size need (1, 0): there (1, 1) reads the same elements, its last zero is never reached.
+    Stride 2, kernel 3 and an even size need (1, 0): there (1, 1) reads the same elements, its last zero is never
+    reached.
     """
     fits = all(count(n, k, s, b, b) == count(n, k, s, b, a) for n, k, s, (b, a) in zip(sizes, kernels, strides, pads))
     return tuple(b for b, _ in pads) if fits else None

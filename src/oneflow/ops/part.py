@@ -1,7 +1,7 @@
 """What one rank computes where the classes of a softmax, or the rows of a table, are split over ranks.
 
-``start`` is where the rank's slice begins in a dim that has ``whole`` elements over all ranks. Sums that ranks share are
-float32 where the values are of half precision.
+``start`` is where the rank's slice begins in a dim that has ``whole`` elements over all ranks. Sums that ranks share
+are float32 where the values are of half precision.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
-
 
 _CACHED = 2**17  # elements that are worked on while they are in the cache
 
@@ -25,11 +24,14 @@ def shifted(x: Tensor, top: Tensor) -> Tensor:
 
 
 def exponential_sum(x: Tensor, top: Tensor, dim: int) -> Tensor:
-    """The sum over ``dim`` of the exponentials of scores from which the largest of their row was taken; some rows at a time, in the cache."""
+    """The sum over ``dim`` of the exponentials of scores from which the largest of their row was taken; some rows at a
+    time, in the cache."""
     if x.dim() != 2 or dim != 1:
         return shifted(x, top).exp_().sum(dim, keepdim=True)
     rows = max(1, _CACHED // max(1, x.shape[1]))
-    return torch.cat([shifted(part, own).exp_().sum(1, keepdim=True) for part, own in zip(x.split(rows), top.split(rows))])
+    return torch.cat(
+        [shifted(part, own).exp_().sum(1, keepdim=True) for part, own in zip(x.split(rows), top.split(rows))]
+    )
 
 
 def normalised(powers: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
@@ -38,7 +40,8 @@ def normalised(powers: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def log_normalised(x: Tensor, top: Tensor, total: Tensor, dtype: torch.dtype) -> Tensor:
-    """The logarithm of softmax from scores, the largest of each row, and the sum of the exponentials of what is left over all classes."""
+    """The logarithm of softmax from scores, the largest of each row, and the sum of the exponentials of what is left
+    over all classes."""
     return (_wide(x) - (top + total.log())).to(dtype)
 
 
@@ -68,7 +71,9 @@ def locate(index: Tensor, start: int, size: int, whole: int) -> tuple[Tensor, Te
     if index.numel() and type(index) is Tensor:  # a plan's tensors have no values
         lowest, highest = (int(bound) for bound in index.aminmax())
         if lowest < 0 or highest >= whole:
-            raise IndexError(f"index {lowest if lowest < 0 else highest} is out of bounds for a dimension of size {whole}")
+            raise IndexError(
+                f"index {lowest if lowest < 0 else highest} is out of bounds for a dimension of size {whole}"
+            )
     inside = (index >= start) & (index < start + size)
     return torch.where(inside, index - start, 0), inside
 
@@ -80,19 +85,25 @@ def _labels(target: Tensor, ignore_index: int, start: int, size: int, whole: int
 
 
 def nll_loss(log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> tuple[Tensor, Tensor]:
-    """-log_p[label] of the rows whose label is one of this rank's classes, 0 of the others; and the op's unused second output."""
+    """-log_p[label] of the rows whose label is one of this rank's classes, 0 of the others; and the op's unused second
+    output."""
     labels, mine = _labels(target, ignore_index, start, log_p.shape[1], whole)
     return torch.where(mine, -log_p.gather(1, labels).squeeze(1), 0), log_p.new_zeros(())
 
 
-def nll_loss_gradient(gradient: Tensor, log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int) -> Tensor:
+def nll_loss_gradient(
+    gradient: Tensor, log_p: Tensor, target: Tensor, ignore_index: int, start: int, whole: int
+) -> Tensor:
     """The gradient of ``nll_loss`` for this rank's classes; ``gradient`` is one number, or one for each row."""
     labels, mine = _labels(target, ignore_index, start, log_p.shape[1], whole)
     return torch.zeros_like(log_p).scatter_(1, labels, torch.where(mine, -gradient, 0).unsqueeze(1))
 
 
-def label_weight(target: Tensor, weight: Tensor | None, ignore_index: int, start: int, size: int, whole: int, dtype: torch.dtype) -> Tensor:
-    """How much the labels of this rank's ``size`` classes weigh that are not ignored: their number, or the sum of their classes' ``weight``."""
+def label_weight(
+    target: Tensor, weight: Tensor | None, ignore_index: int, start: int, size: int, whole: int, dtype: torch.dtype
+) -> Tensor:
+    """How much the labels of this rank's ``size`` classes weigh that are not ignored: their number, or the sum of their
+    classes' ``weight``."""
     labels, mine = _labels(target, ignore_index, start, size, whole)
     found = mine if weight is None else torch.where(mine, _wide(weight)[labels.squeeze(1)], 0)
     return found.sum(dtype=torch.promote_types(dtype, torch.float32))
@@ -149,8 +160,11 @@ def embedding_gradient(gradient: Tensor, index: Tensor, padding: int, rows: int,
     return gradient.new_zeros((rows, gradient.shape[-1])).index_add_(0, local.flatten(), addend.flatten(0, -2))
 
 
-def _locate_all(x: Tensor, indices: Sequence[Tensor], starts: Sequence[int], wholes: Sequence[int]) -> tuple[list[Tensor], Tensor]:
-    """``locate`` for indices of the first dims of x, which may count from the end; which elements lie in all the slices."""
+def _locate_all(
+    x: Tensor, indices: Sequence[Tensor], starts: Sequence[int], wholes: Sequence[int]
+) -> tuple[list[Tensor], Tensor]:
+    """``locate`` for indices of the first dims of x, which may count from the end; which elements lie in all the
+    slices."""
     local, insides = [], []
     for index, start, size, whole in zip(indices, starts, x.shape, wholes):
         index, inside = locate(torch.where(index < 0, index + whole, index), start, size, whole)

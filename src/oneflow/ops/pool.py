@@ -73,12 +73,18 @@ avg_pool3d = _avg(3, F.avg_pool3d)
 
 
 @ROWS.op("layers.upsample_2d")
-def upsample_2d(x: Tensor, *, size: tuple[int, int], bilinear: bool, align_corners: bool = False, channels_last: bool = False) -> Tensor:
+def upsample_2d(
+    x: Tensor, *, size: tuple[int, int], bilinear: bool, align_corners: bool = False, channels_last: bool = False
+) -> Tensor:
     """Images ``size`` times as large."""
     x = channels_first(x, channels_last)
     require(require_float(x).dim() == 4, f"the input has rank {x.dim()}, expected 4")
     target = [x.shape[2] * size[0], x.shape[3] * size[1]]
-    y = F.interpolate(x, target, mode="bilinear", align_corners=align_corners) if bilinear else F.interpolate(x, target, mode="nearest")
+    y = (
+        F.interpolate(x, target, mode="bilinear", align_corners=align_corners)
+        if bilinear
+        else F.interpolate(x, target, mode="nearest")
+    )
     return channels_back(y, channels_last)
 
 

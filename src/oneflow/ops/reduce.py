@@ -25,7 +25,8 @@ def _dims(x: Tensor, axis: Any) -> Axes:
     """The dimensions that ``axis`` (None for all, an int or a tuple of ints) names, counted from the front."""
     given = tuple(range(x.dim())) if axis is None else (axis,) if isinstance(axis, int) else axis
     require(
-        isinstance(given, (tuple, list)) and all(type(a) is int for a in given), f"axis is an int, a list of ints or None, got {axis!r}"
+        isinstance(given, (tuple, list)) and all(type(a) is int for a in given),
+        f"axis is an int, a list of ints or None, got {axis!r}",
     )
     for a in given:
         require(-x.dim() <= a < x.dim(), f"axis {a} is out of range for a blob of rank {x.dim()}")
@@ -79,8 +80,12 @@ reduce_variance = _reduction("math.reduce_variance", _variance, require_float)
 reduce_std = _reduction("math.reduce_std", lambda x, dims: torch.sqrt(_variance(x, dims)), require_float)
 reduce_any = _reduction("math.reduce_any", lambda x, dims: (x != 0).any(dims, keepdim=True).to(torch.int8))
 reduce_all = _reduction("math.reduce_all", lambda x, dims: (x != 0).all(dims, keepdim=True).to(torch.int8))
-reduce_euclidean_norm = _reduction("math.reduce_euclidean_norm", lambda x, dims: torch.sqrt(_sum(torch.square(x), dims)), require_float)
-reduce_logsumexp = _reduction("math.reduce_logsumexp", lambda x, dims: torch.logsumexp(x, dims, keepdim=True), require_float)
+reduce_euclidean_norm = _reduction(
+    "math.reduce_euclidean_norm", lambda x, dims: torch.sqrt(_sum(torch.square(x), dims)), require_float
+)
+reduce_logsumexp = _reduction(
+    "math.reduce_logsumexp", lambda x, dims: torch.logsumexp(x, dims, keepdim=True), require_float
+)
 
 
 @ROWS.op("math.l2_normalize")
@@ -128,7 +133,8 @@ def _one(axis: Any) -> int:
 def in_top_k(targets: Tensor, predictions: Tensor, k: int, dynamic: bool = False) -> Tensor:
     """int8 (N,): 1 where fewer than k classes have a larger prediction than the target class.
 
-    A target outside the classes and a row with a value that is not finite give 0. Of ``dynamic`` inputs the sizes of each step are compared.
+    A target outside the classes and a row with a value that is not finite give 0. Of ``dynamic`` inputs the sizes of
+    each step are compared.
     """
     require_float(predictions)
     require(predictions.dim() == 2, f"predictions have shape (batch, classes), got {tuple(predictions.shape)}")

@@ -18,7 +18,9 @@ def _put(target: Tensor, indices: Tensor, updates: Tensor, accumulate: bool) -> 
     same_dtype([target, updates])
     where = positions(indices, target.dim())
     wanted = (*indices.shape[:-1], *target.shape[len(where) :])
-    require(tuple(updates.shape) == wanted, f"updates have the shape {wanted} for these indices, got {tuple(updates.shape)}")
+    require(
+        tuple(updates.shape) == wanted, f"updates have the shape {wanted} for these indices, got {tuple(updates.shape)}"
+    )
     return torch.index_put(target, where, updates, accumulate=accumulate)
 
 
@@ -42,10 +44,13 @@ def tensor_scatter_nd_add(params: Tensor, indices: Tensor, updates: Tensor) -> T
 
 @ROWS.op("unsorted_segment_sum")
 def unsorted_segment_sum(data: Tensor, segment_ids: Tensor, num_segments: int, axis: int) -> Tensor:
-    """Sums of the slices of ``data`` that have the same id; the ids' axes stand at ``axis`` and become one of ``num_segments``."""
+    """Sums of the slices of ``data`` that have the same id; the ids' axes stand at ``axis`` and become one of
+    ``num_segments``."""
     axis = axis_of(axis, data.dim())
     after = axis + segment_ids.dim()
-    require(data.shape[axis:after] == segment_ids.shape, f"the shape of segment_ids is that of data from axis {axis} on")
+    require(
+        data.shape[axis:after] == segment_ids.shape, f"the shape of segment_ids is that of data from axis {axis} on"
+    )
     before, rest = data.shape[:axis], data.shape[after:]
     flat = data.reshape(*before, segment_ids.numel(), *rest)
     zeros = data.new_zeros((*before, num_segments, *rest))

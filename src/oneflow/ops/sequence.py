@@ -13,10 +13,21 @@ _NEVER = -1e30  # the logarithm of the probability of what cannot be; infinity w
 
 @ROWS.op("ctc_loss")
 def ctc_loss(
-    log_probs: Tensor, targets: Tensor, input_lengths: Tensor, target_lengths: Tensor, *, blank: int, reduction: str, zero_infinity: bool
+    log_probs: Tensor,
+    targets: Tensor,
+    input_lengths: Tensor,
+    target_lengths: Tensor,
+    *,
+    blank: int,
+    reduction: str,
+    zero_infinity: bool,
 ) -> Tensor:
-    """-log of the probability that ``log_probs`` (T, N, C) give the targets; "mean" divides each by the length of its target first."""
-    require(log_probs.dim() == 3 and log_probs.dtype.is_floating_point, "log_probs are floats of shape (time, batch, classes)")
+    """-log of the probability that ``log_probs`` (T, N, C) give the targets; "mean" divides each by the length of its
+    target first."""
+    require(
+        log_probs.dim() == 3 and log_probs.dtype.is_floating_point,
+        "log_probs are floats of shape (time, batch, classes)",
+    )
     steps, batch, classes = log_probs.shape
     for name, lengths in (("input_lengths", input_lengths), ("target_lengths", target_lengths)):
         fits = tuple(lengths.shape) == (batch,) and not lengths.dtype.is_floating_point
@@ -40,11 +51,15 @@ def ctc_loss(
 
 
 def _rows(targets: Tensor, lengths: Tensor, batch: int, steps: int) -> Tensor:
-    """Targets (N, S), also from all of them one after the other; a target longer than the time has no probability, so S need not be more."""
+    """Targets (N, S), also from all of them one after the other; a target longer than the time has no probability, so S
+    need not be more."""
     if targets.dim() == 2:
         require(targets.shape[0] == batch, f"targets have shape ({batch}, length), got {tuple(targets.shape)}")
         return targets
-    require(targets.dim() == 1, f"targets have shape ({batch}, length), or one row with all of them; got rank {targets.dim()}")
+    require(
+        targets.dim() == 1,
+        f"targets have shape ({batch}, length), or one row with all of them; got rank {targets.dim()}",
+    )
     starts = (torch.cumsum(lengths, 0) - lengths).unsqueeze(1)
     width = min(steps, targets.shape[0])
     places = (starts + torch.arange(width, device=targets.device)).clamp(max=targets.shape[0] - 1)
@@ -64,7 +79,9 @@ def _forward(log_probs: Tensor, path: Tensor, lengths: Tensor, blank: int) -> Te
     never = torch.full_like(scores[0], _NEVER)
     places = torch.arange(path.shape[1], device=path.device)
     now = torch.where(places < 2, scores[0], never)
-    may_skip = torch.cat([torch.zeros_like(path[:, :2], dtype=torch.bool), path[:, 2:] != path[:, :-2]], 1) & (path != blank)
+    may_skip = torch.cat([torch.zeros_like(path[:, :2], dtype=torch.bool), path[:, 2:] != path[:, :-2]], 1) & (
+        path != blank
+    )
     for step in range(1, steps):
         from_before = torch.cat([never[:, :1], now[:, :-1]], 1)
         from_label = torch.where(may_skip, torch.cat([never[:, :2], now[:, :-2]], 1), never)
@@ -75,10 +92,16 @@ def _forward(log_probs: Tensor, path: Tensor, lengths: Tensor, blank: int) -> Te
 
 @ROWS.op("nn.ctc_greedy_decoder")
 def ctc_greedy_decoder(log_probs: Tensor, input_lengths: Tensor, *, merge_repeated: bool) -> tuple[Tensor, Tensor]:
-    """The best class of every time step without blanks (class 0), (N, T) filled up with 0; and the negated sum of the best scores, (N, 1)."""
-    require(log_probs.dim() == 3 and log_probs.dtype.is_floating_point, "log_probs are floats of shape (time, batch, classes)")
+    """The best class of every time step without blanks (class 0), (N, T) filled up with 0; and the negated sum of the
+    best scores, (N, 1)."""
+    require(
+        log_probs.dim() == 3 and log_probs.dtype.is_floating_point,
+        "log_probs are floats of shape (time, batch, classes)",
+    )
     steps, batch, _ = log_probs.shape
-    require(tuple(input_lengths.shape) == (batch,), f"input_lengths have shape ({batch},), got {tuple(input_lengths.shape)}")
+    require(
+        tuple(input_lengths.shape) == (batch,), f"input_lengths have shape ({batch},), got {tuple(input_lengths.shape)}"
+    )
     best = log_probs.amax(2).transpose(0, 1)
     classes = log_probs.argmax(2).transpose(0, 1)
     inside = torch.arange(steps, device=log_probs.device) < input_lengths.long().unsqueeze(1)

@@ -34,8 +34,8 @@ class _Layout(torch.autograd.Function):
 
 @ROWS.op("layout", precision="clear")
 def layout(x: Tensor, *, forward: str = "", backward: str = "") -> Tensor:
-    """The same value, laid out over its placement as ``forward`` says ("S(0)", or "S(0),B" for two axes), its gradient as
-    ``backward`` says; "" leaves it open."""
+    """The same value, laid out over its placement as ``forward`` says ("S(0)", or "S(0),B" for two axes), its gradient
+    as ``backward`` says; "" leaves it open."""
     return _Layout.apply(x, forward, backward)
 
 

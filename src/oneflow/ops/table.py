@@ -1,6 +1,7 @@
 """The op families, and all rows by name.
 
-This is the one list of families: ``onnx/rows`` has a file of emitters for each, and ``tests/single/samples`` a file of samples.
+This is the one list of families: ``onnx/rows`` has a file of emitters for each, and ``tests/single/samples`` a file of
+samples.
 """
 
 from __future__ import annotations

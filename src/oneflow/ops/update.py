@@ -1,8 +1,8 @@
 """Optimizer updates on lists of variables, in place: the last ops of a train step.
 
 Each takes the variables, their gradients, one list per kind of state, the learning rate of the step and fixed numbers.
-Gradients are read only. Where torch has a fused kernel for a formula, it is used. ``ROWS`` says what the compiler must know of each. These are
-the updates of jobs; those of ``flow.optim`` stand in ``optim_update.py``.
+Gradients are read only. Where torch has a fused kernel for a formula, it is used. ``ROWS`` says what the compiler must
+know of each. These are the updates of jobs; those of ``flow.optim`` stand in ``optim_update.py``.
 """
 
 from __future__ import annotations
@@ -23,15 +23,21 @@ Norms = Callable[[Sequence[Tensor]], Tensors]
 
 
 def laid_out_as(params: Tensors, grads: Tensors) -> Tensors:
-    """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and check nothing."""
+    """The gradients in the strides of their variables: the fused kernels go through memory, not through indices, and
+    check nothing."""
     return [g if lies_as(g, p) else torch.empty_like(p, dtype=g.dtype).copy_(g) for p, g in zip(params, grads)]
 
 
 def as_they_lie(params: Tensors, grads: Tensors, *states: Tensors) -> tuple[Tensors, ...]:
-    """Variables, their gradients and states as the fused kernels take them fastest: those that are dense in another order than that of their dims, such as
-    filters in channels_last memory, as vectors in the order of memory. Kernels of the CPU copy what is not contiguous."""
+    """Variables, their gradients and states as the fused kernels take them fastest: those that are dense in another
+    order than that of their dims, such as filters in channels_last memory, as vectors in the order of memory. Kernels
+    of the CPU copy what is not contiguous."""
     lists = (params, laid_out_as(params, grads), *states)
-    places = [i for i, param in enumerate(params) if not param.is_contiguous() and param.device.type == "cpu" and is_dense(param)]
+    places = [
+        i
+        for i, param in enumerate(params)
+        if not param.is_contiguous() and param.device.type == "cpu" and is_dense(param)
+    ]
     if not places:
         return lists
     copies = tuple(list(tensors) for tensors in lists)
@@ -41,8 +47,11 @@ def as_they_lie(params: Tensors, grads: Tensors, *states: Tensors) -> tuple[Tens
     return copies
 
 
-def fused_sgd_(params: Tensors, grads: Tensors, velocity: Tensors, *, is_first_step: bool = False, **numbers: Any) -> None:
-    """torch's fused kernel. On a CPU it gets short floats wrong, from 16 elements on: they take the way over float32."""
+def fused_sgd_(
+    params: Tensors, grads: Tensors, velocity: Tensors, *, is_first_step: bool = False, **numbers: Any
+) -> None:
+    """torch's fused kernel. On a CPU it gets short floats wrong, from 16 elements on: they take the way over
+    float32."""
     if not any(p.itemsize < 4 and p.device.type == "cpu" for p in params):
         torch._fused_sgd_(params, grads, velocity, is_first_step=is_first_step, **numbers)
         return
@@ -54,7 +63,17 @@ def fused_sgd_(params: Tensors, grads: Tensors, velocity: Tensors, *, is_first_s
 def naive(params: Tensors, grads: Tensors, lr: float, *, weight_decay: float, l2: float = 0.0) -> None:
     """w -= lr * (g + (weight_decay + l2) * w)"""
     params, grads = as_they_lie(params, grads)
-    fused_sgd_(params, grads, [], weight_decay=weight_decay + l2, momentum=0.0, lr=lr, dampening=0.0, nesterov=False, maximize=False)
+    fused_sgd_(
+        params,
+        grads,
+        [],
+        weight_decay=weight_decay + l2,
+        momentum=0.0,
+        lr=lr,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+    )
 
 
 def linear_naive(lr: float, *, weight_decay: float, l2: float = 0.0) -> tuple[float, float]:
@@ -62,22 +81,44 @@ def linear_naive(lr: float, *, weight_decay: float, l2: float = 0.0) -> tuple[fl
     return 1.0 - lr * (weight_decay + l2), -lr
 
 
-def momentum(params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> None:
+def momentum(
+    params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0
+) -> None:
     """v = beta * v - lr * (g + l2 * w); w += v - lr * weight_decay * w; not both of weight_decay and l2
 
-    torch's kernel computes v = momentum * v + (1 - dampening) * (-g + its weight decay * w) under ``maximize`` and w -= rate * v, which is this
-    formula for dampening = 1 - lr, a weight decay of -l2 and a rate of -1.
+    torch's kernel computes v = momentum * v + (1 - dampening) * (-g + its weight decay * w) under ``maximize`` and w -=
+    rate * v, which is this formula for dampening = 1 - lr, a weight decay of -l2 and a rate of -1.
     """
     if weight_decay:
         torch._foreach_mul_(params, 1.0 - lr * weight_decay)
     params, grads, velocity = as_they_lie(params, grads, velocity)
-    fused_sgd_(params, grads, velocity, weight_decay=-l2, momentum=beta, lr=-1.0, dampening=1.0 - lr, nesterov=False, maximize=True)
+    fused_sgd_(
+        params,
+        grads,
+        velocity,
+        weight_decay=-l2,
+        momentum=beta,
+        lr=-1.0,
+        dampening=1.0 - lr,
+        nesterov=False,
+        maximize=True,
+    )
 
 
 def adam(
-    params: Tensors, grads: Tensors, m: Tensors, v: Tensors, lr: float, *, beta1: float, beta2: float, epsilon: float, weight_decay: float
+    params: Tensors,
+    grads: Tensors,
+    m: Tensors,
+    v: Tensors,
+    lr: float,
+    *,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
 ) -> None:
-    """m, v: moving means of g and g*g; w -= lr * (m / (sqrt(v) + epsilon) + weight_decay * w). Bias correction is in ``lr``.
+    """m, v: moving means of g and g*g; w -= lr * (m / (sqrt(v) + epsilon) + weight_decay * w). Bias correction is in
+    ``lr``.
 
     An infinite step count turns torch's own correction off: 1 - beta ** inf is 1.
     """
@@ -100,14 +141,23 @@ def adam(
     )
 
 
-def rmsprop(params: Tensors, grads: Tensors, mean_square: Tensors, lr: float, *, decay_rate: float, epsilon: float) -> None:
+def rmsprop(
+    params: Tensors, grads: Tensors, mean_square: Tensors, lr: float, *, decay_rate: float, epsilon: float
+) -> None:
     """s = decay_rate * s + (1 - decay_rate) * g * g; w -= lr * g / sqrt(s + epsilon)"""
     average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
     _descend_(params, grads, torch._foreach_add(mean_square, epsilon), lr)
 
 
 def rmsprop_centered(
-    params: Tensors, grads: Tensors, mean_square: Tensors, mean_gradient: Tensors, lr: float, *, decay_rate: float, epsilon: float
+    params: Tensors,
+    grads: Tensors,
+    mean_square: Tensors,
+    mean_gradient: Tensors,
+    lr: float,
+    *,
+    decay_rate: float,
+    epsilon: float,
 ) -> None:
     """As rmsprop with the variance s - a * a below the root, a the moving mean of g."""
     average_(mean_square, torch._foreach_mul(grads, grads), decay_rate)
@@ -156,18 +206,23 @@ def lamb(
     weight_decay: float,
     norms: Norms,
 ) -> None:
-    """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the betas."""
+    """Adam's corrected direction d, scaled by |w| / |d| for each variable; beta*_t hold the running powers of the
+    betas."""
     torch._foreach_mul_(beta1_t, beta1)
     torch._foreach_mul_(beta2_t, beta2)
     average_(m, grads, beta1)
     average_(v, torch._foreach_mul(grads, grads), beta2)
-    directions = [(m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon) for m_w, v_w, b1, b2 in zip(m, v, beta1_t, beta2_t)]
+    directions = [
+        (m_w / (1.0 - b1)) / ((v_w / (1.0 - b2)).sqrt_() + epsilon) for m_w, v_w, b1, b2 in zip(m, v, beta1_t, beta2_t)
+    ]
     for w, direction, w_norm, d_norm in zip(params, directions, norms(params), norms(directions)):
         trust = torch.where((w_norm > 0) & (d_norm > 0), w_norm / d_norm, torch.ones_like(w_norm))
         w.sub_(lr * trust * (direction + weight_decay * w))
 
 
-def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Callable[..., None], **numbers: Any) -> None:
+def row_wise(
+    params: Tensors, grads: Tensors, *states_and_lr: Any, function: Callable[..., None], **numbers: Any
+) -> None:
     """Another update for the rows of each variable whose gradient is not all zero; the others keep value and state."""
     *states, lr = states_and_lr
     for i, (w, g) in enumerate(zip(params, grads)):
@@ -181,11 +236,19 @@ def row_wise(params: Tensors, grads: Tensors, *states_and_lr: Any, function: Cal
 
 
 def by_rows(
-    params: Tensors, a: Tensor, b: Tensor, *states_and_lr: Any, function: Callable[..., None], size: int, linear: Linear | None = None, **numbers: Any
+    params: Tensors,
+    a: Tensor,
+    b: Tensor,
+    *states_and_lr: Any,
+    function: Callable[..., None],
+    size: int,
+    linear: Linear | None = None,
+    **numbers: Any,
 ) -> None:
-    """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for rows of so many bytes at a time. The gradient
-    is never whole: each part of it is made, and used while it is in the cache; of a ``linear`` update not even a part is made, since a product is
-    added to a matrix as it is computed. Only for updates that may be done by rows."""
+    """Another update, of one variable whose gradient is the matrix product of ``a`` and ``b``, for rows of so many
+    bytes at a time. The gradient is never whole: each part of it is made, and used while it is in the cache; of a
+    ``linear`` update not even a part is made, since a product is added to a matrix as it is computed. Only for updates
+    that may be done by rows."""
     (weight,) = params
     *states, lr = states_and_lr
     if linear is not None and weight.dtype == a.dtype and weight.itemsize >= 4:
@@ -195,7 +258,13 @@ def by_rows(
     rows = max(1, size // max(1, b.shape[1] * b.itemsize))
     for start in range(0, weight.shape[0], rows):
         part = slice(start, start + rows)
-        function([weight[part]], [torch.mm(a[part], b)], *([state[part] for state in column] for column in states), lr, **numbers)
+        function(
+            [weight[part]],
+            [torch.mm(a[part], b)],
+            *([state[part] for state in column] for column in states),
+            lr,
+            **numbers,
+        )
 
 
 def scaled(grads: Tensors, factor: float | Tensor) -> Tensors:
@@ -229,7 +298,8 @@ def clip_factor(norm: Tensor, *, clip_norm: float, historical: bool) -> Tensor:
 
 
 def clipped_by_norm(grads: Tensors, *, max_norm: float, norm_type: float, norm: Tensor | None = None) -> Tensors:
-    """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is below 1."""
+    """All gradients scaled so that their common norm is at most ``max_norm``: by max_norm / (norm + 1e-6) where that is
+    below 1."""
     if not grads:
         return []
     return times(grads, norm_factor(common_norm(grads, norm_type) if norm is None else norm, max_norm=max_norm))
@@ -258,7 +328,8 @@ def norm_factor(norm: Tensor, *, max_norm: float) -> Tensor:
 
 
 def common_norm(grads: Tensors, norm_type: float) -> Tensor:
-    """The p-norm of all elements of some gradients, for p of 1, 2, infinity or any other. Short floats are summed as float32."""
+    """The p-norm of all elements of some gradients, for p of 1, 2, infinity or any other. Short floats are summed as
+    float32."""
     if any(g.dtype.itemsize < 4 for g in grads):
         grads = [g.float() if g.dtype.itemsize < 4 else g for g in grads]
     return torch.linalg.vector_norm(torch.stack(torch._foreach_norm(grads, norm_type)), norm_type)
@@ -276,7 +347,9 @@ def zero_(tensors: Tensors) -> None:
 
 def all_finite(grads: Tensors) -> Tensor:
     """Whether every gradient is a finite number, as a bool tensor of rank 0."""
-    ends = [end for g in grads if g.numel() for end in torch.aminmax(g)]  # of a NaN both are: one pass, where isfinite(g).all() makes several
+    ends = [
+        end for g in grads if g.numel() for end in torch.aminmax(g)
+    ]  # of a NaN both are: one pass, where isfinite(g).all() makes several
     return torch.isfinite(torch.stack([end.double() for end in ends])).all() if ends else torch.tensor(True)
 
 
@@ -293,10 +366,19 @@ _MOMENTS = (State("m"), State("v"))
 _BETA_POWERS = (State("beta1_t", (1,), start="beta1"), State("beta2_t", (1,), start="beta2"))
 
 NAIVE = UpdateRow(naive, "element", adds_l2="always", linear=linear_naive, recipe=recipes.NAIVE, is_fused="always")
-MOMENTUM = UpdateRow(momentum, "element", (State("momentum"),), adds_l2="without weight decay", recipe=recipes.MOMENTUM, is_fused="without weight decay")
+MOMENTUM = UpdateRow(
+    momentum,
+    "element",
+    (State("momentum"),),
+    adds_l2="without weight decay",
+    recipe=recipes.MOMENTUM,
+    is_fused="without weight decay",
+)
 ADAM = UpdateRow(adam, "element", _MOMENTS, recipe=recipes.JOB_ADAM, is_fused="always")
 RMSPROP = UpdateRow(rmsprop, "element", (State("mean_square"),), recipe=recipes.JOB_RMSPROP)
-RMSPROP_CENTERED = UpdateRow(rmsprop_centered, "element", (State("mean_square"), State("mean_gradient")), recipe=recipes.JOB_RMSPROP_CENTERED)
+RMSPROP_CENTERED = UpdateRow(
+    rmsprop_centered, "element", (State("mean_square"), State("mean_gradient")), recipe=recipes.JOB_RMSPROP_CENTERED
+)
 LARS = UpdateRow(lars, "norms", (State("momentum"),), row_wise=True, recipe=recipes.LARS)
 LAMB = UpdateRow(lamb, "norms", (*_MOMENTS, *_BETA_POWERS), row_wise=True, recipe=recipes.JOB_LAMB)
 

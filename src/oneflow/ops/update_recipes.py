@@ -1,7 +1,8 @@
-"""How the updates of ``update.py`` and ``optim_update.py`` are done by sweeps: with which numbers, and what comes between two of them.
+"""How the updates of ``update.py`` and ``optim_update.py`` are done by sweeps: with which numbers, and what comes
+between two of them.
 
-A recipe takes what runs a sweep, the variables with gradients and states in columns, the direction of the gradients, and the numbers that the update itself takes. It does what the
-update does but for rounding.
+A recipe takes what runs a sweep, the variables with gradients and states in columns, the direction of the gradients,
+and the numbers that the update itself takes. It does what the update does but for rounding.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ class OneSweep:
 
 @dataclass(frozen=True)
 class Sweeps:
-    """An update of some ``sweeps`` with something between them: ``function(run, columns, direction, lr, **numbers)``."""
+    """An update of some ``sweeps`` with something between them: ``function(run, columns, direction, lr,
+    **numbers)``."""
 
     function: Callable[..., None]
     sweeps: tuple[Sweep, ...]
@@ -82,7 +84,15 @@ def _momentum(towards: Direction, lr: float, *, beta: float, weight_decay: float
 
 
 def _sgd_momentum(
-    towards: Direction, lr: float, *, count: float, momentum: float, dampening: float, nesterov: bool, weight_decay: float, maximize: bool
+    towards: Direction,
+    lr: float,
+    *,
+    count: float,
+    momentum: float,
+    dampening: float,
+    nesterov: bool,
+    weight_decay: float,
+    maximize: bool,
 ) -> list[float]:
     keep, take = (0.0, 1.0) if count == 1.0 else (momentum, 1.0 - dampening)
     by = (-lr * momentum, -lr) if nesterov else (-lr, 0.0)
@@ -92,7 +102,9 @@ def _sgd_momentum(
 # ------------------------------------------------------------------ Adam
 
 
-def _job_adam(towards: Direction, lr: float, *, beta1: float, beta2: float, epsilon: float, weight_decay: float) -> list[float]:
+def _job_adam(
+    towards: Direction, lr: float, *, beta1: float, beta2: float, epsilon: float, weight_decay: float
+) -> list[float]:
     return [*towards.and_decay(0.0), *_means(beta1, beta2), 1.0 - lr * weight_decay, lr, 1.0, epsilon]
 
 
@@ -101,7 +113,16 @@ def _means(beta1: float, beta2: float) -> list[float]:
 
 
 def _adam(
-    towards: Direction, lr: float, *, count: float, beta1: float, beta2: float, epsilon: float, weight_decay: float, decoupled: bool, do_bias_correction: bool
+    towards: Direction,
+    lr: float,
+    *,
+    count: float,
+    beta1: float,
+    beta2: float,
+    epsilon: float,
+    weight_decay: float,
+    decoupled: bool,
+    do_bias_correction: bool,
 ) -> list[float]:
     coupled, shrink = (0.0, 1.0 - lr * weight_decay) if decoupled else (weight_decay, 1.0)
     step, root = _corrections(count, beta1, beta2, do_bias_correction)
@@ -117,12 +138,21 @@ def _corrections(count: float, beta1: float, beta2: float, do_bias_correction: b
 
 
 def _adagrad(
-    towards: Direction, lr: float, *, count: float, lr_decay: float, weight_decay: float, epsilon: float, initial_accumulator_value: float
+    towards: Direction,
+    lr: float,
+    *,
+    count: float,
+    lr_decay: float,
+    weight_decay: float,
+    epsilon: float,
+    initial_accumulator_value: float,
 ) -> list[float]:
     return [*towards.and_decay(weight_decay), lr / (1.0 + (count - 1.0) * lr_decay), epsilon]
 
 
-def _adadelta(towards: Direction, lr: float, *, rho: float, epsilon: float, weight_decay: float, maximize: bool) -> list[float]:
+def _adadelta(
+    towards: Direction, lr: float, *, rho: float, epsilon: float, weight_decay: float, maximize: bool
+) -> list[float]:
     return [*towards.and_decay(weight_decay, maximize), rho, 1.0 - rho, epsilon, lr]
 
 
@@ -130,7 +160,9 @@ def _rmsprop(towards: Direction, lr: float, *, alpha: float, epsilon: float, wei
     return [*towards.and_decay(weight_decay), alpha, 1.0 - alpha, epsilon, lr]
 
 
-def _rmsprop_momentum(towards: Direction, lr: float, *, alpha: float, epsilon: float, weight_decay: float, momentum: float) -> list[float]:
+def _rmsprop_momentum(
+    towards: Direction, lr: float, *, alpha: float, epsilon: float, weight_decay: float, momentum: float
+) -> list[float]:
     return [*_rmsprop(towards, lr, alpha=alpha, epsilon=epsilon, weight_decay=weight_decay), momentum]
 
 
@@ -143,14 +175,28 @@ def _job_rmsprop(towards: Direction, lr: float, *, decay_rate: float, epsilon: f
 
 def norms_of(norms: Any, squares: Sequence[Sequence[float]]) -> list[list[float]]:
     """The norms of each sum of squares: of whole variables, where a rank has summed over a part."""
-    return [[float(norm) for norm in norms([torch.tensor(math.sqrt(one), dtype=torch.float64) for one in column])] for column in zip(*squares)]
+    return [
+        [float(norm) for norm in norms([torch.tensor(math.sqrt(one), dtype=torch.float64) for one in column])]
+        for column in zip(*squares)
+    ]
 
 
 def _lars(
-    run: Runs, columns: Columns, towards: Direction, lr: float, *, beta: float, epsilon: float, coefficient: float, weight_decay: float, norms: Any
+    run: Runs,
+    columns: Columns,
+    towards: Direction,
+    lr: float,
+    *,
+    beta: float,
+    epsilon: float,
+    coefficient: float,
+    weight_decay: float,
+    norms: Any,
 ) -> None:
     of_w, of_g = norms_of(norms, run(sweeps.SQUARES, columns[:2], [towards.and_decay(0.0)]))
-    ratios = [1.0 if w == 0.0 or g == 0.0 else coefficient * w / (epsilon + g + weight_decay * w) for w, g in zip(of_w, of_g)]
+    ratios = [
+        1.0 if w == 0.0 or g == 0.0 else coefficient * w / (epsilon + g + weight_decay * w) for w, g in zip(of_w, of_g)
+    ]
     rows = [[*towards.and_decay(0.0), beta, -lr * ratio, 1.0 - lr * ratio * weight_decay, 1.0, 0.0] for ratio in ratios]
     run(sweeps.MOMENTUM, columns, rows)
 
@@ -171,7 +217,9 @@ def _job_lamb(
     torch._foreach_mul_(beta1_t, beta1)
     torch._foreach_mul_(beta2_t, beta2)
     corrections = [(1.0 / (1.0 - float(b1)), (1.0 - float(b2)) ** -0.5) for b1, b2 in zip(beta1_t, beta2_t)]
-    _by_trust(run, columns, [*towards.and_decay(0.0), *_means(beta1, beta2)], corrections, epsilon, weight_decay, lr, norms)
+    _by_trust(
+        run, columns, [*towards.and_decay(0.0), *_means(beta1, beta2)], corrections, epsilon, weight_decay, lr, norms
+    )
 
 
 def _lamb(
@@ -191,14 +239,25 @@ def _lamb(
 ) -> None:
     coupled, decay = (0.0, weight_decay) if decoupled else (weight_decay, 0.0)
     corrections = [_corrections(count, beta1, beta2, do_bias_correction)] * len(columns[0])
-    _by_trust(run, columns, [*towards.and_decay(coupled), *_means(beta1, beta2)], corrections, epsilon, decay, lr, norms)
+    _by_trust(
+        run, columns, [*towards.and_decay(coupled), *_means(beta1, beta2)], corrections, epsilon, decay, lr, norms
+    )
 
 
 def _by_trust(
-    run: Runs, columns: Columns, first: list[float], corrections: list[tuple[float, float]], epsilon: float, weight_decay: float, lr: float, norms: Any
+    run: Runs,
+    columns: Columns,
+    first: list[float],
+    corrections: list[tuple[float, float]],
+    epsilon: float,
+    weight_decay: float,
+    lr: float,
+    norms: Any,
 ) -> None:
     """LAMB: the direction of Adam, by the ratio of the norms of a variable and its direction."""
-    of_w, of_d = norms_of(norms, run(sweeps.LAMB_MOMENTS, columns, [[*first, *correction, epsilon] for correction in corrections]))
+    of_w, of_d = norms_of(
+        norms, run(sweeps.LAMB_MOMENTS, columns, [[*first, *correction, epsilon] for correction in corrections])
+    )
     trusts = [w / d if w > 0.0 and d > 0.0 else 1.0 for w, d in zip(of_w, of_d)]
     rows = [[lr * trust, weight_decay, *correction, epsilon] for trust, correction in zip(trusts, corrections)]
     run(sweeps.LAMB_STEP, [columns[0], columns[2], columns[3]], rows)

@@ -19,8 +19,9 @@ Linear = Callable[..., tuple[float, float]]
 
 @dataclass(frozen=True)
 class State:
-    """A state that an update keeps of each variable, called ``<variable>-<suffix>``: shaped as the variable and zero at first. One with a
-    ``shape`` of its own is float32 and whole on every rank; ``start`` names the fixed number of the update that it is at first."""
+    """A state that an update keeps of each variable, called ``<variable>-<suffix>``: shaped as the variable and zero at
+    first. One with a ``shape`` of its own is float32 and whole on every rank; ``start`` names the fixed number of the
+    update that it is at first."""
 
     suffix: str
     shape: tuple[int, ...] | None = None
@@ -29,20 +30,22 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class UpdateRow:
-    """One update. ``compute(params, grads, *states, lr, **numbers)`` changes lists of variables and of their states in place.
+    """One update. ``compute(params, grads, *states, lr, **numbers)`` changes lists of variables and of their states in
+    place.
 
     ``sees`` is what the change of an element depends on:
-      "element": its own gradient and state. Such an update may be done in any pieces.
-      "norms": besides, norms over its whole variable, which ``compute`` takes from ``norms=`` and nowhere else: it tells them right where
-      a rank has a part of the variable.
-      "variable": anything of its variable, so a rank must have all of it; but each variable may have a call of its own.
-      "everything": anything of all variables of the optimizer, so they stay in one call. A row that says nothing says this.
-    ``states`` are in the order in which ``compute`` takes them.
-    ``adds_l2``: when ``compute`` takes ``l2=`` and adds that much of the variable to its gradient itself.
-    ``takes_count``: ``compute`` takes ``count=``, the number of this update as a float: 1.0 at the first.
-    ``row_wise``: it may be done for some rows of a variable only, as if there were no others; one that sees elements always may.
-    ``linear``: of an update without states that makes w into ``a * w + b * g``: ``linear(lr, **numbers)`` gives ``a`` and ``b``.
-    ``recipe``: how it is done by sweeps, in one or two passes over memory, which also take along what is done to gradients before. ``is_fused``: when ``compute`` is one pass itself.
+      "element": its own gradient and state. Such an update may be done in any pieces. "norms": besides, norms over its
+      whole variable, which ``compute`` takes from ``norms=`` and nowhere else: it tells them right where a rank has a
+      part of the variable. "variable": anything of its variable, so a rank must have all of it; but each variable may
+      have a call of its own. "everything": anything of all variables of the optimizer, so they stay in one call. A row
+      that says nothing says this.
+    ``states`` are in the order in which ``compute`` takes them. ``adds_l2``: when ``compute`` takes ``l2=`` and adds
+    that much of the variable to its gradient itself. ``takes_count``: ``compute`` takes ``count=``, the number of this
+    update as a float: 1.0 at the first. ``row_wise``: it may be done for some rows of a variable only, as if there were
+    no others; one that sees elements always may. ``linear``: of an update without states that makes w into ``a * w + b
+    * g``: ``linear(lr, **numbers)`` gives ``a`` and ``b``. ``recipe``: how it is done by sweeps, in one or two passes
+    over memory, which also take along what is done to gradients before. ``is_fused``: when ``compute`` is one pass
+    itself.
     """
 
     compute: Callable[..., None]
@@ -57,14 +60,25 @@ class UpdateRow:
 
     def __post_init__(self) -> None:
         taken = signature(self.compute).parameters
-        columns = (("norms", self.takes_norms, "sees='norms'"), ("l2", self.adds_l2 != "never", "adds_l2="), ("count", self.takes_count, "takes_count=True"))
+        columns = (
+            ("norms", self.takes_norms, "sees='norms'"),
+            ("l2", self.adds_l2 != "never", "adds_l2="),
+            ("count", self.takes_count, "takes_count=True"),
+        )
         for argument, is_said, column in columns:
             if (argument in taken) != is_said:
-                raise ArgumentError(f"update {self.name!r} takes {argument}= if and only if its row says {column}; say both or neither")
+                raise ArgumentError(
+                    f"update {self.name!r} takes {argument}= if and only if its row says {column}; say both or neither"
+                )
         if self.row_wise and not self.may_be_cut:
-            raise ArgumentError(f"update {self.name!r} is done row-wise for one variable at a time; its row says what it sees= of one")
+            raise ArgumentError(
+                f"update {self.name!r} is done row-wise for one variable at a time; its row says what it sees= of one"
+            )
         if self.linear is not None and (self.sees != "element" or self.states):
-            raise ArgumentError(f"update {self.name!r} is linear= in its gradient only if it sees elements and has no states; leave it out of its row")
+            raise ArgumentError(
+                f"update {self.name!r} is linear= in its gradient only if it sees elements and has no states; leave it "
+                f"out of its row"
+            )
 
     @property
     def name(self) -> str:

@@ -1,9 +1,11 @@
-"""Sweeps: what an update does in one pass over the memory of a variable, its gradient and its states, as the torch ops that it stands for.
+"""Sweeps: what an update does in one pass over the memory of a variable, its gradient and its states, as the torch ops
+that it stands for.
 
-A sweep takes tensors of one size and a sequence of numbers, and gives the new values of those that it writes, then sums over the variable if it takes any. ``a``, ``b``
-and ``c`` are its first three numbers: the update goes by d = a * g + b * w + c * sign(w), so that the division by a loss scale, regularizers, the factor of clipping and a weight
-decay cost no pass of their own. All else that changes from step to step is a number too, so that one kernel serves all steps. The C extension has the same
-sweeps by name (``native/_update.c``); Inductor writes others from these.
+A sweep takes tensors of one size and a sequence of numbers, and gives the new values of those that it writes, then sums
+over the variable if it takes any. ``a``, ``b`` and ``c`` are its first three numbers: the update goes by d = a * g + b
+* w + c * sign(w), so that the division by a loss scale, regularizers, the factor of clipping and a weight decay cost no
+pass of their own. All else that changes from step to step is a number too, so that one kernel serves all steps. The C
+extension has the same sweeps by name (``native/_update.c``); Inductor writes others from these.
 """
 
 from __future__ import annotations
@@ -20,7 +22,8 @@ Numbers = Sequence[Any]
 
 @dataclass(frozen=True)
 class Sweep:
-    """``function(*tensors, numbers)`` of one variable: so many ``tensors``, of which it writes those at ``writes``; then it gives so many ``sums``."""
+    """``function(*tensors, numbers)`` of one variable: so many ``tensors``, of which it writes those at ``writes``;
+    then it gives so many ``sums``."""
 
     function: Callable[..., tuple[Tensor, ...]]
     tensors: int
@@ -119,7 +122,9 @@ def rmsprop_centered(w: Tensor, g: Tensor, s: Tensor, mean: Tensor, n: Numbers) 
     return w - n[6] * d / torch.sqrt(s - mean * mean + n[5]), s, mean
 
 
-def rmsprop_centered_momentum(w: Tensor, g: Tensor, s: Tensor, mean: Tensor, v: Tensor, n: Numbers) -> tuple[Tensor, ...]:
+def rmsprop_centered_momentum(
+    w: Tensor, g: Tensor, s: Tensor, mean: Tensor, v: Tensor, n: Numbers
+) -> tuple[Tensor, ...]:
     """Both of the two before."""
     d = _direction(w, g, n)
     s, mean = n[3] * s + n[4] * d * d, n[3] * mean + n[4] * d
@@ -140,7 +145,8 @@ def lamb_step(w: Tensor, m: Tensor, v: Tensor, n: Numbers) -> tuple[Tensor, ...]
 
 
 def ftrl(w: Tensor, g: Tensor, s: Tensor, z: Tensor, n: Numbers) -> tuple[Tensor, ...]:
-    """s' = s + d*d; z += d - (s' ** p - s ** p) / rate * w; w = (sign(z) * l1 - z) / (s' ** p / rate + 2 * l2) where abs(z) > l1, else 0"""
+    """s' = s + d*d; z += d - (s' ** p - s ** p) / rate * w; w = (sign(z) * l1 - z) / (s' ** p / rate + 2 * l2) where
+    abs(z) > l1, else 0"""
     rate, l1, l2, power = n[3:7]
     return _followed(w, _direction(w, g, n), s, z, (rate, l1, l2), lambda x: torch.pow(x, power))
 
@@ -150,12 +156,18 @@ def ftrl_root(w: Tensor, g: Tensor, s: Tensor, z: Tensor, n: Numbers) -> tuple[T
     return _followed(w, _direction(w, g, n), s, z, n[3:6], torch.sqrt)
 
 
-def _followed(w: Tensor, d: Tensor, s: Tensor, z: Tensor, n: Numbers, power: Callable[[Tensor], Tensor]) -> tuple[Tensor, ...]:
+def _followed(
+    w: Tensor, d: Tensor, s: Tensor, z: Tensor, n: Numbers, power: Callable[[Tensor], Tensor]
+) -> tuple[Tensor, ...]:
     rate, l1, l2 = n
     before, s = power(s), s + d * d
     after = power(s)
     z = z + d - (after - before) / rate * w
-    return torch.where(torch.abs(z) > l1, (torch.sign(z) * l1 - z) / (after / rate + 2.0 * l2), torch.zeros_like(z)), s, z
+    return (
+        torch.where(torch.abs(z) > l1, (torch.sign(z) * l1 - z) / (after / rate + 2.0 * l2), torch.zeros_like(z)),
+        s,
+        z,
+    )
 
 
 SQUARES = Sweep(squares, 2, (), 3, sums=2)

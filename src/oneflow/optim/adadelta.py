@@ -12,8 +12,8 @@ from oneflow.optim.options import at_least_0, fraction
 
 
 class Adadelta(Optimizer):
-    """d = g + weight_decay * w; s: moving mean of d*d by ``rho``; c = sqrt(u + eps) / sqrt(s + eps) * d; u: moving mean of c*c; w -= lr * c.
-    ``maximize`` takes -g for g.
+    """d = g + weight_decay * w; s: moving mean of d*d by ``rho``; c = sqrt(u + eps) / sqrt(s + eps) * d; u: moving mean
+    of c*c; w -= lr * c. ``maximize`` takes -g for g.
 
     ``contiguous_params`` changes nothing: all parameters of a group are updated together anyway.
     """

@@ -31,7 +31,10 @@ class Adagrad(Optimizer):
         contiguous_params: bool = False,
     ) -> None:
         options = {"lr": lr, "lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
-        super().__init__(params, {**options, "initial_accumulator_value": initial_accumulator_value, "contiguous_params": contiguous_params})
+        super().__init__(
+            params,
+            {**options, "initial_accumulator_value": initial_accumulator_value, "contiguous_params": contiguous_params},
+        )
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {name: group[name] for name in ("lr_decay", "weight_decay", "initial_accumulator_value")}

@@ -8,14 +8,17 @@ from oneflow.core.number import flag
 from oneflow.ops import optim_update
 from oneflow.ops.update_row import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
-from oneflow.optim.options import at_least_0, betas as two_betas
+from oneflow.optim.options import at_least_0
+from oneflow.optim.options import betas as two_betas
 
 
 class Adam(Optimizer):
-    """m, v: moving means of g and g*g; w -= lr * (m / c1) / (sqrt(v / c2) + eps), where c = 1 - beta ** (number of the update), or 1 without
-    ``do_bias_correction``. ``weight_decay`` * w is added to g; ``amsgrad`` takes the largest v so far.
+    """m, v: moving means of g and g*g; w -= lr * (m / c1) / (sqrt(v / c2) + eps), where c = 1 - beta ** (number of the
+    update), or 1 without ``do_bias_correction``. ``weight_decay`` * w is added to g; ``amsgrad`` takes the largest v so
+    far.
 
-    ``fused`` and ``contiguous_params`` change nothing: torch's fused kernel takes all parameters of a group in one call anyway.
+    ``fused`` and ``contiguous_params`` change nothing: torch's fused kernel takes all parameters of a group in one call
+    anyway.
     """
 
     rows = (optim_update.ADAM, optim_update.AMSGRAD)
@@ -34,7 +37,14 @@ class Adam(Optimizer):
         fused: bool = False,
         contiguous_params: bool = False,
     ) -> None:
-        options = {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "do_bias_correction": do_bias_correction}
+        options = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "do_bias_correction": do_bias_correction,
+        }
         super().__init__(params, {**options, "fused": fused, "contiguous_params": contiguous_params})
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
@@ -42,7 +52,8 @@ class Adam(Optimizer):
 
 
 class AdamW(Adam):
-    """Adam whose weight decay is not part of the gradient: w -= lr * weight_decay * w besides. Without one unless it is given."""
+    """Adam whose weight decay is not part of the gradient: w -= lr * weight_decay * w besides. Without one unless it is
+    given."""
 
     _decoupled = True
 

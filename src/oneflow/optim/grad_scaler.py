@@ -13,10 +13,12 @@ from oneflow.optimizer.loss_scale import LossScale
 
 
 class GradScaler(torch.amp.GradScaler):
-    """A scale of the loss that falls when gradients overflow, and that update is left out, and grows after ``growth_interval`` good ones.
+    """A scale of the loss that falls when gradients overflow, and that update is left out, and grows after
+    ``growth_interval`` good ones.
 
-    ``graph.set_grad_scaler(scaler)`` hands it to a graph, which does the rest. Eager programs call ``scale``, ``unscale_``, ``step`` and
-    ``update`` as with ``torch.amp.GradScaler``, which it is. It falls by what it grows by: ``backoff_factor`` is 1 / ``growth_factor``.
+    ``graph.set_grad_scaler(scaler)`` hands it to a graph, which does the rest. Eager programs call ``scale``,
+    ``unscale_``, ``step`` and ``update`` as with ``torch.amp.GradScaler``, which it is. It falls by what it grows by:
+    ``backoff_factor`` is 1 / ``growth_factor``.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class GradScaler(torch.amp.GradScaler):
         if backoff != 1.0 / growth:
             raise ArgumentError(f"backoff_factor is 1 / growth_factor, so {1.0 / growth} for {growth}; got {backoff}")
         scale, interval = number("init_scale", init_scale, above=0), whole("growth_interval", growth_interval, above=0)
-        super().__init__("cuda" if torch.cuda.is_available() else "cpu", scale, growth, backoff, interval, flag("enabled", enabled))
+        super().__init__(
+            "cuda" if torch.cuda.is_available() else "cpu", scale, growth, backoff, interval, flag("enabled", enabled)
+        )
 
     def loss_scale(self) -> LossScale:
         """The scale as a graph begins with it and goes on; none at all if it is not enabled."""
@@ -42,8 +46,8 @@ class GradScaler(torch.amp.GradScaler):
 
 
 class StaticGradScaler:
-    """A loss that is multiplied by a fixed number, and gradients that are divided by it: in a graph, or by ``scale`` and ``step``. Nothing is
-    looked at for overflow."""
+    """A loss that is multiplied by a fixed number, and gradients that are divided by it: in a graph, or by ``scale``
+    and ``step``. Nothing is looked at for overflow."""
 
     def __init__(self, scale_factor: float) -> None:
         self.scale_factor = number("scale_factor", scale_factor, above=0)
@@ -67,7 +71,9 @@ class StaticGradScaler:
     def unscale_(self, optimizer: torch.optim.Optimizer) -> None:
         """Divides the gradients of an optimizer by the factor: before clipping, and once in a step."""
         if id(optimizer) in self._unscaled:
-            raise ArgumentError("unscale_() was called for this optimizer since its last step(); gradients are divided once")
+            raise ArgumentError(
+                "unscale_() was called for this optimizer since its last step(); gradients are divided once"
+            )
         self._unscaled.add(id(optimizer))
         with torch.no_grad():
             for group in optimizer.param_groups:

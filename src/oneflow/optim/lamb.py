@@ -10,12 +10,14 @@ from oneflow.ops import optim_update
 from oneflow.ops.update_row import UpdateRow
 from oneflow.optim.adam import adam_numbers
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
-from oneflow.optim.options import at_least_0, betas as two_betas
+from oneflow.optim.options import at_least_0
+from oneflow.optim.options import betas as two_betas
 
 
 class LAMB(Optimizer):
-    """Adam's direction d, and the weight decay, scaled by |w| / |d| of each parameter: w -= lr * |w| / |d| * (d + weight_decay * w). Without
-    ``adam_w_mode`` the decay is added to the gradient instead. The ratio is 1 where a norm is 0.
+    """Adam's direction d, and the weight decay, scaled by |w| / |d| of each parameter: w -= lr * |w| / |d| * (d +
+    weight_decay * w). Without ``adam_w_mode`` the decay is added to the gradient instead. The ratio is 1 where a norm
+    is 0.
 
     ``contiguous_params`` changes nothing: norms are taken of each parameter.
     """

@@ -1,7 +1,7 @@
 """The base of the optimizers of ``flow.optim``: torch's, with OneFlow's meaning where the two differ.
 
-An optimizer says by ``update_of`` and ``clipping_of`` what is done with a parameter group. ``step`` and ``clip_grad`` do it at once; a graph
-puts the same functions into its program.
+An optimizer says by ``update_of`` and ``clipping_of`` what is done with a parameter group. ``step`` and ``clip_grad``
+do it at once; a graph puts the same functions into its program.
 """
 
 from __future__ import annotations
@@ -29,23 +29,27 @@ Kind = tuple[torch.device, torch.dtype]
 
 
 def _torch_s(name: str) -> Callable[..., Any]:
-    """A method of torch's optimizers without the wrapper that hides it from dynamo: the wrapper loads dynamo, which takes seconds, at its
-    first call. Nobody compiles these methods."""
+    """A method of torch's optimizers without the wrapper that hides it from dynamo: the wrapper loads dynamo, which
+    takes seconds, at its first call. Nobody compiles these methods."""
     method = getattr(torch.optim.Optimizer, name)
     return getattr(method, "__wrapped__", method)
 
 
-_add_param_group, _state_dict, _load_state_dict = (_torch_s(name) for name in ("add_param_group", "state_dict", "load_state_dict"))
+_add_param_group, _state_dict, _load_state_dict = (
+    _torch_s(name) for name in ("add_param_group", "state_dict", "load_state_dict")
+)
 
 
 class Optimizer(torch.optim.Optimizer):
-    """``Optimizer(parameters, options)``: parameters, or dictionaries of them with options of their own, and the options of all others.
+    """``Optimizer(parameters, options)``: parameters, or dictionaries of them with options of their own, and the
+    options of all others.
 
-    It is a ``torch.optim.Optimizer``, so hooks, schedulers and state dicts of torch work on it. What differs, as in OneFlow:
-      ``zero_grad()`` leaves zeros, so that a parameter without a new gradient is still moved by momentum and weight decay.
-      ``clip_grad()`` clips each group by ``clip_grad_max_norm`` and ``clip_grad_norm_type`` of its own.
-      Updates are counted once for all parameters, in ``step_count``; each group's key ``step`` keeps it in state dicts.
-      The key ``lr_scale`` of a group multiplies its rate in graphs, and only there.
+    It is a ``torch.optim.Optimizer``, so hooks, schedulers and state dicts of torch work on it. What differs, as in
+    OneFlow:
+      ``zero_grad()`` leaves zeros, so that a parameter without a new gradient is still moved by momentum and weight
+      decay. ``clip_grad()`` clips each group by ``clip_grad_max_norm`` and ``clip_grad_norm_type`` of its own. Updates
+      are counted once for all parameters, in ``step_count``; each group's key ``step`` keeps it in state dicts. The key
+      ``lr_scale`` of a group multiplies its rate in graphs, and only there.
 
     A class of one's own gives ``rows`` and ``update_of``, or overrides ``step`` as with torch.
     """
@@ -61,12 +65,15 @@ class Optimizer(torch.optim.Optimizer):
             raise ArgumentError(f"options is a dictionary such as {{'lr': 0.1}}, got {options!r}")
         super().__init__(_groups(parameters), {name: self._checked(name, value) for name, value in options.items()})
 
-    # ------------------------------------------------------------------------------------------ what is done with a group
+    # ------------------------------------------------------------------------------------------ what is done with a
+    # group
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
-        """The update of the parameters of a group, and its fixed numbers: ``row.compute(params, grads, *states, lr, **numbers)``, with
-        ``count=step_count`` where ``row.takes_count`` and ``norms=`` where ``row.takes_norms``."""
-        raise UnsupportedError(f"{type(self).__name__} does not say what its update is; override step(), or update_of() for graphs as well")
+        """The update of the parameters of a group, and its fixed numbers: ``row.compute(params, grads, *states, lr,
+        **numbers)``, with ``count=step_count`` where ``row.takes_count`` and ``norms=`` where ``row.takes_norms``."""
+        raise UnsupportedError(
+            f"{type(self).__name__} does not say what its update is; override step(), or update_of() for graphs as well"
+        )
 
     def clipping_of(self, group: Group) -> ClipGradNorm | None:
         """How the gradients of a group are clipped; None for a group without the two keys."""
@@ -84,10 +91,12 @@ class Optimizer(torch.optim.Optimizer):
         for group in self.param_groups:
             group["step"] = count
 
-    # ---------------------------------------------------------------------------------------------- the steps of a program
+    # ---------------------------------------------------------------------------------------------- the steps of a
+    # program
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Updates every parameter that has a gradient. ``closure`` computes the loss anew; what it gives is given back."""
+        """Updates every parameter that has a gradient. ``closure`` computes the loss anew; what it gives is given
+        back."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
@@ -99,8 +108,9 @@ class Optimizer(torch.optim.Optimizer):
         return loss
 
     def clip_grad(self, error_if_nonfinite: bool = False) -> None:
-        """Scales the gradients of each group by max_norm / (norm + 1e-6) where their norm is above its ``clip_grad_max_norm``. Groups without
-        that key are left alone, with a warning. ``error_if_nonfinite`` refuses a norm that is infinite or not a number."""
+        """Scales the gradients of each group by max_norm / (norm + 1e-6) where their norm is above its
+        ``clip_grad_max_norm``. Groups without that key are left alone, with a warning. ``error_if_nonfinite`` refuses a
+        norm that is infinite or not a number."""
         unclipped = []
         for i, group in enumerate(self.param_groups):
             clipping = self.clipping_of(group)
@@ -110,11 +120,14 @@ class Optimizer(torch.optim.Optimizer):
                 _clip(i, grads, clipping, error_if_nonfinite)
         if unclipped:
             warnings.warn(
-                f"clip_grad() left the parameter groups {unclipped} alone: they have no 'clip_grad_max_norm' and 'clip_grad_norm_type'", stacklevel=2
+                f"clip_grad() left the parameter groups {unclipped} alone: they have no 'clip_grad_max_norm' and "
+                f"'clip_grad_norm_type'",
+                stacklevel=2,
             )
 
     def zero_grad(self, set_to_none: bool = False) -> None:
-        """Makes every gradient zero, or None if asked to: then the parameter is left alone until it has a gradient again."""
+        """Makes every gradient zero, or None if asked to: then the parameter is left alone until it has a gradient
+        again."""
         params = [p for group in self.param_groups for p in group["params"] if p.grad is not None]
         if set_to_none:
             for p in params:
@@ -142,7 +155,8 @@ class Optimizer(torch.optim.Optimizer):
         if len(given := [key for key in CLIPPING if group.get(key) is not None]) == 1:
             raise ArgumentError(f"a parameter group has both of {list(CLIPPING)} or neither, got {given[0]!r} alone")
 
-    # --------------------------------------------------------------------------------------------------------------- state
+    # ---------------------------------------------------------------------------------------------------------------
+    # state
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the parameters, as torch's optimizers give it."""
@@ -151,16 +165,21 @@ class Optimizer(torch.optim.Optimizer):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Takes over a copy of what ``state_dict`` gave; refuses the state of another kind of optimizer."""
         if not isinstance(state_dict, Mapping) or not {"state", "param_groups"} <= state_dict.keys():
-            raise ArgumentError(f"the state of an optimizer is a dictionary with 'state' and 'param_groups', got {state_dict!r}")
+            raise ArgumentError(
+                f"the state of an optimizer is a dictionary with 'state' and 'param_groups', got {state_dict!r}"
+            )
         if self.rows:
             self._require_own(state_dict["state"])
-        _load_state_dict(self, {**state_dict, "state": copy.deepcopy(state_dict["state"])})  # torch would share the tensors
+        _load_state_dict(
+            self, {**state_dict, "state": copy.deepcopy(state_dict["state"])}
+        )  # torch would share the tensors
 
     def _require_own(self, states: Mapping[Any, Mapping[str, Any]]) -> None:
         known = {state.suffix for row in self.rows for state in row.states}
         if foreign := sorted({name for kept in states.values() for name in kept} - known):
             raise ArgumentError(
-                f"this state has {foreign}, and {type(self).__name__} keeps {sorted(known)}; load it into the kind of optimizer that saved it"
+                f"this state has {foreign}, and {type(self).__name__} keeps {sorted(known)}; load it into the kind of "
+                f"optimizer that saved it"
             )
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -171,7 +190,8 @@ class Optimizer(torch.optim.Optimizer):
             for name, value in {**self.defaults, "step": 0}.items():
                 group.setdefault(name, value)
 
-    # ----------------------------------------------------------------------------------------------------------- one group
+    # ----------------------------------------------------------------------------------------------------------- one
+    # group
 
     def _checked(self, name: str, value: Any) -> Any:
         check = self.checks.get(name) or COMMON.get(name)
@@ -195,7 +215,10 @@ class Optimizer(torch.optim.Optimizer):
             numbers = {**numbers, "norms": update.local_norms}
         for part in self._layouts[index][1]:
             some = params if len(part) == len(params) else [params[i] for i in part]
-            states = [_column(some, kept if some is params else [kept[i] for i in part], state, numbers) for state in row.states]
+            states = [
+                _column(some, kept if some is params else [kept[i] for i in part], state, numbers)
+                for state in row.states
+            ]
             _do(row, [some, [p.grad for p in some], *states], float(group["lr"]), numbers)
 
 
@@ -208,7 +231,9 @@ def _do(row: UpdateRow, columns: list[list[Any]], lr: float, numbers: dict[str, 
     row.compute(*columns, lr, **numbers)
 
 
-def _column(params: list[Tensor], kept: list[dict[str, Tensor]], state: State, numbers: Mapping[str, Any]) -> list[Tensor]:
+def _column(
+    params: list[Tensor], kept: list[dict[str, Tensor]], state: State, numbers: Mapping[str, Any]
+) -> list[Tensor]:
     """One state of each parameter, made where it is not there yet."""
     name = state.suffix
     try:
@@ -229,10 +254,13 @@ def first_state(param: Tensor, state: State, numbers: Mapping[str, Any]) -> Tens
 
 
 def _lay_out(params: list[Tensor], kept: list[dict[str, Tensor]]) -> None:
-    """Brings states into the strides of their parameters, by which the fused kernels read them: loaded ones may have others."""
+    """Brings states into the strides of their parameters, by which the fused kernels read them: loaded ones may have
+    others."""
     for p, states in zip(params, kept):
         for name, value in states.items():
-            if value.shape == p.shape and (value.stride() != p.stride() or value.device != p.device or value.dtype != p.dtype):
+            if value.shape == p.shape and (
+                value.stride() != p.stride() or value.device != p.device or value.dtype != p.dtype
+            ):
                 states[name] = torch.empty_like(p, requires_grad=False).copy_(value)
 
 
@@ -248,7 +276,8 @@ def _clip(index: int, grads: list[Tensor], clipping: ClipGradNorm, error_if_nonf
     norm = update.common_norm(grads, clipping.norm_type)
     if error_if_nonfinite and not math.isfinite(norm.item()):
         raise ArgumentError(
-            f"the gradients of parameter group {index} have the norm {norm.item()} and cannot be clipped; lower the rate or the loss scale, "
+            f"the gradients of parameter group {index} have the norm {norm.item()} and cannot be clipped; lower the "
+            f"rate or the loss scale, "
             "or leave error_if_nonfinite out"
         )
     update.clip_by_norm_(grads, max_norm=clipping.max_norm, norm=norm)
@@ -256,10 +285,14 @@ def _clip(index: int, grads: list[Tensor], clipping: ClipGradNorm, error_if_nonf
 
 def _groups(parameters: Any) -> list[Any]:
     if isinstance(parameters, (Tensor, str, dict)) or not isinstance(parameters, Iterable):
-        raise ArgumentError(f"parameters is a list of tensors, or of dictionaries with 'params', got {_told(parameters)}")
+        raise ArgumentError(
+            f"parameters is a list of tensors, or of dictionaries with 'params', got {_told(parameters)}"
+        )
     found = list(parameters)
     if not found:
-        raise ArgumentError("the optimizer got an empty list of parameters; give model.parameters(), and a generator only once")
+        raise ArgumentError(
+            "the optimizer got an empty list of parameters; give model.parameters(), and a generator only once"
+        )
     return found
 
 
@@ -267,7 +300,9 @@ def _listed(params: Any) -> list[Any]:
     if isinstance(params, Tensor):
         return [params]
     if isinstance(params, (set, frozenset)):
-        raise ArgumentError("params is a list: the order of a set changes from run to run, and states are saved by order")
+        raise ArgumentError(
+            "params is a list: the order of a set changes from run to run, and states are saved by order"
+        )
     if isinstance(params, (str, dict)) or not isinstance(params, Iterable):
         raise ArgumentError(f"params is a list of tensors, got {_told(params)}")
     return list(params)
@@ -282,7 +317,10 @@ def _tensors(params: list[Any]) -> list[Tensor]:
         if not p.is_floating_point():
             raise ArgumentError(f"an optimizer changes tensors of floating-point numbers, got one of {p.dtype}")
         if not (p.is_leaf or p.retains_grad):
-            raise ArgumentError("an optimizer cannot change a tensor that was computed from others (not a leaf): give the parameters it was made of")
+            raise ArgumentError(
+                "an optimizer cannot change a tensor that was computed from others (not a leaf): give the parameters "
+                "it was made of"
+            )
     return found
 
 
@@ -290,15 +328,21 @@ def _require_new(params: list[Tensor], there: list[Tensor]) -> None:
     seen = {id(p) for p in there}
     for p in params:
         if id(p) in seen:
-            raise ArgumentError(f"a parameter of shape {tuple(p.shape)} is given twice; every parameter belongs to one group, once")
+            raise ArgumentError(
+                f"a parameter of shape {tuple(p.shape)} is given twice; every parameter belongs to one group, once"
+            )
         seen.add(id(p))
 
 
 def _require_dense(params: list[Tensor]) -> None:
     for p in params:
         if p.grad is not None and p.grad.layout != torch.strided:
-            raise UnsupportedError(f"a parameter of shape {tuple(p.shape)} has a sparse gradient; build its embedding with sparse=False")
+            raise UnsupportedError(
+                f"a parameter of shape {tuple(p.shape)} has a sparse gradient; build its embedding with sparse=False"
+            )
 
 
 def _told(value: Any) -> str:
-    return f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{type(value).__name__} {value!r}"
+    return (
+        f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else f"{type(value).__name__} {value!r}"
+    )

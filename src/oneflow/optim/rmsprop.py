@@ -23,8 +23,9 @@ class RMSprop(Optimizer):
     """d = g + weight_decay * w; s: moving mean of d*d by ``alpha``, less the square of the mean of d if ``centered``;
     v = momentum * v + lr * d / sqrt(s + eps); w -= v.
 
-    As in OneFlow ``eps`` stands below the root and the rate inside the velocity; torch adds eps to the root and multiplies with the rate last.
-    ``contiguous_params`` changes nothing: all parameters of a group are updated together anyway.
+    As in OneFlow ``eps`` stands below the root and the rate inside the velocity; torch adds eps to the root and
+    multiplies with the rate last. ``contiguous_params`` changes nothing: all parameters of a group are updated together
+    anyway.
     """
 
     rows = tuple(_ROWS.values())
@@ -41,7 +42,14 @@ class RMSprop(Optimizer):
         centered: bool = False,
         contiguous_params: bool = False,
     ) -> None:
-        options = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay, "momentum": momentum, "centered": centered}
+        options = {
+            "lr": lr,
+            "alpha": alpha,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "momentum": momentum,
+            "centered": centered,
+        }
         super().__init__(params, {**options, "contiguous_params": contiguous_params})
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:

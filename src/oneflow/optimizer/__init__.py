@@ -1,7 +1,18 @@
 """``flow.optimizer``: optimizers, learning-rate schedules, warm-up, clipping and loss scaling."""
 
 from oneflow.optimizer import grad_clipping, loss_scale, warmup
-from oneflow.optimizer.optimizers import LAMB, LARS, SGD, SGDW, Adam, AdamW, CombinedOptimizer, LazyAdam, Optimizer, RMSProp
+from oneflow.optimizer.optimizers import (
+    LAMB,
+    LARS,
+    SGD,
+    SGDW,
+    Adam,
+    AdamW,
+    CombinedOptimizer,
+    LazyAdam,
+    Optimizer,
+    RMSProp,
+)
 from oneflow.optimizer.schedule import (
     ConstantScheduler,
     CosineScheduler,

@@ -1,4 +1,5 @@
-"""``train.model_update_conf``: the dictionary form of an optimizer, turned into the same values as ``flow.optimizer``."""
+"""``train.model_update_conf``: the dictionary form of an optimizer, turned into the same values as
+``flow.optimizer``."""
 
 from __future__ import annotations
 
@@ -12,7 +13,11 @@ from oneflow.optimizer.optimizers import Optimizer, WeightDecay
 from oneflow.optimizer.schedule import ConstantScheduler, LrScheduler, WarmUp
 from oneflow.optimizer.table import OPTIMIZER_FORMS, REQUIRED, SCHEDULE_FORMS, WARMUP_FORMS, Form
 
-_CLIPPING = Form("clip_by_global_norm", {"clip_norm": REQUIRED, "global_norm": None}, lambda clip_norm, **_: by_global_norm(clip_norm))
+_CLIPPING = Form(
+    "clip_by_global_norm",
+    {"clip_norm": REQUIRED, "global_norm": None},
+    lambda clip_norm, **_: by_global_norm(clip_norm),
+)
 _EXTRAS = ("learning_rate_decay", "warmup_conf", "clip_conf", "weight_decay_conf")
 # Keys that count steps and have another name in the classes, with the least they may be.
 _STEPS = {"decay_batches": 1, "warmup_batches": 0}
@@ -23,7 +28,9 @@ def optimizer_from_conf(conf: Mapping[str, Any], primary_lr: float, secondary_lr
     _known("model_update_conf", conf, [*OPTIMIZER_FORMS, *_EXTRAS])
     kinds = [key for key in conf if key in OPTIMIZER_FORMS]
     if len(kinds) != 1:
-        raise ArgumentError(f"model_update_conf names exactly one optimizer of {list(OPTIMIZER_FORMS)}, got {kinds or 'none'}")
+        raise ArgumentError(
+            f"model_update_conf names exactly one optimizer of {list(OPTIMIZER_FORMS)}, got {kinds or 'none'}"
+        )
     form = OPTIMIZER_FORMS[kinds[0]]
     scheduler = _scheduler(conf, primary_lr)
     optimizer: Optimizer = form.build(scheduler, **_numbers(form.key, conf[form.key], form.fields))

@@ -19,8 +19,8 @@ class ClipByGlobalNorm:
 
 @dataclass(frozen=True)
 class ClipGradNorm:
-    """Gradients of a parameter group of ``flow.optim`` are scaled by max_norm / (norm + 1e-6) where their common p-norm, p being
-    ``norm_type``, is so large that this is below 1."""
+    """Gradients of a parameter group of ``flow.optim`` are scaled by max_norm / (norm + 1e-6) where their common
+    p-norm, p being ``norm_type``, is so large that this is below 1."""
 
     max_norm: float
     norm_type: float = 2.0

@@ -35,8 +35,11 @@ def static_loss_scale(loss_scale_factor: float) -> LossScale:
     return LossScale(number("loss_scale_factor", loss_scale_factor, above=0))
 
 
-def dynamic_loss_scale(initial_loss_scale: float = 2**30, increment_period: int = 2000, multiplier: float = 2.0) -> LossScale:
-    """A factor that falls when gradients overflow (that update is skipped) and grows after ``increment_period`` good steps."""
+def dynamic_loss_scale(
+    initial_loss_scale: float = 2**30, increment_period: int = 2000, multiplier: float = 2.0
+) -> LossScale:
+    """A factor that falls when gradients overflow (that update is skipped) and grows after ``increment_period`` good
+    steps."""
     return LossScale(
         number("initial_loss_scale", initial_loss_scale, 1),
         whole("increment_period", increment_period, above=0),

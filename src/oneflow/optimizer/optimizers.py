@@ -12,9 +12,9 @@ from oneflow.core.body import Symbol, require_body
 from oneflow.core.errors import ArgumentError, UnsupportedError
 from oneflow.core.number import flag, number
 from oneflow.core.spec import TensorSpec
+from oneflow.core.spellings import spelled
 from oneflow.core.variable import Initializer, VariableDecl
 from oneflow.initializer import constant_initializer, zeros_initializer
-from oneflow.core.spellings import spelled
 from oneflow.ops import update
 from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
@@ -28,8 +28,8 @@ Patterns = str | Sequence[str] | None
 class Optimizer:
     """Base of all optimizers.
 
-    ``variables`` (names, or a function that gives them) restricts what is updated; the default is every trainable variable
-    that a loss depends on.
+    ``variables`` (names, or a function that gives them) restricts what is updated; the default is every trainable
+    variable that a loss depends on.
     """
 
     def __init__(
@@ -48,10 +48,13 @@ class Optimizer:
         if train_step_lbn is not None:
             raise UnsupportedError("train_step_lbn is not supported: the step is counted by the job itself")
         if grad_clipping is not None and not isinstance(grad_clipping, (ClipByGlobalNorm, ClipGradNorm)):
-            raise ArgumentError(f"grad_clipping is flow.optimizer.grad_clipping.by_global_norm(...), got {grad_clipping!r}")
+            raise ArgumentError(
+                f"grad_clipping is flow.optimizer.grad_clipping.by_global_norm(...), got {grad_clipping!r}"
+            )
         if loss_scale_policy is not None and not isinstance(loss_scale_policy, LossScale):
             raise ArgumentError(
-                f"loss_scale_policy is one of flow.optimizer.loss_scale, such as static_loss_scale(128); got {loss_scale_policy!r}"
+                f"loss_scale_policy is one of flow.optimizer.loss_scale, such as static_loss_scale(128); got "
+                f"{loss_scale_policy!r}"
             )
         self.lr_scheduler = lr_scheduler
         self.secondary_lr: float | None = None
@@ -111,7 +114,8 @@ class Optimizer:
         return [_state(decl, state, numbers) for state in row.states]
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
-        """The row of the update, one for all weight decays, and its fixed numbers for variables of this weight decay."""
+        """The row of the update, one for all weight decays, and its fixed numbers for variables of this weight
+        decay."""
         raise NotImplementedError
 
 
@@ -119,16 +123,22 @@ def _state(decl: VariableDecl, state: State, numbers: Mapping[str, Any]) -> Vari
     initializer = zeros_initializer() if state.start is None else constant_initializer(numbers[state.start])
     if state.shape is None:
         return state_variable(f"{decl.name}-{state.suffix}", decl.spec, initializer, decl.line, decl.channels_last)
-    return state_variable(f"{decl.name}-{state.suffix}", TensorSpec(state.shape, dtypes.float32), initializer, decl.line)
+    return state_variable(
+        f"{decl.name}-{state.suffix}", TensorSpec(state.shape, dtypes.float32), initializer, decl.line
+    )
 
 
-def state_variable(name: str, spec: TensorSpec, initializer: Initializer, line: str, channels_last: bool = False) -> VariableDecl:
+def state_variable(
+    name: str, spec: TensorSpec, initializer: Initializer, line: str, channels_last: bool = False
+) -> VariableDecl:
     return VariableDecl(name, spec, initializer, trainable=False, line=line, channels_last=channels_last)
 
 
 def _names(variables: Any) -> list[str]:
     """Names of variables; one that is not in a list is a list of one."""
-    names: list[Any] = [variables] if isinstance(variables, str) else list(variables) if isinstance(variables, Iterable) else [None]
+    names: list[Any] = (
+        [variables] if isinstance(variables, str) else list(variables) if isinstance(variables, Iterable) else [None]
+    )
     if not all(isinstance(name, str) for name in names):
         raise ArgumentError(f"variables is a list of variable names, or a function that gives one; got {variables!r}")
     return names
@@ -169,7 +179,8 @@ def _patterns(patterns: Patterns) -> list[re.Pattern[str]] | None:
 
 
 class SGD(Optimizer):
-    """Momentum SGD with the rate inside the velocity: v = beta * v - lr * g; w += v. Momentum 0 or None is plain SGD."""
+    """Momentum SGD with the rate inside the velocity: v = beta * v - lr * g; w += v. Momentum 0 or None is plain
+    SGD."""
 
     def __init__(
         self,
@@ -206,7 +217,9 @@ class SGDW(SGD):
         loss_scale_policy: LossScale | None = None,
         variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, loss_scale_factor, momentum, grad_clipping, train_step_lbn, loss_scale_policy, variables)
+        super().__init__(
+            lr_scheduler, loss_scale_factor, momentum, grad_clipping, train_step_lbn, loss_scale_policy, variables
+        )
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
 
@@ -228,9 +241,14 @@ class Adam(Optimizer):
     ) -> None:
         super().__init__(lr_scheduler, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
         if do_bias_correction and isinstance(lr_scheduler, CustomScheduler):
-            raise UnsupportedError(f"CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction")
+            raise UnsupportedError(
+                f"CustomScheduler gives the rate as it is, {type(self).__name__} cannot add bias correction"
+            )
         self.beta1, self.beta2 = number("beta1", beta1, 0, below=1), number("beta2", beta2, 0, below=1)
-        self.epsilon, self.do_bias_correction = number("epsilon", epsilon, 0), flag("do_bias_correction", do_bias_correction)
+        self.epsilon, self.do_bias_correction = (
+            number("epsilon", epsilon, 0),
+            flag("do_bias_correction", do_bias_correction),
+        )
 
     def rate(self, t: int, base_lr: float | None = None) -> float:
         rate = super().rate(t, base_lr)
@@ -262,7 +280,18 @@ class AdamW(Adam):
         loss_scale_policy: LossScale | None = None,
         variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, beta1, beta2, epsilon, do_bias_correction, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
+        super().__init__(
+            lr_scheduler,
+            beta1,
+            beta2,
+            epsilon,
+            do_bias_correction,
+            loss_scale_factor,
+            grad_clipping,
+            train_step_lbn,
+            loss_scale_policy,
+            variables,
+        )
         self.weight_decay = WeightDecay(weight_decay, weight_decay_includes, weight_decay_excludes)
 
 
@@ -281,7 +310,18 @@ class LazyAdam(Adam):
         loss_scale_policy: LossScale | None = None,
         variables: Variables = None,
     ) -> None:
-        super().__init__(lr_scheduler, beta1, beta2, epsilon, True, loss_scale_factor, grad_clipping, train_step_lbn, loss_scale_policy, variables)
+        super().__init__(
+            lr_scheduler,
+            beta1,
+            beta2,
+            epsilon,
+            True,
+            loss_scale_factor,
+            grad_clipping,
+            train_step_lbn,
+            loss_scale_policy,
+            variables,
+        )
 
 
 class RMSProp(Optimizer):
@@ -392,5 +432,7 @@ class CombinedOptimizer(Optimizer):
     def selects(self, name: str) -> bool:
         chosen = [o for o in self.optimizers if o.selects(name)]
         if len(chosen) > 1:
-            raise ArgumentError(f"variable {name!r} is named by {len(chosen)} optimizers of a CombinedOptimizer; name it once")
+            raise ArgumentError(
+                f"variable {name!r} is named by {len(chosen)} optimizers of a CombinedOptimizer; name it once"
+            )
         return bool(chosen)

@@ -72,7 +72,13 @@ class LinearCosineScheduler(LrScheduler):
     """A cosine of ``num_periods`` periods under a line that falls to 0."""
 
     def __init__(
-        self, base_lr: float, steps: int, num_periods: float = 0.5, alpha: float = 0.0, beta: float = 0.001, warmup: WarmUp | None = None
+        self,
+        base_lr: float,
+        steps: int,
+        num_periods: float = 0.5,
+        alpha: float = 0.0,
+        beta: float = 0.001,
+        warmup: WarmUp | None = None,
     ) -> None:
         super().__init__(base_lr, warmup)
         self.steps, self.num_periods = whole("steps", steps, above=0), number("num_periods", num_periods)
@@ -90,7 +96,9 @@ class PiecewiseConstantScheduler(LrScheduler):
     def __init__(self, boundaries: Sequence[int], values: Sequence[float], warmup: WarmUp | None = None) -> None:
         self.boundaries, self.values = _increasing(boundaries), each("values", values, _not_negative)
         if len(self.values) != len(self.boundaries) + 1:
-            raise ArgumentError(f"{len(self.boundaries)} boundaries need {len(self.boundaries) + 1} values, got {len(self.values)}")
+            raise ArgumentError(
+                f"{len(self.boundaries)} boundaries need {len(self.boundaries) + 1} values, got {len(self.values)}"
+            )
         super().__init__(self.values[0], warmup)
 
     def decay(self, base: float, t: int) -> float:
@@ -115,7 +123,8 @@ class PiecewiseScalingScheduler(LrScheduler):
 
 
 class PolynomialScheduler(LrScheduler):
-    """From ``base_lr`` to ``end_learning_rate`` along a power of the remaining way; ``cycle`` starts again each ``steps``."""
+    """From ``base_lr`` to ``end_learning_rate`` along a power of the remaining way; ``cycle`` starts again each
+    ``steps``."""
 
     def __init__(
         self,

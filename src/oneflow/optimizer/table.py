@@ -1,4 +1,5 @@
-"""The optimizers, schedules and warm-ups that there are, each with its dictionary form in ``train.model_update_conf``."""
+"""The optimizers, schedules and warm-ups that there are, each with its dictionary form in
+``train.model_update_conf``."""
 
 from __future__ import annotations
 
@@ -21,8 +22,9 @@ REQUIRED = object()
 
 @dataclass(frozen=True)
 class Form:
-    """A dictionary form: its ``key``, the keys it may hold with their defaults, and what makes the value of them. An optimizer's ``build``
-    takes the schedule and the keys, a schedule's the base rate, the warm-up and the keys, a warm-up's the keys.
+    """A dictionary form: its ``key``, the keys it may hold with their defaults, and what makes the value of them. An
+    optimizer's ``build`` takes the schedule and the keys, a schedule's the base rate, the warm-up and the keys, a
+    warm-up's the keys.
 
     ``decays``: an optimizer of this form may have a weight decay.
     """
@@ -110,14 +112,20 @@ _COSINE = {"decay_batches": REQUIRED, "alpha": 0.0}
 _LINEAR_COSINE = {"decay_batches": REQUIRED, "num_periods": 0.5, "alpha": 0.0, "beta": 0.001}
 
 OPTIMIZERS = (
-    OptimizerRow(SGD, (update.NAIVE, update.MOMENTUM), (Form("naive_conf", {}, _sgd), Form("momentum_conf", {"beta": 0.9}, _sgd))),
+    OptimizerRow(
+        SGD, (update.NAIVE, update.MOMENTUM), (Form("naive_conf", {}, _sgd), Form("momentum_conf", {"beta": 0.9}, _sgd))
+    ),
     OptimizerRow(SGDW, (update.NAIVE, update.MOMENTUM)),
     OptimizerRow(
         RMSProp,
         (update.RMSPROP, update.RMSPROP_CENTERED),
         (Form("rmsprop_conf", {"decay_rate": 0.99, "epsilon": 1e-8, "centered": False}, RMSProp, decays=False),),
     ),
-    OptimizerRow(LARS, (update.LARS,), (Form("lars_conf", {"momentum_beta": 0.9, "epsilon": 1e-9, "lars_coefficient": 0.0001}, LARS),)),
+    OptimizerRow(
+        LARS,
+        (update.LARS,),
+        (Form("lars_conf", {"momentum_beta": 0.9, "epsilon": 1e-9, "lars_coefficient": 0.0001}, LARS),),
+    ),
     OptimizerRow(Adam, (update.ADAM,), (Form("adam_conf", {**_BETAS, "do_bias_correction": False}, Adam),)),
     OptimizerRow(AdamW, (update.ADAM,)),
     OptimizerRow(LazyAdam, (update.ADAM,), (Form("lazy_adam_conf", _BETAS, LazyAdam, decays=False),)),
@@ -125,26 +133,46 @@ OPTIMIZERS = (
 )
 SCHEDULES = (
     ScheduleRow(schedule.ConstantScheduler),
-    ScheduleRow(schedule.ExponentialScheduler, Form("exponential_conf", _DECAYING, _decaying(schedule.ExponentialScheduler))),
-    ScheduleRow(schedule.InverseTimeScheduler, Form("inverse_time_conf", _DECAYING, _decaying(schedule.InverseTimeScheduler))),
-    ScheduleRow(schedule.NaturalExpScheduler, Form("natural_exp_conf", _DECAYING, _decaying(schedule.NaturalExpScheduler))),
+    ScheduleRow(
+        schedule.ExponentialScheduler, Form("exponential_conf", _DECAYING, _decaying(schedule.ExponentialScheduler))
+    ),
+    ScheduleRow(
+        schedule.InverseTimeScheduler, Form("inverse_time_conf", _DECAYING, _decaying(schedule.InverseTimeScheduler))
+    ),
+    ScheduleRow(
+        schedule.NaturalExpScheduler, Form("natural_exp_conf", _DECAYING, _decaying(schedule.NaturalExpScheduler))
+    ),
     ScheduleRow(
         schedule.PiecewiseConstantScheduler,
         Form("piecewise_constant_conf", {"boundaries": REQUIRED, "values": REQUIRED}, _piecewise_constant),
     ),
     ScheduleRow(
-        schedule.PiecewiseScalingScheduler, Form("piecewise_scaling_conf", {"boundaries": REQUIRED, "scales": REQUIRED}, _piecewise_scaling)
+        schedule.PiecewiseScalingScheduler,
+        Form("piecewise_scaling_conf", {"boundaries": REQUIRED, "scales": REQUIRED}, _piecewise_scaling),
     ),
-    ScheduleRow(schedule.PolynomialScheduler, Form("polynomial_conf", _POLYNOMIAL, _decaying(schedule.PolynomialScheduler))),
+    ScheduleRow(
+        schedule.PolynomialScheduler, Form("polynomial_conf", _POLYNOMIAL, _decaying(schedule.PolynomialScheduler))
+    ),
     ScheduleRow(schedule.CosineScheduler, Form("cosine_conf", _COSINE, _decaying(schedule.CosineScheduler))),
-    ScheduleRow(schedule.LinearCosineScheduler, Form("linear_cosine_conf", _LINEAR_COSINE, _decaying(schedule.LinearCosineScheduler))),
+    ScheduleRow(
+        schedule.LinearCosineScheduler,
+        Form("linear_cosine_conf", _LINEAR_COSINE, _decaying(schedule.LinearCosineScheduler)),
+    ),
     ScheduleRow(schedule.CustomScheduler, is_formula=False),
 )
 WARMUPS = (
-    WarmUpRow(warmup.constant, Form("constant_conf", {"warmup_batches": REQUIRED, "multiplier": REQUIRED}, _starting(warmup.constant))),
-    WarmUpRow(warmup.linear, Form("linear_conf", {"warmup_batches": REQUIRED, "start_multiplier": REQUIRED}, _starting(warmup.linear))),
+    WarmUpRow(
+        warmup.constant,
+        Form("constant_conf", {"warmup_batches": REQUIRED, "multiplier": REQUIRED}, _starting(warmup.constant)),
+    ),
+    WarmUpRow(
+        warmup.linear,
+        Form("linear_conf", {"warmup_batches": REQUIRED, "start_multiplier": REQUIRED}, _starting(warmup.linear)),
+    ),
 )
 
 OPTIMIZER_FORMS: Mapping[str, Form] = MappingProxyType({form.key: form for row in OPTIMIZERS for form in row.forms})
-SCHEDULE_FORMS: Mapping[str, Form] = MappingProxyType({row.form.key: row.form for row in SCHEDULES if row.form is not None})
+SCHEDULE_FORMS: Mapping[str, Form] = MappingProxyType(
+    {row.form.key: row.form for row in SCHEDULES if row.form is not None}
+)
 WARMUP_FORMS: Mapping[str, Form] = MappingProxyType({row.form.key: row.form for row in WARMUPS})

@@ -12,9 +12,10 @@ from oneflow.optimizer.optimizers import Optimizer
 
 @dataclass(frozen=True)
 class Training:
-    """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient; of ``row_wise`` variables only the rows
-    that have a gradient are updated. ``split_states_from`` is how many elements a variable has whose optimizer state the devices share among
-    them; None: each keeps all of it. ``splits_variables``: the variables themselves are shared out as well."""
+    """``coupled`` gives the L1 and L2 factors that are added to a variable's gradient; of ``row_wise`` variables only
+    the rows that have a gradient are updated. ``split_states_from`` is how many elements a variable has whose optimizer
+    state the devices share among them; None: each keeps all of it. ``splits_variables``: the variables themselves are
+    shared out as well."""
 
     optimizer: Optimizer
     loss_scale: LossScale

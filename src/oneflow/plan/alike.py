@@ -1,4 +1,5 @@
-"""Which ranks of a job cost the same: those that hold parts of the same shapes and send the same blocks to other placements."""
+"""Which ranks of a job cost the same: those that hold parts of the same shapes and send the same blocks to other
+placements."""
 
 from __future__ import annotations
 
@@ -90,7 +91,10 @@ def _gradients(assigned: Assigned) -> Iterator[tuple[fx.Node, Layout]]:
 
 def _sends(assigned: Assigned) -> Any:
     """Gives for a rank what it sends to other meshes and is sent from there."""
-    wishes = [*(read for node in assigned.graph.nodes if joint_note(node).signatures for read in _reads(node)), *_gradients(assigned)]
+    wishes = [
+        *(read for node in assigned.graph.nodes if joint_note(node).signatures for read in _reads(node)),
+        *_gradients(assigned),
+    ]
     across = {
         (tuple(val(node).shape), without_partial(layout_of(node)), without_partial(target))
         for node, target in wishes
@@ -103,7 +107,10 @@ def _sends(assigned: Assigned) -> Any:
         if source.mesh.position(rank) is None and target.mesh.position(rank) is None:
             return None
         moved = transfer(shape, source, target, rank)
-        return tuple(tuple(sorted(piece.shape for piece in side if piece.rank != rank)) for side in (moved.outgoing, moved.incoming))
+        return tuple(
+            tuple(sorted(piece.shape for piece in side if piece.rank != rank))
+            for side in (moved.outgoing, moved.incoming)
+        )
 
     return lambda rank: tuple(pieces(*move, rank) for move in uneven)
 

@@ -1,7 +1,7 @@
 """``python -m oneflow plan script.py``: the plans of a program's jobs, from the program as it stands.
 
-The program runs up to its first call of a job, or first use of a checkpoint; there its jobs are traced and it is ended. What it
-prints goes to stderr. 0: done. 1: it could not be done. 2: the command line itself is wrong.
+The program runs up to its first call of a job, or first use of a checkpoint; there its jobs are traced and it is ended.
+What it prints goes to stderr. 0: done. 1: it could not be done. 2: the command line itself is wrong.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--job", metavar="NAME", help="plan this job only")
     parser.add_argument("--devices", type=_axes, metavar="AXES", help="plan for so many devices, such as 1024 or 8x128")
     form = parser.add_mutually_exclusive_group()
-    form.add_argument("--output", metavar="FILE", help="write the plans to one .html, .txt or .json file instead of printing them")
+    form.add_argument(
+        "--output", metavar="FILE", help="write the plans to one .html, .txt or .json file instead of printing them"
+    )
     form.add_argument("--json", action="store_true", help="print JSON, one line per job")
     return parser
 
@@ -77,15 +79,23 @@ def _announce(session: Session, args: argparse.Namespace) -> None:
     """Says what one file will hold, before jobs are traced, which may take its time."""
     names = list(session.jobs)
     if args.job is None and args.output is not None and len(names) > 1:
-        print(f"{args.output} will have the plans of {len(names)} jobs, --job chooses one: {', '.join(names)}", file=sys.stderr, flush=True)
+        print(
+            f"{args.output} will have the plans of {len(names)} jobs, --job chooses one: {', '.join(names)}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _chosen(session: Session, args: argparse.Namespace) -> list[str]:
     names = list(session.jobs)
     if not names:
-        raise ArgumentError(f"{args.script} ended without defining a job; decorate a function with @flow.global_function")
+        raise ArgumentError(
+            f"{args.script} ended without defining a job; decorate a function with @flow.global_function"
+        )
     if args.job is not None and args.job not in names:
-        raise ArgumentError(f"{args.script} has no job {args.job!r}, it has {', '.join(names)}.{nearest(args.job, names)}")
+        raise ArgumentError(
+            f"{args.script} has no job {args.job!r}, it has {', '.join(names)}.{nearest(args.job, names)}"
+        )
     return names if args.job is None else [args.job]
 
 
@@ -102,11 +112,13 @@ def _show(plans: Sequence[Plan], args: argparse.Namespace) -> None:
 
 
 class _FirstCall(BaseException):
-    """The program has come to its first call of a job. No Exception, so that the program does not take it for one of its own."""
+    """The program has come to its first call of a job. No Exception, so that the program does not take it for one of
+    its own."""
 
 
 def _defined_by(script: Path, arguments: Sequence[str], defined: Callable[[Session], None]) -> Session:
-    """The session with the jobs that a program defines before it first calls one; all are traced if it came so far. ``defined`` is called before that."""
+    """The session with the jobs that a program defines before it first calls one; all are traced if it came so far.
+    ``defined`` is called before that."""
     stopped = False
 
     def stop() -> None:

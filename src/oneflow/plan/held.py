@@ -1,6 +1,8 @@
-"""Tensors without data on one rank, and what its collectives make of them: shapes, memory, and the bytes that are communicated.
+"""Tensors without data on one rank, and what its collectives make of them: shapes, memory, and the bytes that are
+communicated.
 
-The bytes of a collective are its payload, what a rank hands over or is given, counted once and whatever way the library takes:
+The bytes of a collective are its payload, what a rank hands over or is given, counted once and whatever way the library
+takes:
 
 | collective | bytes of a rank |
 |---|---|
@@ -72,9 +74,11 @@ def _resized(value: Held, dim: int, size: int) -> Shape:
 
 @dataclass(frozen=True)
 class Exchange:
-    """What one call makes on a rank: its value, the collective, how often and how many bytes it hands over, how many bytes it is sent.
+    """What one call makes on a rank: its value, the collective, how often and how many bytes it hands over, how many
+    bytes it is sent.
 
-    ``workspace`` is memory that it needs while it runs, ``kept`` what stays until the step ends, ``lasting`` what stays for good.
+    ``workspace`` is memory that it needs while it runs, ``kept`` what stays until the step ends, ``lasting`` what stays
+    for good.
     """
 
     value: Any
@@ -124,7 +128,9 @@ def _reduce_parts(rank: int, value: Held, dim: int, sizes: Shape, ranks: Shape) 
     return Exchange(mine, "reduce_scatter", 1, value.bytes - mine.bytes, workspace=stacked)
 
 
-def _exchange_parts(rank: int, value: Held, source: int, target: int, parts: Shape, after: Shape, ranks: Shape) -> Exchange:
+def _exchange_parts(
+    rank: int, value: Held, source: int, target: int, parts: Shape, after: Shape, ranks: Shape
+) -> Exchange:
     mine = after[ranks.index(rank)]
     shape = list(_resized(value, source, sum(parts)))
     shape[target] = mine
@@ -146,12 +152,19 @@ def _part_as_partial(value: Held, dim: int, sizes: Shape, place: int) -> Exchang
 
 
 def _exchange(
-    rank: int, value: Held | None, shape: Shape | None, dtype: torch.dtype, outgoing: Sequence[Piece], incoming: Sequence[Piece], *_: Any
+    rank: int,
+    value: Held | None,
+    shape: Shape | None,
+    dtype: torch.dtype,
+    outgoing: Sequence[Piece],
+    incoming: Sequence[Piece],
+    *_: Any,
 ) -> Exchange:
     sent = [prod(piece.shape) * dtype.itemsize for piece in outgoing if piece.rank != rank]
     received = sum(prod(piece.shape) for piece in incoming if piece.rank != rank) * dtype.itemsize
     made = None if shape is None else value if _stays(rank, shape, incoming) else fresh(shape, dtype)
-    # A block that is all of a tensor is sent from where it lies, any other is copied; both stay until everything has arrived.
+    # A block that is all of a tensor is sent from where it lies, any other is copied; both stay until everything has
+    # arrived.
     kept = [
         value.memory if piece.shape == value.shape else Memory(prod(piece.shape) * dtype.itemsize)
         for piece in outgoing
@@ -204,7 +217,8 @@ def _all_finite(grads: list[Held]) -> Exchange:
 
 
 def _updated(numbers: dict[str, Any]) -> Exchange:
-    """Variables are changed where they lie. The norms of those that several ranks share are summed: of the variable and of its step."""
+    """Variables are changed where they lie. The norms of those that several ranks share are summed: of the variable and
+    of its step."""
     norms = numbers.get("norms")
     count = 2 * sum(bool(ranks) for ranks in norms.groups) if isinstance(norms, collective.NormOverParts) else 0
     return Exchange(None, "all_reduce" if count else "none", count, count * torch.float32.itemsize)

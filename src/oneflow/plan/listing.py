@@ -22,12 +22,18 @@ from oneflow.plan.values import Boxing, PlanOp
 from oneflow.sharding.call import nbytes
 from oneflow.sharding.mesh import Mesh
 
-_OF_ALL_RANKS = {collective.norm_over: "the norm of all gradients", collective.finite_over: "whether all gradients are finite"}
+_OF_ALL_RANKS = {
+    collective.norm_over: "the norm of all gradients",
+    collective.finite_over: "whether all gradients are finite",
+}
 
 
 def devices_text(device_type: str, devices: Iterable[tuple[int, int]]) -> str:
-    """Devices in short: "gpu[0:0-3]", "gpu[0-7:0-127]" for the same ones of several machines, "gpu[0:0-3, 1:0]" else."""
-    by_machine = {m: ranks_text(d for _, d in of_machine) for m, of_machine in groupby(sorted(devices), lambda pair: pair[0])}
+    """Devices in short: "gpu[0:0-3]", "gpu[0-7:0-127]" for the same ones of several machines, "gpu[0:0-3, 1:0]"
+    else."""
+    by_machine = {
+        m: ranks_text(d for _, d in of_machine) for m, of_machine in groupby(sorted(devices), lambda pair: pair[0])
+    }
     alike: dict[str, list[int]] = defaultdict(list)
     for machine, of_machine in by_machine.items():
         alike[of_machine].append(machine)
@@ -35,10 +41,15 @@ def devices_text(device_type: str, devices: Iterable[tuple[int, int]]) -> str:
 
 
 class Listing:
-    """Writes down the ops of a job. What an op costs is that of the first rank of its mesh; ``rows`` has the costs of each class of ranks."""
+    """Writes down the ops of a job. What an op costs is that of the first rank of its mesh; ``rows`` has the costs of
+    each class of ranks."""
 
     def __init__(
-        self, assigned: Assigned, device_type: str, devices: Mapping[int, tuple[int, int]], rows: Sequence[tuple[list[int], Measured]]
+        self,
+        assigned: Assigned,
+        device_type: str,
+        devices: Mapping[int, tuple[int, int]],
+        rows: Sequence[tuple[list[int], Measured]],
     ) -> None:
         self.assigned = assigned
         self._device_type = device_type
@@ -60,7 +71,9 @@ class Listing:
 
     def ops(self) -> tuple[PlanOp, ...]:
         """Forward and backward in the order they run, then the update."""
-        nodes = [node for node in self.assigned.graph.nodes if node.op == "call_function" and joint_note(node).signatures]
+        nodes = [
+            node for node in self.assigned.graph.nodes if node.op == "call_function" and joint_note(node).signatures
+        ]
         found = [self._op(node) for node in nodes]
         found += [self._number_op(mesh, sent) for mesh, sent in self._late if sent.exchange.kind == "all_reduce"]
         found += [op for group in self.assigned.groups for op in self._updates(group)]
@@ -121,17 +134,39 @@ class Listing:
 
     def _gather_op(self, mesh: Mesh, sent: Sent) -> dict[str, Any]:
         """Variables that the ranks have updated in parts, made whole again."""
-        training, decls, layouts = self.assigned.decl.require_training(), self.assigned.decl.decls, self.assigned.layouts
-        parts = {name: update_layout(training, decls[name].spec, layouts[name]) for group in self.assigned.groups for name in group.names}
+        training, decls, layouts = (
+            self.assigned.decl.require_training(),
+            self.assigned.decl.decls,
+            self.assigned.layouts,
+        )
+        parts = {
+            name: update_layout(training, decls[name].spec, layouts[name])
+            for group in self.assigned.groups
+            for name in group.names
+        }
         names = [name for name, part in parts.items() if part != layouts[name] and part.mesh == mesh]
         before, after = (tuple(map(str, of[names[0]].sbp)) for of in (parts, layouts))
         where, elements = self.where(mesh), (sum(decls[name].spec.elements for name in names),)
-        step = Boxing(f"{len(names)} variables", before, after, where, where, "all_gather", sent.exchange.bytes * sent.times)
-        fields = {"aten": sent.target.__name__, "shape": elements, "dtype": "float32", "sbp": after, "local_shape": elements}
+        step = Boxing(
+            f"{len(names)} variables", before, after, where, where, "all_gather", sent.exchange.bytes * sent.times
+        )
+        fields = {
+            "aten": sent.target.__name__,
+            "shape": elements,
+            "dtype": "float32",
+            "sbp": after,
+            "local_shape": elements,
+        }
         return self._in_update(mesh, op="variables updated in parts", boxing=(step,), **fields)
 
     def _in_update(self, mesh: Mesh, **fields: Any) -> dict[str, Any]:
-        return {"name": "optimizer", "part": "update", "line": self._loss_line(), "placement": self.where(mesh), **fields}
+        return {
+            "name": "optimizer",
+            "part": "update",
+            "line": self._loss_line(),
+            "placement": self.where(mesh),
+            **fields,
+        }
 
     def _loss_line(self) -> str:
         return self.assigned.decl.loss_line
@@ -182,7 +217,12 @@ class Listing:
         assert note.boxing is not None
         source, target = note.boxing.source, note.boxing.target
         value = note.gradient or self._name(note.boxing.node)
-        ends = tuple(map(str, source.sbp)), tuple(map(str, target.sbp)), self.where(source.mesh), self.where(target.mesh)
+        ends = (
+            tuple(map(str, source.sbp)),
+            tuple(map(str, target.sbp)),
+            self.where(source.mesh),
+            self.where(target.mesh),
+        )
         return Boxing(value, *ends, kind, size, bucket)
 
     def _inside(self, node: fx.Node, sent: Sent) -> Boxing:
@@ -191,7 +231,9 @@ class Listing:
         mesh = note.placed
         split = tuple("P" if s.lower is not None else "B" for s in note.chosen)
         value, where = f"{self._name(node)} (inside)", self.where(mesh)
-        return Boxing(value, split, ("B",) * len(mesh.axes), where, where, sent.exchange.kind, sent.exchange.bytes * sent.times)
+        return Boxing(
+            value, split, ("B",) * len(mesh.axes), where, where, sent.exchange.kind, sent.exchange.bytes * sent.times
+        )
 
     def _name(self, node: fx.Node) -> str:
         """A value as the user knows it: a variable or an input by name, else the op that makes it."""

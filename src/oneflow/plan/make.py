@@ -1,4 +1,5 @@
-"""Makes the plan of a traced job: compiles it for every device, measures one rank of each kind, and writes down what was found."""
+"""Makes the plan of a traced job: compiles it for every device, measures one rank of each kind, and writes down what
+was found."""
 
 from __future__ import annotations
 
@@ -71,7 +72,12 @@ class _Where:
 
 
 def _written_down(
-    assigned: Assigned, stored: dict[str, _Stored], where: _Where, micro_batches: int, is_train: bool, notes: tuple[str, ...]
+    assigned: Assigned,
+    stored: dict[str, _Stored],
+    where: _Where,
+    micro_batches: int,
+    is_train: bool,
+    notes: tuple[str, ...],
 ) -> Plan:
     rows = _measured(assigned, stored, micro_batches)
     listing = Listing(assigned, where.device_type, {rank: device for device, rank in where.ranks.items()}, rows)
@@ -103,22 +109,31 @@ def _placed(graph: Graph, placement: Placement) -> Graph:
 
 
 def _ranks(graph: Graph, placed: Graph, placement: Placement) -> RankOfDevice:
-    """A rank for every device, in their order. Scopes may name more devices than the job's own placement has, not than were asked for."""
+    """A rank for every device, in their order. Scopes may name more devices than the job's own placement has, not than
+    were asked for."""
     devices = {device for node in placed.body.nodes for device in op_note(node).placement.devices}
     asked = set(placement.devices)
     outside = devices - asked
     if outside and placement != graph.placement:
-        line, where = next((op_note(n).line, op_note(n).placement) for n in placed.body.nodes if outside & set(op_note(n).placement.devices))
+        line, where = next(
+            (op_note(n).line, op_note(n).placement)
+            for n in placed.body.nodes
+            if outside & set(op_note(n).placement.devices)
+        )
         raise ArgumentError(
-            f"{line}: job {graph.job!r} is to be planned for {devices_text(placement.device_type, placement.devices)}, and this op is placed "
-            f"on {devices_text(where.device_type, where.devices)} by a flow.scope.placement; plan for more devices, or without devices="
+            f"{line}: job {graph.job!r} is to be planned for {devices_text(placement.device_type, placement.devices)}, "
+            f"and this op is placed "
+            f"on {devices_text(where.device_type, where.devices)} by a flow.scope.placement; plan for more devices, or "
+            f"without devices="
         )
     return {device: rank for rank, device in enumerate(sorted(asked | devices))}
 
 
 def _device_type(graph: Graph, placement: Placement) -> str:
     """As workers are started: all of them for GPUs if an op asks for one."""
-    asked = {op_note(node).placement.device_type for node in graph.body.nodes if node.op == "call_function"} or {placement.device_type}
+    asked = {op_note(node).placement.device_type for node in graph.body.nodes if node.op == "call_function"} or {
+        placement.device_type
+    }
     return "gpu" if "gpu" in asked else "cpu"
 
 
@@ -132,7 +147,11 @@ class _Stored:
     def shape(self, rank: int) -> tuple[int, ...] | None:
         """The shape of a rank's part; None where it has none."""
         position = self.layout.mesh.position(rank)
-        return None if position is None else local_shape(self.decl.spec.shape, self.layout.sbp, self.layout.mesh.axes, position)
+        return (
+            None
+            if position is None
+            else local_shape(self.decl.spec.shape, self.layout.sbp, self.layout.mesh.axes, position)
+        )
 
     def bytes(self, rank: int) -> int:
         shape = self.shape(rank)
@@ -173,11 +192,16 @@ def _axes(assigned: Assigned, placement: Placement, count: int) -> tuple[int, ..
 # ------------------------------------------------------------------ measuring
 
 
-def _measured(assigned: Assigned, stored: Mapping[str, _Stored], micro_batches: int) -> list[tuple[list[int], Measured]]:
+def _measured(
+    assigned: Assigned, stored: Mapping[str, _Stored], micro_batches: int
+) -> list[tuple[list[int], Measured]]:
     """Every class of ranks that are alike, with the costs of its first."""
     calls = Calls(_DEVICE)
     return [
-        (members, measure(lower_job(assigned, members[0]), _arguments(assigned, stored, members[0]), calls, micro_batches))
+        (
+            members,
+            measure(lower_job(assigned, members[0]), _arguments(assigned, stored, members[0]), calls, micro_batches),
+        )
         for members in alike(assigned)
     ]
 
@@ -188,12 +212,18 @@ def _arguments(assigned: Assigned, stored: Mapping[str, _Stored], rank: int) -> 
     for name, variable in stored.items():
         shape = variable.shape(rank)
         if shape is not None:
-            found["variable", name] = _held(Like(shape, variable.decl.spec.dtype.torch, torch.device("meta"), variable.decl.channels_last))
+            found["variable", name] = _held(
+                Like(shape, variable.decl.spec.dtype.torch, torch.device("meta"), variable.decl.channels_last)
+            )
     for key, node in assigned.arguments.items():
         layout, value = layout_of(node), val(node)
         position = layout.mesh.position(rank)
         if key[0] != "variable" and (position is not None or joint_note(node).everywhere):
-            shape = tuple(value.shape) if position is None else local_shape(value.shape, layout.sbp, layout.mesh.axes, position)
+            shape = (
+                tuple(value.shape)
+                if position is None
+                else local_shape(value.shape, layout.sbp, layout.mesh.axes, position)
+            )
             found[key] = _held(Like(shape, value.dtype, torch.device("meta")))
     return found
 
@@ -205,8 +235,11 @@ def _held(like: Like) -> Held:
 # ------------------------------------------------------------------ writing down
 
 
-def _costs(assigned: Assigned, stored: Mapping[str, _Stored], rows: list[tuple[list[int], Measured]]) -> tuple[RankCost, ...]:
-    """A row for all ranks that cost the same, by their first. Their peak is the highest: those that hand results back hold a little more."""
+def _costs(
+    assigned: Assigned, stored: Mapping[str, _Stored], rows: list[tuple[list[int], Measured]]
+) -> tuple[RankCost, ...]:
+    """A row for all ranks that cost the same, by their first. Their peak is the highest: those that hand results back
+    hold a little more."""
     together: dict[Any, list[int]] = {}
     peaks: Counter[Any] = Counter()
     for members, measured in rows:

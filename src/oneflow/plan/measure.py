@@ -34,7 +34,8 @@ class Sent:
 
 @dataclass
 class Measured:
-    """One step of one rank. ``flops_of`` has the operations of each joint node, ``sent`` every collective in the order they come."""
+    """One step of one rank. ``flops_of`` has the operations of each joint node, ``sent`` every collective in the order
+    they come."""
 
     flops: int = 0
     peak: int = 0
@@ -79,7 +80,8 @@ class Calls:
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How an output lies: in the memory of an input, or in new memory of so many bytes (outputs of one number share it)."""
+    """How an output lies: in the memory of an input, or in new memory of so many bytes (outputs of one number share
+    it)."""
 
     shape: tuple[int, ...]
     stride: tuple[int, ...]
@@ -91,7 +93,14 @@ class _Recipe:
     @classmethod
     def of(cls, tensor: torch.Tensor, places: Mapping[int, int]) -> _Recipe:
         storage = tensor.untyped_storage()
-        return cls(tuple(tensor.shape), tensor.stride(), tensor.dtype, places.get(storage._cdata), storage._cdata, storage.nbytes())
+        return cls(
+            tuple(tensor.shape),
+            tensor.stride(),
+            tensor.dtype,
+            places.get(storage._cdata),
+            storage._cdata,
+            storage.nbytes(),
+        )
 
 
 def _rebuilt(made: Any, inputs: list[Held], memories: dict[int, Memory]) -> Any:
@@ -99,7 +108,9 @@ def _rebuilt(made: Any, inputs: list[Held], memories: dict[int, Memory]) -> Any:
         return [_rebuilt(item, inputs, memories) for item in made]
     if not isinstance(made, _Recipe):
         return made
-    memory = inputs[made.shares].memory if made.shares is not None else memories.setdefault(made.number, Memory(made.bytes))
+    memory = (
+        inputs[made.shares].memory if made.shares is not None else memories.setdefault(made.number, Memory(made.bytes))
+    )
     return Held(made.shape, made.stride, made.dtype, memory)
 
 
@@ -182,7 +193,8 @@ class _Rank:
 
 
 class _Run:
-    """The walk over one graph: values, and the memory they hold. Iterating gives the nodes to call; a value is dropped after its last use."""
+    """The walk over one graph: values, and the memory they hold. Iterating gives the nodes to call; a value is dropped
+    after its last use."""
 
     def __init__(self, graph: fx.Graph, inputs: list[Any]) -> None:
         self.graph = graph
@@ -245,7 +257,8 @@ class _Run:
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
-    """For each node the values that no later one reads, its own among them if none does; arguments are kept by the caller."""
+    """For each node the values that no later one reads, its own among them if none does; arguments are kept by the
+    caller."""
     seen: set[fx.Node] = set()
     last: dict[fx.Node, list[fx.Node]] = {}
     for node in reversed(list(graph.nodes)):

@@ -23,7 +23,14 @@ def notes_of_job(graph: Graph, placement: Placement) -> tuple[str, ...]:
 
 def notes_of(assigned: Assigned, devices: int) -> tuple[str, ...]:
     """What a plan says of any step."""
-    return (*_auto(assigned), *_bubble(assigned), *_in_turn(assigned), *_idle(assigned, devices), *_batches(assigned), *_without_rule(assigned))
+    return (
+        *_auto(assigned),
+        *_bubble(assigned),
+        *_in_turn(assigned),
+        *_idle(assigned, devices),
+        *_batches(assigned),
+        *_without_rule(assigned),
+    )
 
 
 def _auto(assigned: Assigned) -> Iterator[str]:
@@ -39,7 +46,11 @@ def _bubble(assigned: Assigned) -> Iterator[str]:
     count = training.micro_batches
     busy = count / (count + stages - 1)
     told = f"{count} micro-batches go through {stages} stages: each works m/(m+p-1) = {100 * busy:.1f} % of a step and waits for the rest (the bubble), if all take the same time"
-    yield told if count >= stages else f"{told}; with fewer micro-batches than stages most of them wait: set_gradient_accumulation_steps({4 * stages}) or more"
+    yield (
+        told
+        if count >= stages
+        else f"{told}; with fewer micro-batches than stages most of them wait: set_gradient_accumulation_steps({4 * stages}) or more"
+    )
 
 
 def _in_turn(assigned: Assigned) -> Iterator[str]:
@@ -76,7 +87,8 @@ def _scopes(graph: Graph, placement: Placement) -> Iterator[str]:
             scoped[op_note(node).placement].append(node)
     for where, nodes in scoped.items():
         yield (
-            f"{_count(nodes)} from {op_note(nodes[0]).line} on are placed on {devices_text(where.device_type, where.devices)} by flow.scope.placement and "
+            f"{_count(nodes)} from {op_note(nodes[0]).line} on are placed on "
+            f"{devices_text(where.device_type, where.devices)} by flow.scope.placement and "
             f"stay there; take the scope out to plan them for {devices_text(placement.device_type, placement.devices)}"
         )
 
@@ -93,7 +105,8 @@ def _idle(assigned: Assigned, devices: int) -> Iterator[str]:
 
 
 def _batches(assigned: Assigned) -> Iterator[str]:
-    """Batches that are too small to give every device a part. In the mirrored view each device has a batch of its own."""
+    """Batches that are too small to give every device a part. In the mirrored view each device has a batch of its
+    own."""
     if assigned.decl.is_mirrored:
         return
     small: dict[tuple[int, int], list[str]] = defaultdict(list)
@@ -104,7 +117,8 @@ def _batches(assigned: Assigned) -> Iterator[str]:
             small[val(node).shape[axis], devices].append(feed.name)
     for (batch, devices), names in small.items():
         yield (
-            f"the batch of {batch} ({', '.join(names)}) is smaller than its {devices} devices: it is not split, and every device computes all of it; "
+            f"the batch of {batch} ({', '.join(names)}) is smaller than its {devices} devices: it is not split, and "
+            f"every device computes all of it; "
             f"declare a batch of at least {devices}"
         )
 

@@ -12,7 +12,8 @@ from oneflow.core.errors import ArgumentError
 
 
 def read_value(kind: Any, found: Any, where: str) -> Any:
-    """``found`` as a value of ``kind``: a dataclass, tuple, mapping or optional of such, a number from 0 on, a bool or a text."""
+    """``found`` as a value of ``kind``: a dataclass, tuple, mapping or optional of such, a number from 0 on, a bool or
+    a text."""
     if dataclasses.is_dataclass(kind):
         return _read_fields(kind, _of(dict, found, where), where)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -24,7 +25,9 @@ def read_value(kind: Any, found: Any, where: str) -> Any:
         return found if found is None else read_value(arguments[0], found, where)
     _of(kind, found, where)
     if kind is int and found < 0:
-        raise ArgumentError(f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found}, expected 0 or more")
+        raise ArgumentError(
+            f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found}, expected 0 or more"
+        )
     return found
 
 
@@ -45,5 +48,7 @@ def _hints(kind: type) -> dict[str, Any]:
 
 def _of(kind: Any, found: Any, where: str) -> Any:
     if type(found) is not kind:
-        raise ArgumentError(f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found!r:.80}, expected {kind.__name__}")
+        raise ArgumentError(
+            f"a plan's JSON has the fields that Plan.to_json gives; {where} is {found!r:.80}, expected {kind.__name__}"
+        )
     return found

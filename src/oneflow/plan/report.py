@@ -1,4 +1,5 @@
-"""The plan of a job: what every op costs each rank and what is communicated, as a value that prints, saves and loads."""
+"""The plan of a job: what every op costs each rank and what is communicated, as a value that prints, saves and
+loads."""
 
 from __future__ import annotations
 
@@ -12,8 +13,8 @@ from itertools import groupby
 from oneflow.core.errors import ArgumentError
 from oneflow.data.files import written_beside
 from oneflow.plan.page import plan_page
-from oneflow.plan.text import overview_text, plan_text
 from oneflow.plan.read import read_value
+from oneflow.plan.text import overview_text, plan_text
 from oneflow.plan.values import FORMAT, Figures
 
 
@@ -39,14 +40,19 @@ class Plan(Figures):
         try:
             found = json.loads(text)
         except (TypeError, ValueError, RecursionError) as error:
-            raise ArgumentError(f"a plan is read from the JSON that Plan.to_json gives; this is no JSON: {error}") from None
+            raise ArgumentError(
+                f"a plan is read from the JSON that Plan.to_json gives; this is no JSON: {error}"
+            ) from None
         form = found.pop("format", None) if isinstance(found, dict) else None
         if form != FORMAT:
-            raise ArgumentError(f"a plan's JSON has the format {FORMAT!r}, this has {form!r}; make it anew with this version")
+            raise ArgumentError(
+                f"a plan's JSON has the format {FORMAT!r}, this has {form!r}; make it anew with this version"
+            )
         return read_value(cls, found, "the plan")
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the plan beside ``path`` and renames: text for ``.txt``, JSON for ``.json``, for ``.html`` a page that needs nothing else."""
+        """Writes the plan beside ``path`` and renames: text for ``.txt``, JSON for ``.json``, for ``.html`` a page that
+        needs nothing else."""
         save_plans([self], path)
 
 
@@ -68,7 +74,9 @@ def checked_ending(path: str | os.PathLike[str]) -> str:
     """The ending of a file that plans can be saved to."""
     ending = os.path.splitext(os.fspath(path))[1]
     if ending not in _FORMS:
-        raise ArgumentError(f"a plan is saved as .txt, .json or .html, got {os.fspath(path)!r}; give it one of these endings")
+        raise ArgumentError(
+            f"a plan is saved as .txt, .json or .html, got {os.fspath(path)!r}; give it one of these endings"
+        )
     return ending
 
 

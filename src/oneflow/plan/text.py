@@ -39,11 +39,17 @@ def _ranks(plan: Figures) -> list[str]:
     rows = [["ranks", *(["stage"] if has_stages else []), "operations", "variables", "peak memory", "communicated"]]
     for rank in plan.ranks:
         stage = [] if not has_stages else ["-" if rank.stage is None else str(rank.stage)]
-        costs = [flops_text(rank.flops), bytes_text(rank.variables), bytes_text(rank.peak_memory), bytes_text(rank.sent)]
+        costs = [
+            flops_text(rank.flops),
+            bytes_text(rank.variables),
+            bytes_text(rank.peak_memory),
+            bytes_text(rank.sent),
+        ]
         rows.append([_cut(rank.ranks, 40), *stage, *costs])
         traffic = [(name, t) for name, t in rank.communicated.items() if t.calls]
         rows += [
-            ["", *[""] * (len(stage) + 3), f"  {name} {bytes_text(t.bytes)}, {_count(t.calls, 'call', 'calls')}"] for name, t in traffic
+            ["", *[""] * (len(stage) + 3), f"  {name} {bytes_text(t.bytes)}, {_count(t.calls, 'call', 'calls')}"]
+            for name, t in traffic
         ]
     return ["a step, each rank", *_table(rows)] if plan.ranks else []
 
@@ -53,7 +59,9 @@ def _variables(plan: Figures) -> list[str]:
         return []
     rows = [["name", "shape", "SBP", "placement", "a rank"]]
     for v in plan.variables:
-        rows.append([_cut(v.name, 44), f"{v.dtype} {_shape(v.shape)}", _sbp(v.sbp), _cut(v.placement, 24), bytes_text(v.bytes)])
+        rows.append(
+            [_cut(v.name, 44), f"{v.dtype} {_shape(v.shape)}", _sbp(v.sbp), _cut(v.placement, 24), bytes_text(v.bytes)]
+        )
     return [_count(len(plan.variables), "variable", "variables"), *_table(rows)]
 
 
@@ -63,13 +71,20 @@ def _notes(plan: Figures) -> list[str]:
 
 def _ops(plan: Figures) -> Iterator[list[str]]:
     """One table a part, all with the same columns; a placement is told where it changes."""
-    named = [(op, place == 0) for _, same in groupby(plan.ops, lambda op: (op.part, op.name)) for place, op in enumerate(same)]
+    named = [
+        (op, place == 0)
+        for _, same in groupby(plan.ops, lambda op: (op.part, op.name))
+        for place, op in enumerate(same)
+    ]
     rows = {op.index: _cells(op, is_first) for op, is_first in named}
     widths = [min(widest, max(map(len, column))) for widest, column in zip(_WIDEST, zip(_HEADING, *rows.values()))]
     placement = ""
     for part, of_part in groupby(plan.ops, lambda op: op.part):
         ops = list(of_part)
-        lines = [f"{part}: {_count(len(ops), 'op', 'ops')}, {flops_text(sum(op.flops for op in ops))}", _row(_HEADING, widths)]
+        lines = [
+            f"{part}: {_count(len(ops), 'op', 'ops')}, {flops_text(sum(op.flops for op in ops))}",
+            _row(_HEADING, widths),
+        ]
         for op in ops:
             if op.placement != placement:
                 placement = op.placement
@@ -105,7 +120,9 @@ def _boxings(boxing: Sequence[Boxing]) -> Iterator[str]:
     for bucket, of_bucket in groupby(boxing, lambda step: step.bucket):
         steps = list(of_bucket)
         if bucket is None:
-            yield from (f"{_cut(step.value, _VALUE)}  {_change(step)}  {_cost(step.collective, step.bytes)}" for step in steps)
+            yield from (
+                f"{_cut(step.value, _VALUE)}  {_change(step)}  {_cost(step.collective, step.bytes)}" for step in steps
+            )
         else:
             names = f"bucket {bucket}: {_count(len(steps), 'gradient', 'gradients')}"
             yield f"{names}  {_change(steps[0])}  {_cost(steps[0].collective, sum(step.bytes for step in steps))}"

@@ -17,7 +17,9 @@ def flops_text(count: int) -> str:
 
 def _scaled(count: int, step: int, units: Sequence[str]) -> str:
     value, place = float(count), 0
-    while value >= step - 0.5 and place < len(units) - 1:  # what would round up to a whole step is written as the next unit
+    while (
+        value >= step - 0.5 and place < len(units) - 1
+    ):  # what would round up to a whole step is written as the next unit
         value, place = value / step, place + 1
     digits = 0 if place == 0 else 2 if value < 9.995 else 1 if value < 99.95 else 0
     return f"{value:.{digits}f} {units[place]}"

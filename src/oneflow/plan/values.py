@@ -1,4 +1,5 @@
-"""What a plan is made of: the costs of ranks, ops with their boxing, variables; plain values, as they stand in its JSON."""
+"""What a plan is made of: the costs of ranks, ops with their boxing, variables; plain values, as they stand in its
+JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ FORMAT = "oneflow plan 1"
 
 @dataclass(frozen=True)
 class Traffic:
-    """What one kind of collective does in a step: how often a rank takes part, and its payload in all, which ``plan.held`` defines."""
+    """What one kind of collective does in a step: how often a rank takes part, and its payload in all, which
+    ``plan.held`` defines."""
 
     calls: int
     bytes: int
@@ -20,8 +22,8 @@ class Traffic:
 
 @dataclass(frozen=True)
 class RankCost:
-    """One step of ranks that all cost the same; ``ranks`` is such as "0-511,768-1023" and ``count`` says how many they are. Of the bytes of
-    ``variables`` those of ``states`` are the optimizer's."""
+    """One step of ranks that all cost the same; ``ranks`` is such as "0-511,768-1023" and ``count`` says how many they
+    are. Of the bytes of ``variables`` those of ``states`` are the optimizer's."""
 
     ranks: str
     count: int
@@ -42,9 +44,9 @@ class RankCost:
 class Boxing:
     """A value brought into another SBP or to another placement for the op that reads it.
 
-    ``collective`` is "all_reduce", "all_gather", "reduce_scatter", "all_to_all" or "send", "slice" where a rank keeps a part of
-    what it has, or "none"; ``bytes`` is its payload for one rank and one step, of a "send" what the rank is sent that reads the value.
-    Gradients of one ``bucket`` go in one call.
+    ``collective`` is "all_reduce", "all_gather", "reduce_scatter", "all_to_all" or "send", "slice" where a rank keeps a
+    part of what it has, or "none"; ``bytes`` is its payload for one rank and one step, of a "send" what the rank is
+    sent that reads the value. Gradients of one ``bucket`` go in one call.
     """
 
     value: str
@@ -59,11 +61,12 @@ class Boxing:
 
 @dataclass(frozen=True)
 class PlanOp:
-    """One op of the program. Shape, dtype and SBP are those of its first output, ``boxing`` is what its inputs need before it runs.
+    """One op of the program. Shape, dtype and SBP are those of its first output, ``boxing`` is what its inputs need
+    before it runs.
 
-    ``name`` and ``line`` are the user's, ``op`` is the row and ``aten`` the op it has become; ``part`` is "forward", "backward" or
-    "update"; ``sbp`` has one layout per axis. Shapes are of one micro-batch, ``flops`` of all of a step: what the first rank of the placement
-    computes in matrix products, convolutions and attention.
+    ``name`` and ``line`` are the user's, ``op`` is the row and ``aten`` the op it has become; ``part`` is "forward",
+    "backward" or "update"; ``sbp`` has one layout per axis. Shapes are of one micro-batch, ``flops`` of all of a step:
+    what the first rank of the placement computes in matrix products, convolutions and attention.
     """
 
     index: int
@@ -112,7 +115,8 @@ class Figures:
 
     @property
     def busy(self) -> float:
-        """The share of a step in which a stage of the pipeline works, if all take the same time: m/(m+p-1) for m micro-batches and p stages."""
+        """The share of a step in which a stage of the pipeline works, if all take the same time: m/(m+p-1) for m
+        micro-batches and p stages."""
         return self.micro_batches / (self.micro_batches + self.stages - 1)
 
     def to_json(self) -> str:

@@ -16,19 +16,33 @@ from oneflow.ir.blob import Blob
 if TYPE_CHECKING:
     from torch.profiler import profile as Profile
 
-__all__ = ["nvtx_end", "nvtx_start", "ProfilerActivity", "profile", "profiler_start", "profiler_stop", "range_pop", "range_push", "record_function"]
+__all__ = [
+    "nvtx_end",
+    "nvtx_start",
+    "ProfilerActivity",
+    "profile",
+    "profiler_start",
+    "profiler_stop",
+    "range_pop",
+    "range_push",
+    "record_function",
+]
 
 _OPEN = threading.local()  # ranges that this thread has pushed
 
 
 def profile(
-    activities: Iterable[ProfilerActivity] | None = None, record_shapes: bool = False, record_bandwidth_for_cuda: bool = False
+    activities: Iterable[ProfilerActivity] | None = None,
+    record_shapes: bool = False,
+    record_bandwidth_for_cuda: bool = False,
 ) -> Profile:
     """A context that measures ops; ``key_averages()`` of it tells their times."""
     from torch.profiler import profile as torchs
 
     if record_bandwidth_for_cuda:
-        raise ArgumentError("record_bandwidth_for_cuda is not measured; leave it False and read the times of key_averages()")
+        raise ArgumentError(
+            "record_bandwidth_for_cuda is not measured; leave it False and read the times of key_averages()"
+        )
     return torchs(activities=activities, record_shapes=record_shapes)
 
 
@@ -76,4 +90,6 @@ def profiler_stop() -> None:
 
 def _require_cuda(what: str) -> None:
     if not torch.cuda.is_available():
-        raise NoDeviceError(f"flow.profiler.{what} steers NVIDIA's profilers and there is no CUDA device; use flow.profiler.profile()")
+        raise NoDeviceError(
+            f"flow.profiler.{what} steers NVIDIA's profilers and there is no CUDA device; use flow.profiler.profile()"
+        )

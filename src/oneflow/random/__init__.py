@@ -1,7 +1,7 @@
 """``flow.random``: ops that draw anew at every step.
 
-Without ``seed`` an op's seed follows from the job's random seed and the op's name; draws differ from step to step and are
-the same in every run and on every placement.
+Without ``seed`` an op's seed follows from the job's random seed and the op's name; draws differ from step to step and
+are the same in every run and on every placement.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ def generate_random_batch_permutation_indices(value: Blob, seed: int | None = No
 
 
 def coin_flip(batch_size: int = 1, seed: int | None = None, probability: float = 0.5, name: str | None = None) -> Blob:
-    """1 with ``probability``, 0 otherwise: int8 of shape (batch_size,). Unnamed flips are "CoinFlip", "CoinFlip_1" ..."""
+    """1 with ``probability``, 0 otherwise: int8 of shape (batch_size,). Unnamed flips are "CoinFlip", "CoinFlip_1"
+    ..."""
     size, chance = whole("coin_flip's batch_size", batch_size, above=0), number("probability", probability, 0, 1)
     trace = require_trace("flow.random.coin_flip")
     name = trace.auto_name("CoinFlip", first_plain=True) if name is None else name
@@ -48,7 +49,8 @@ CoinFlip = coin_flip
 
 
 def gen_seed(seed: int | None = None) -> tuple[int, bool]:
-    """(seed, whether it was given). One that was not given is another at each call: in a job by its own seed, outside by chance."""
+    """(seed, whether it was given). One that was not given is another at each call: in a job by its own seed, outside
+    by chance."""
     if seed is not None:
         return checked_seed(seed), True
     trace = current()

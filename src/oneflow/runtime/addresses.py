@@ -38,7 +38,8 @@ def resolve(name: str) -> list[str]:
 
 
 def listen(address: str, port: int) -> socket.socket:
-    """A socket that listens at an address of this machine only. OSError says why that cannot be, without the address."""
+    """A socket that listens at an address of this machine only. OSError says why that cannot be, without the
+    address."""
     family = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM)[0][0]
     try:
         return socket.create_server((address, port), family=family)

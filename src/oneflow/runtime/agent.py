@@ -1,7 +1,9 @@
-"""Several machines: the same program runs on each. The first of the list drives; on the others it serves until the driver ends.
+"""Several machines: the same program runs on each. The first of the list drives; on the others it serves until the
+driver ends.
 
-Each machine's process starts that machine's workers and watches over them. The workers connect to the driver themselves; beside them the
-process, as the machine's agent, tells the driver what happens to them and answers its pings.
+Each machine's process starts that machine's workers and watches over them. The workers connect to the driver
+themselves; beside them the process, as the machine's agent, tells the driver what happens to them and answers its
+pings.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ _FAREWELL_SECONDS = 1.0
 
 
 def find_here(machines: Sequence[str]) -> int:
-    """This machine's place in the list: by ``ONEFLOW_MACHINE_ID``, else the one entry that is an address of this machine."""
+    """This machine's place in the list: by ``ONEFLOW_MACHINE_ID``, else the one entry that is an address of this
+    machine."""
     given = os.environ.get(_MACHINE_ID)
     if given is not None:
         return _check_id(given, machines)
@@ -36,20 +39,23 @@ def find_here(machines: Sequence[str]) -> int:
     found = f"entries {matches} are all this machine" if matches else "none of them is this machine"
     raise ArgumentError(
         f"machines {list(machines)}: {found}, whose addresses are {', '.join(sorted(local_addresses()))}. "
-        f"List every machine by an address of its own, or set {_MACHINE_ID} to this machine's place in the list, counted from 0"
+        f"List every machine by an address of its own, or set {_MACHINE_ID} to this machine's place in the list, "
+        f"counted from 0"
     )
 
 
 def _check_id(given: str, machines: Sequence[str]) -> int:
     if not (given.isascii() and given.isdigit() and int(given) < len(machines)):
         raise ArgumentError(
-            f"environment variable {_MACHINE_ID} is {given!r}; {len(machines)} machines are counted from 0 to {len(machines) - 1}"
+            f"environment variable {_MACHINE_ID} is {given!r}; {len(machines)} machines are counted from 0 to "
+            f"{len(machines) - 1}"
         )
     return int(given)
 
 
 def serve(world: World, handler: str, *, threads: int | None = None) -> None:
-    """Serves as machine ``world.here``, not the first: returns when the driver has ended the run; raises if it failed or was lost."""
+    """Serves as machine ``world.here``, not the first: returns when the driver has ended the run; raises if it failed
+    or was lost."""
     address = functools.partial(Address, world.machines[0], given_port(world.ctrl_port), given_secret())
     hello = Hello(None, world.here, os.getpid(), socket.gethostname(), identity(), world.layout, handler)
     share = share_of_threads(threads, world.devices_per_machine)

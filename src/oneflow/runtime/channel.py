@@ -8,9 +8,9 @@ How two processes come to speak (``handshake.py``):
     driver -> peer   verdict, and the driver's proof
     peer -> driver   the first frame: a HELLO that says which rank, or which machine, the peer is
 
-Greetings, proofs and verdicts have fixed sizes. Nothing is unpickled, and nothing of a size that a peer chooses is allocated, before both
-sides have proved that they know the secret. The bytes that follow are neither encrypted nor signed, as those of torch's collectives are
-not.
+Greetings, proofs and verdicts have fixed sizes. Nothing is unpickled, and nothing of a size that a peer chooses is
+allocated, before both sides have proved that they know the secret. The bytes that follow are neither encrypted nor
+signed, as those of torch's collectives are not.
 
 What they say then is frames:
 
@@ -19,13 +19,15 @@ What they say then is frames:
     tree     pickled: plain Python values, with a number where an array stands
     arrays   the bytes of arrays that are small or go to another host, each aligned
 
-Arrays of 64 KB or more between processes of one host stand in one segment of shared memory per frame instead (``shared_memory.py``), unless
-the receiver keeps too many of them already. The receiver's arrays lie over the received memory: nothing is copied a second time. When the
-last of them is gone, the next frame to the sender is preceded by one of kind RELEASED, and the sender may write into that segment again.
+Arrays of 64 KB or more between processes of one host stand in one segment of shared memory per frame instead
+(``shared_memory.py``), unless the receiver keeps too many of them already. The receiver's arrays lie over the received
+memory: nothing is copied a second time. When the last of them is gone, the next frame to the sender is preceded by one
+of kind RELEASED, and the sender may write into that segment again.
 
-A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it sends PULSE, a
-heartbeat, so that one that is stopped is told from one that is slow. PING is answered by PULSE at once. EVENT tells the driver of a change
-in a worker of another machine. END says that the run is over, with a reason if it failed; a connection that ends without it is a failure.
+A call is a frame CALL of ``(method, arguments)`` to a worker, answered by REPLY or ERROR. While a worker is at work it
+sends PULSE, a heartbeat, so that one that is stopped is told from one that is slow. PING is answered by PULSE at once.
+EVENT tells the driver of a change in a worker of another machine. END says that the run is over, with a reason if it
+failed; a connection that ends without it is a failure.
 """
 
 from __future__ import annotations
@@ -54,8 +56,15 @@ _READ_AHEAD = 64 << 10
 _PADDING = bytes(ALIGNMENT)
 _NO_BYTES = np.empty(0, np.uint8)
 
-# A cut link is an error after about five seconds: of silence (keepalive) or of bytes that nobody confirms (user timeout).
-_KEEPALIVE = {socket.TCP_KEEPIDLE: 2, socket.TCP_KEEPINTVL: 1, socket.TCP_KEEPCNT: 3, socket.TCP_USER_TIMEOUT: 5000, socket.TCP_NODELAY: 1}
+# A cut link is an error after about five seconds: of silence (keepalive) or of bytes that nobody confirms (user
+# timeout).
+_KEEPALIVE = {
+    socket.TCP_KEEPIDLE: 2,
+    socket.TCP_KEEPINTVL: 1,
+    socket.TCP_KEEPCNT: 3,
+    socket.TCP_USER_TIMEOUT: 5000,
+    socket.TCP_NODELAY: 1,
+}
 
 
 class Kind(enum.IntEnum):
@@ -103,7 +112,10 @@ def make_frame(kind: Kind, tree: Any = None, pool: SegmentPool | None = None, re
     reference, shared_places = _share([leaf for leaf, shared in zip(leaves, is_shared) if shared], pool, readers)
     raw, raw_places, size = _line_up([leaf for leaf, shared in zip(leaves, is_shared) if not shared])
     shared_place, raw_place = iter(shared_places), iter(raw_places)
-    entries = [(tuple(leaf.description), shared, next(shared_place if shared else raw_place)) for leaf, shared in zip(leaves, is_shared)]
+    entries = [
+        (tuple(leaf.description), shared, next(shared_place if shared else raw_place))
+        for leaf, shared in zip(leaves, is_shared)
+    ]
     table = pickle.dumps((reference and tuple(reference), entries), pickle.HIGHEST_PROTOCOL)
     return _assemble(kind, table, pickled, raw, size)
 
@@ -149,7 +161,8 @@ def _places(leaves: list[Leaf]) -> tuple[list[int], int]:
 def _check_sizes(table: int, tree: int, arrays: int) -> None:
     if table + tree > _TREE_LIMIT or arrays > _ARRAYS_LIMIT:
         raise ChannelError(
-            f"a message of {table + tree} bytes and {arrays} bytes of arrays; the limits are {_TREE_LIMIT} and {_ARRAYS_LIMIT}"
+            f"a message of {table + tree} bytes and {arrays} bytes of arrays; the limits are {_TREE_LIMIT} and "
+            f"{_ARRAYS_LIMIT}"
         )
 
 
@@ -212,7 +225,9 @@ class Channel:
         self.pool = pool
         self._poll = select.poll()
         self._outgoing: deque[memoryview] = deque()
-        self._finished: deque[int] = deque()  # segments of the peer that no array lies over any more; appended to by the collector
+        self._finished: deque[int] = (
+            deque()
+        )  # segments of the peer that no array lies over any more; appended to by the collector
         self._ahead = memoryview(bytearray(_READ_AHEAD))  # so that a small frame is one system call
         self._held = 0  # bytes that were read ahead
         self._large: _LargeFrame | None = None

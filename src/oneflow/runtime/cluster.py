@@ -1,4 +1,5 @@
-"""The driver's side of a run: starts the workers, calls their handlers, and ends with one error when any of them is in trouble."""
+"""The driver's side of a run: starts the workers, calls their handlers, and ends with one error when any of them is in
+trouble."""
 
 from __future__ import annotations
 
@@ -32,11 +33,13 @@ _PATIENCE = 3.0  # seconds before the driver says whom it waits for
 
 
 class Cluster:
-    """Workers, one per device of ``world``, each with an instance of ``handler`` (``"package.module:Class"``, made as ``Class(context)``).
+    """Workers, one per device of ``world``, each with an instance of ``handler`` (``"package.module:Class"``, made as
+    ``Class(context)``).
 
-    Those of this machine it starts, those of the others come; with ``launched``, all but rank 0 come, started by a launcher.
-    The workers have joined torch's default process group. A call that fails, in whichever way, ends every process; later calls say so.
-    It also ends when it is forgotten and with the program. Calls are made one at a time, from any thread.
+    Those of this machine it starts, those of the others come; with ``launched``, all but rank 0 come, started by a
+    launcher. The workers have joined torch's default process group. A call that fails, in whichever way, ends every
+    process; later calls say so. It also ends when it is forgotten and with the program. Calls are made one at a time,
+    from any thread.
     """
 
     def __init__(
@@ -58,7 +61,9 @@ class Cluster:
         self._close = weakref.finalize(self, _close, crew, os.getpid())
         _abandon_in_children(crew)
         try:
-            _gather(crew, world, handler, share_of_threads(threads, world.devices_per_machine), _meeting(world, launched))
+            _gather(
+                crew, world, handler, share_of_threads(threads, world.devices_per_machine), _meeting(world, launched)
+            )
             self._join()
         except BaseException as error:
             self._fail(error)
@@ -106,10 +111,12 @@ class Cluster:
         return np.frombuffer(segment.memory, np.uint8), segment.reference
 
     def require_owner(self) -> None:
-        """Raises in a child that was forked from the process that started the workers: it shares memory with them, and no connection."""
+        """Raises in a child that was forked from the process that started the workers: it shares memory with them, and
+        no connection."""
         if os.getpid() != self._owner:
             raise WorkerError(
-                f"process {os.getpid()} was forked from {self._owner}, whose workers it cannot call; call flow.clear_default_session() and "
+                f"process {os.getpid()} was forked from {self._owner}, whose workers it cannot call; call "
+                f"flow.clear_default_session() and "
                 "define the jobs again in it to have workers of its own"
             )
 
@@ -121,7 +128,10 @@ class Cluster:
         self._check_open(what)
         workers = self._crew.workers
         try:
-            frames = [(rank, make_frame(Kind.CALL, (method, arguments), workers[rank].channel.pool)) for rank, method, arguments in calls]
+            frames = [
+                (rank, make_frame(Kind.CALL, (method, arguments), workers[rank].channel.pool))
+                for rank, method, arguments in calls
+            ]
             return self._crew.exchange(frames, what, self._step_seconds)
         except BaseException as error:  # after an interrupt that could not be held too: an answer may be half read
             self._fail(error)
@@ -142,7 +152,10 @@ class Cluster:
         self.require_owner()
         if not self._close.alive:
             cause = f"their first failure was: {self._failure}" if self._failure else "they were closed"
-            raise WorkerError(f"{what}: the workers have ended, call flow.clear_default_session() and define the jobs again to begin anew; {cause}")
+            raise WorkerError(
+                f"{what}: the workers have ended, call flow.clear_default_session() and define the jobs again to begin "
+                f"anew; {cause}"
+            )
 
     def _fail(self, error: BaseException) -> None:
         self._failure = ": ".join(filter(None, [type(error).__name__, str(error)]))
@@ -156,7 +169,8 @@ def _close(crew: Crew, owner: int, reason: str | None = None) -> None:
 
 
 def _abandon_in_children(crew: Crew) -> None:
-    """A forked child would keep connections open after the driver's end, and the other processes would not hear of it."""
+    """A forked child would keep connections open after the driver's end, and the other processes would not hear of
+    it."""
     reference = weakref.ref(crew)
 
     def abandon() -> None:
@@ -168,7 +182,8 @@ def _abandon_in_children(crew: Crew) -> None:
 
 
 class _Meeting(NamedTuple):
-    """Where the processes of a run meet, and who comes: the ranks that the driver starts itself, and agents of other machines."""
+    """Where the processes of a run meet, and who comes: the ranks that the driver starts itself, and agents of other
+    machines."""
 
     host: str
     port: int
@@ -183,7 +198,9 @@ def _meeting(world: World, launched: Launched | None) -> _Meeting:
         return _Meeting(*launched.listening_place, launched.new_secret(), [0], [], launched.announced)
     if len(world.machines) == 1:
         return _Meeting(LOOPBACK, 0, secrets.token_bytes(32), range(world.size), [])
-    return _Meeting(world.machines[0], given_port(world.ctrl_port), given_secret(), world.ranks_of(0), range(1, len(world.machines)))
+    return _Meeting(
+        world.machines[0], given_port(world.ctrl_port), given_secret(), world.ranks_of(0), range(1, len(world.machines))
+    )
 
 
 def _gather(crew: Crew, world: World, handler: str, threads: int, meeting: _Meeting) -> None:
@@ -219,7 +236,10 @@ class _Gathering:
             self._crew.raise_trouble(_STARTING)
             waited = time.monotonic() - began
             if waited > seconds:
-                raise WorkerError(f"{_STARTING}: {', '.join(missing)} did not come within {seconds:g} s; is the program started there too?")
+                raise WorkerError(
+                    f"{_STARTING}: {', '.join(missing)} did not come within {seconds:g} s; is the program started "
+                    f"there too?"
+                )
             if waited > _PATIENCE and not is_told and len(self._meeting.own_ranks) < self._world.size:
                 is_told = True
                 print(f"oneflow: the driver waits for {', '.join(missing)}, up to {seconds:g} s", file=sys.stderr)
@@ -228,7 +248,9 @@ class _Gathering:
     def _missing(self) -> list[str]:
         ranks = [f"rank {rank}" for rank in range(self._world.size) if rank not in self._crew.workers]
         machines = [
-            f"machine {number} ({self._world.machines[number]})" for number in self._meeting.machines if number not in self._crew.agents
+            f"machine {number} ({self._world.machines[number]})"
+            for number in self._meeting.machines
+            if number not in self._crew.agents
         ]
         return machines + ranks
 
@@ -244,14 +266,18 @@ class _Gathering:
         is_near = hello.identity == expected.identity and can_open_files_of(hello.pid)
         channel.queue(make_frame(Kind.HELLO, is_near))
         channel.pool = self._crew.pool if is_near else None
-        self._crew.seat(Peer(hello, channel, is_watched=hello.rank in self._meeting.own_ranks or hello.machine in self._crew.agents))
+        self._crew.seat(
+            Peer(hello, channel, is_watched=hello.rank in self._meeting.own_ranks or hello.machine in self._crew.agents)
+        )
 
 
 def _difference(hello: Hello, expected: Hello) -> str:
     """What two machines of one run are configured for differently."""
     names = "the device type", "the list of machines", "the number of devices a machine", "the handler"
     pairs = zip(names, (*hello.layout, hello.handler), (*expected.layout, expected.handler))
-    return "; ".join(f"{name} is {there} there and {here} on the driver" for name, there, here in pairs if there != here)
+    return "; ".join(
+        f"{name} is {there} there and {here} on the driver" for name, there, here in pairs if there != here
+    )
 
 
 def _refuse(channel: Channel, problem: str) -> None:

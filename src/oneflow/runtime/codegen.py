@@ -1,7 +1,8 @@
-"""Code generation: Python source from a graph of function calls, straight-line code in which values are dropped after their last use.
+"""Code generation: Python source from a graph of function calls, straight-line code in which values are dropped after
+their last use.
 
-Each line calls the C++ entry of an aten op. That costs less per step than an fx module, and a line tells which op, and so which line of the
-user, has failed.
+Each line calls the C++ entry of an aten op. That costs less per step than an fx module, and a line tells which op, and
+so which line of the user, has failed.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Code:
 
 
 def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
-    """Compiles ``graph`` into a function of its placeholders. ``bind`` gives for a function or constant of the graph what the code runs
-    with in its place, such as a buffer for the value that names it; without, each is what it is."""
+    """Compiles ``graph`` into a function of its placeholders. ``bind`` gives for a function or constant of the graph
+    what the code runs with in its place, such as a buffer for the value that names it; without, each is what it is."""
     writer = _Writer(bind)
     last_use = _last_uses(graph)
     placeholders = [writer.value(node) for node in graph.nodes if node.op == "placeholder"]

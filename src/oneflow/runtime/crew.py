@@ -1,7 +1,7 @@
 """The driver's view of the processes of a run: sends to all, hears all, and notices when one is in trouble.
 
-One loop over all connections, none of which is ever waited for alone: a worker that does not read, or a machine that is gone, holds up
-nobody.
+One loop over all connections, none of which is ever waited for alone: a worker that does not read, or a machine that is
+gone, holds up nobody.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ class Peer:
 
 
 class Crew:
-    """Every process that takes part, and what is known of it. Times are of the driver's own running: while it is stopped, none passes."""
+    """Every process that takes part, and what is known of it. Times are of the driver's own running: while it is
+    stopped, none passes."""
 
     def __init__(self, pool: SegmentPool, group: WorkerGroup) -> None:
         self.pool = pool
@@ -94,7 +95,8 @@ class Crew:
         return [*self.workers.values(), *self.agents.values()]
 
     def exchange(self, frames: Sequence[tuple[int, Frame]], what: str, seconds: float) -> list[Any]:
-        """Sends each rank its frame and waits for every answer; the answers in the order of the frames. Raises what went wrong."""
+        """Sends each rank its frame and waits for every answer; the answers in the order of the frames. Raises what
+        went wrong."""
         self._answers.clear()
         self._waiting = {rank for rank, _ in frames}
         self._begin()
@@ -105,7 +107,8 @@ class Crew:
             self.raise_trouble(what)
             if self.elapsed > seconds:
                 raise WorkerError(
-                    f"{what}: {self._unanswered()} did not answer within {seconds:g} s; ONEFLOW_STEP_TIMEOUT sets another limit"
+                    f"{what}: {self._unanswered()} did not answer within {seconds:g} s; ONEFLOW_STEP_TIMEOUT sets "
+                    f"another limit"
                 )
         return [self._answers.pop(rank) for rank, _ in frames]
 
@@ -143,7 +146,11 @@ class Crew:
         except ChannelError as error:
             self._lose(peer, str(error))
         except Exception as error:  # an answer that cannot be unpickled here
-            self.troubles.add(Trouble(peer.name, f"gave an answer that cannot be read ({type(error).__name__}: {error})", Weight.CAUSE))
+            self.troubles.add(
+                Trouble(
+                    peer.name, f"gave an answer that cannot be read ({type(error).__name__}: {error})", Weight.CAUSE
+                )
+            )
 
     def _lose(self, peer: Peer, reason: str) -> None:
         peer.is_lost = True
@@ -204,7 +211,9 @@ class Crew:
             if peer.stopped > _STOPPED_LIMIT:
                 self.troubles.add(Trouble(peer.name, f"{peer.stop} and did not go on", Weight.CAUSE))
         if peer.silence > limit:
-            self.troubles.add(Trouble(peer.name, f"gave no sign of life for {limit:.0f} s; it is stopped or it hangs", Weight.CAUSE))
+            self.troubles.add(
+                Trouble(peer.name, f"gave no sign of life for {limit:.0f} s; it is stopped or it hangs", Weight.CAUSE)
+            )
 
     def close(self, reason: str | None) -> None:
         """Ends every process of this machine, and has the others end theirs, with the reason if it is a failure."""
@@ -226,7 +235,8 @@ class Crew:
             pass  # it does not listen any more
 
     def _see_off(self, peers: list[Peer]) -> None:
-        """Reads to the end of each connection, for a moment: closing it earlier, with words unread, would make the peer lose ours."""
+        """Reads to the end of each connection, for a moment: closing it earlier, with words unread, would make the peer
+        lose ours."""
         with selectors.DefaultSelector() as selector:
             for peer in peers:
                 selector.register(peer.channel, selectors.EVENT_READ, peer.channel)

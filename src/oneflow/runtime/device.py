@@ -18,8 +18,8 @@ class Devices:
         self._told = False
 
     def default(self, gpu_num: int | None, cpu_num: int | None) -> tuple[str, int | None]:
-        """The device type and the number of devices of each machine that were configured: GPUs before the CPU. Without a number GPUs where
-        there are any."""
+        """The device type and the number of devices of each machine that were configured: GPUs before the CPU. Without
+        a number GPUs where there are any."""
         if gpu_num:
             return "gpu", gpu_num
         if gpu_num is not None or cpu_num is not None:
@@ -27,8 +27,8 @@ class Devices:
         return "gpu" if torch.cuda.is_available() else "cpu", None
 
     def resolve(self, placements: Iterable[Placement], workers: int = 1) -> torch.device:
-        """The torch device of ops on these placements: a GPU if one of them asks for it and there is one. On a GPU each worker has
-        its own, so it has no number where there are several."""
+        """The torch device of ops on these placements: a GPU if one of them asks for it and there is one. On a GPU each
+        worker has its own, so it has no number where there are several."""
         asked = [placement for placement in placements if placement.device_type == "gpu"]
         if not asked:
             return torch.device("cpu")
@@ -44,5 +44,7 @@ class Devices:
     def _cuda(self, placement: Placement, workers: int) -> torch.device:
         index = max(device for _, device in placement.devices)
         if index >= torch.cuda.device_count():
-            raise UnsupportedError(f"placement {placement} names GPU {index}; this machine has {torch.cuda.device_count()}, counted from 0")
+            raise UnsupportedError(
+                f"placement {placement} names GPU {index}; this machine has {torch.cuda.device_count()}, counted from 0"
+            )
         return torch.device("cuda") if workers > 1 else torch.device("cuda", index)

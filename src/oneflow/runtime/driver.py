@@ -1,4 +1,5 @@
-"""The driver, the single controller of a run: variables, readers and programs as the session sees them, spread over workers."""
+"""The driver, the single controller of a run: variables, readers and programs as the session sees them, spread over
+workers."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ from oneflow.sharding.mesh import Layout
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A program that every rank has: the number it is known by, each rank's lane, whether the rank is on another host, and the ranks that
-    have not all of its kernels yet."""
+    """A program that every rank has: the number it is known by, each rank's lane, whether the rank is on another host,
+    and the ranks that have not all of its kernels yet."""
 
     number: int
     lanes: list[Lane]
@@ -39,8 +40,8 @@ class _Way(NamedTuple):
 
 
 class Driver:
-    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn`` meanwhile, and holds
-    ``interrupts``, so that what was begun is done. One thread at a time loads programs."""
+    """Commands the workers of a session. Whoever writes into lanes, has a step run and reads them has the ``turn``
+    meanwhile, and holds ``interrupts``, so that what was begun is done. One thread at a time loads programs."""
 
     def __init__(self, world: World, handler: str, launched: Launched | None = None) -> None:
         self.world = world
@@ -58,11 +59,15 @@ class Driver:
         self.cluster.require_owner()
         return self._turn
 
-    def load(self, job: str, programs: Sequence[PackedProgram], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]) -> Loaded:
+    def load(
+        self, job: str, programs: Sequence[PackedProgram], groups: Sequence[tuple[int, ...]], forms: Sequence[Form]
+    ) -> Loaded:
         """Sends each rank its program of a job and the form of its lane."""
         self._programs += 1
         ways = [self._way(rank, form.size) for rank, form in enumerate(forms)]
-        arguments = [(self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)]
+        arguments = [
+            (self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)
+        ]
         are_ready = self.cluster.call("load", arguments, what=f"loading job {job!r}")
         self._loaded.add(job)
         lanes = [Lane(form, way.memory) for form, way in zip(forms, ways)]
@@ -82,8 +87,9 @@ class Driver:
             self._loaded.remove(job)
 
     def step(self, loaded: Sequence[Loaded], step: StepNumbers, job: str) -> bool:
-        """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are; whether the gradients
-        were finite. It runs by kernels where each rank has all of its program's, otherwise by ops on every rank."""
+        """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are;
+        whether the gradients were finite. It runs by kernels where each rank has all of its program's, otherwise by ops
+        on every rank."""
         what = f"job {job!r}, step {step.number}"
         by_kernels = not any([rank in program.unready for rank, program in enumerate(loaded)])
         # A class of its own costs as much to pickle as all else of a small step.
@@ -103,7 +109,9 @@ class Driver:
         """A step in which ranks run different programs, or what they are fed and give goes to other hosts."""
         lanes = [program.lanes[rank] for rank, program in enumerate(loaded)]
         fed = [lane.fed if loaded[0].is_far[rank] else None for rank, lane in enumerate(lanes)]
-        answers = self.cluster.call("step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what)
+        answers = self.cluster.call(
+            "step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what
+        )
         for lane, (_, _, given) in zip(lanes, answers):
             if given is not None:
                 lane.given[:] = given

@@ -10,9 +10,9 @@ from torch import fx
 
 from oneflow.collective import Bound, exchange
 from oneflow.compiler.describe import what_of
-from oneflow.core.fusion_setting import COMPILING
 from oneflow.compiler.program import Key, Program, Section
 from oneflow.core.errors import PeerError, RunError
+from oneflow.core.fusion_setting import COMPILING
 from oneflow.ops.native_sequence import RunningSequence
 from oneflow.ops.native_sequence import Sequence as NativeSequence
 from oneflow.runtime.codegen import Bind, Code, generate
@@ -25,8 +25,8 @@ _HELD = ("variable", "prepared")
 
 
 class StepNumbers(NamedTuple):
-    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether clusters run by kernels in it; None
-    where ranks agree on that among themselves."""
+    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether clusters run by
+    kernels in it; None where ranks agree on that among themselves."""
 
     number: int
     rates: tuple[float, ...]
@@ -35,8 +35,8 @@ class StepNumbers(NamedTuple):
 
 
 class StepResult(NamedTuple):
-    """This rank's parts of results and of watched values, for each micro-batch those that it answers for; and whether the gradients were
-    finite."""
+    """This rank's parts of results and of watched values, for each micro-batch those that it answers for; and whether
+    the gradients were finite."""
 
     results: Sequence[Sequence[torch.Tensor]]
     watched: Sequence[Sequence[torch.Tensor]]
@@ -44,8 +44,9 @@ class StepResult(NamedTuple):
 
 
 class Executor:
-    """A program with its variables bound. ``run`` is one step. ``for_autograd``: its results are tensors that autograd may go on from, and
-    writes into variables are seen by it; otherwise torch's inference mode spares what that costs."""
+    """A program with its variables bound. ``run`` is one step. ``for_autograd``: its results are tensors that autograd
+    may go on from, and writes into variables are seen by it; otherwise torch's inference mode spares what that
+    costs."""
 
     def __init__(self, program: Program, variables: RankVariables, for_autograd: bool = False) -> None:
         self.device = variables.device
@@ -55,12 +56,17 @@ class Executor:
         self._bound = Bound()
         self.clusters = _running_clusters(program) if program.fusion.tier in COMPILING else None
         bind = self._bound if self.clusters is None else self.clusters.bound(self._bound)
-        self.code = {name: generate(section.graph, program.job, with_sequences(bind)) for name, section in program.sections.items()}
+        self.code = {
+            name: generate(section.graph, program.job, with_sequences(bind))
+            for name, section in program.sections.items()
+        }
         asked = {key for section in program.sections.values() for key in section.inputs}
         self._uses_step, self._uses_scale = ("step",) in asked, ("scale",) in asked
         self._stored = {key: variables.tensors[key[1]] for key in asked if key[0] == "variable"}
         self._prepared: tuple[int, list[Any]] = (-1, [])  # of which version, and what
-        self._sends = any(node.target is exchange for section in program.sections.values() for node in section.graph.nodes)
+        self._sends = any(
+            node.target is exchange for section in program.sections.values() for node in section.graph.nodes
+        )
         step = program.sections.get("step")
         self._whole = _Whole(program, step, self.code["step"], self._stored) if step is not None else None
 
@@ -75,8 +81,8 @@ class Executor:
         return self.clusters is None or self.clusters.are_ready()
 
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
-        """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the program takes, in
-        order."""
+        """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the
+        program takes, in order."""
         whole = self._whole
         with self._mode():
             if self.clusters is not None:
@@ -103,7 +109,8 @@ class Executor:
         return StepResult((outputs[: whole.results],), (outputs[whole.results :],), True)
 
     def _held(self, whole: _Whole, step: StepNumbers) -> list[Any]:
-        """What a step holds, with what depends on variables alone as they are now. Threads that find it old may each make it anew."""
+        """What a step holds, with what depends on variables alone as they are now. Threads that find it old may each
+        make it anew."""
         version, held = self._prepared
         if version != self._variables.version:
             version = self._variables.version
@@ -152,7 +159,8 @@ class Executor:
     def _micro_batch(
         self, values: dict[Key, Any], step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]], number: int
     ) -> dict[Key, Any]:
-        """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a mask."""
+        """The values of one micro-batch. To random ops every micro-batch is a step of its own, so that no two share a
+        mask."""
         own: dict[Key, Any] = {("feed", i): tensor for i, tensor in zip(self._program.feeds, feeds[number])}
         if self._uses_step:
             own["step",] = torch.tensor([step.number * len(feeds) + number], device=self.device)
@@ -184,7 +192,8 @@ class Executor:
 
 
 def with_sequences(others: Bind) -> Bind:
-    """What code runs with in the place of a constant or function: of a sequence what runs it, of anything else what ``others`` say."""
+    """What code runs with in the place of a constant or function: of a sequence what runs it, of anything else what
+    ``others`` say."""
     return lambda thing: RunningSequence(thing) if isinstance(thing, NativeSequence) else others(thing)
 
 
@@ -200,8 +209,8 @@ def _inference_mode() -> Any:
 
 
 class _Whole:
-    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place. Its outputs are so
-    many ``results``, then watched values."""
+    """A step of one section: what it holds from step to step comes first among its arguments, and stays in its place.
+    Its outputs are so many ``results``, then watched values."""
 
     def __init__(self, program: Program, section: Section, code: Code, stored: dict[Key, torch.Tensor]) -> None:
         self.code = code
@@ -219,8 +228,8 @@ class _Whole:
 
 
 def _add(total: list[torch.Tensor], micro: dict[Key, Any], keys: tuple[Key, ...], count: int) -> None:
-    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. The first two make a sum of
-    its own, since a gradient may be a result too; later ones are added in place."""
+    """Adds the gradients of a micro-batch to their sums, one at a time: a gradient goes when its sum is there. The
+    first two make a sum of its own, since a gradient may be a result too; later ones are added in place."""
     for place, key in enumerate(keys):
         gradient = micro.pop(key)
         if place == len(total):

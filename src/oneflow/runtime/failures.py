@@ -73,7 +73,11 @@ class Trouble(NamedTuple):
 
 def raised(who: str, found: Report) -> Trouble:
     """The trouble of a worker whose handler raised."""
-    cause = "ran out of memory" if found.kind in (MemoryError.__name__, torch.OutOfMemoryError.__name__) else f"raised {found.kind}"
+    cause = (
+        "ran out of memory"
+        if found.kind in (MemoryError.__name__, torch.OutOfMemoryError.__name__)
+        else f"raised {found.kind}"
+    )
     weight = Weight.CONSEQUENCE if found.is_collective else Weight.CAUSE
     return Trouble(who, f"{cause}: {found.message}\n{found.trace.rstrip()}", weight, found)
 

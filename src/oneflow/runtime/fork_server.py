@@ -1,14 +1,16 @@
-"""The process that workers are forked from: it has loaded torch once, so a worker is there in milliseconds; and it watches over them.
+"""The process that workers are forked from: it has loaded torch once, so a worker is there in milliseconds; and it
+watches over them.
 
-It is started fresh, not forked from the user's process, whose threads and GPU contexts would not survive a fork, and it runs none of the
-user's script. It has one thread and never computes. Workers belong to groups, one per cluster; each group has a connection to its owner:
+It is started fresh, not forked from the user's process, whose threads and GPU contexts would not survive a fork, and it
+runs none of the user's script. It has one thread and never computes. Workers belong to groups, one per cluster; each
+group has a connection to its owner:
 
     owner -> server   (seat, environment, folder, search path) and the file number of stderr: fork a worker
     server -> owner   Event: a worker has ended, was stopped, goes on
     owner closes      the group is killed; when all of it is gone the server closes its end too
 
-When the owner's process ends, in whichever way, its connections close; the server kills every worker and ends. When the server ends, the
-kernel kills the workers.
+When the owner's process ends, in whichever way, its connections close; the server kills every worker and ends. When the
+server ends, the kernel kills the workers.
 """
 
 from __future__ import annotations
@@ -105,7 +107,9 @@ class ForkServer:
 
     def run(self) -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)  # they may be sent to every process of a run; the driver decides, for the workers too
+            signal.signal(
+                number, signal.SIG_IGN
+            )  # they may be sent to every process of a run; the driver decides, for the workers too
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         self._selector.register(self._control, selectors.EVENT_READ, self._take_group)
@@ -207,7 +211,8 @@ class ForkServer:
 
 
 def _move_in(order: Order, stderr: int) -> None:
-    """Makes the worker's surroundings those of its owner. Its standard output is stderr: stdout belongs to the user's program."""
+    """Makes the worker's surroundings those of its owner. Its standard output is stderr: stdout belongs to the user's
+    program."""
     os.dup2(stderr, 1)
     os.dup2(stderr, 2)
     os.close(stderr)

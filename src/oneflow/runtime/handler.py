@@ -56,9 +56,17 @@ class RankHandler:
 
     # -------------------------------------------------------------- programs
 
-    def load(self, number: int, packed: PackedProgram, groups: Sequence[tuple[int, ...]], form: Form, shared: Reference | None) -> bool:
-        """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's program uses; the
-        memory of its lane is shared with the driver if that is on this host. Whether all kernels of it are there."""
+    def load(
+        self,
+        number: int,
+        packed: PackedProgram,
+        groups: Sequence[tuple[int, ...]],
+        form: Form,
+        shared: Reference | None,
+    ) -> bool:
+        """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's
+        program uses; the memory of its lane is shared with the driver if that is on this host. Whether all kernels of
+        it are there."""
         collective.make_groups(groups)
         program = unpack(packed)
         job = self._rank.load(program)
@@ -74,10 +82,16 @@ class RankHandler:
         return self._shared[shared]
 
     def step(
-        self, program: int, number: int, rates: tuple[float, ...], scale: float, by_kernels: bool, fed: np.ndarray | None
+        self,
+        program: int,
+        number: int,
+        rates: tuple[float, ...],
+        scale: float,
+        by_kernels: bool,
+        fed: np.ndarray | None,
     ) -> tuple[bool, bool, np.ndarray | None]:
-        """Runs one step of a program on what is in its lane, where ``fed`` comes from another host; whether the gradients were finite,
-        whether all kernels are there, and the results where they go to another host."""
+        """Runs one step of a program on what is in its lane, where ``fed`` comes from another host; whether the
+        gradients were finite, whether all kernels are there, and the results where they go to another host."""
         own = self._programs[program]
         if fed is not None:
             own.lane.fed[:] = fed

@@ -1,7 +1,9 @@
-"""Mutual authentication by a shared secret, before anything else is said. The first lines of ``channel.py`` show the order of the messages.
+"""Mutual authentication by a shared secret, before anything else is said. The first lines of ``channel.py`` show the
+order of the messages.
 
-Both sides are generators that do no I/O: they give ``(bytes to send, number of bytes to read)`` and are sent the bytes that were read. So
-the driver can serve any number of peers at once, silent ones among them, and the tests need no socket.
+Both sides are generators that do no I/O: they give ``(bytes to send, number of bytes to read)`` and are sent the bytes
+that were read. So the driver can serve any number of peers at once, silent ones among them, and the tests need no
+socket.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ def receive_peer(secret: bytes) -> Handshake:
     verdict = _ACCEPTED if peer.dialect == own.dialect else _WRONG_VERSION
     yield verdict + _prove(secret, b"driver", mine, theirs), 0
     if verdict == _WRONG_VERSION:
-        raise VersionError(f"it runs {peer.dialect} and this machine {own.dialect}; install the same version on every machine")
+        raise VersionError(
+            f"it runs {peer.dialect} and this machine {own.dialect}; install the same version on every machine"
+        )
 
 
 def meet_driver(secret: bytes) -> Handshake:
@@ -75,7 +79,8 @@ def meet_driver(secret: bytes) -> Handshake:
         raise SecretError("the driver has another secret; set the same ONEFLOW_SECRET on every machine")
     if verdict != _ACCEPTED:
         raise VersionError(
-            f"the driver runs {driver.dialect} and this machine {_read(mine).dialect}; install the same version on every machine"
+            f"the driver runs {driver.dialect} and this machine {_read(mine).dialect}; install the same version on "
+            f"every machine"
         )
 
 

@@ -1,4 +1,5 @@
-"""Which variables the ranks of a host hold once, for all of them: those that their programs update together (``collective/one_copy.py``)."""
+"""Which variables the ranks of a host hold once, for all of them: those that their programs update together
+(``collective/one_copy.py``)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ from oneflow.compiler.program import Program
 
 
 class HeldOnce:
-    """How the variables of a rank are held, by name. A variable that any program writes in another way has a copy on every rank, for good: each of them
-    writes all of it."""
+    """How the variables of a rank are held, by name. A variable that any program writes in another way has a copy on
+    every rank, for good: each of them writes all of it."""
 
     def __init__(self, tensors: Mapping[str, torch.Tensor]) -> None:
         self._tensors = tensors
@@ -23,8 +24,8 @@ class HeldOnce:
         self._apart: set[str] = set()
 
     def admit(self, program: Program) -> bool:
-        """Has variables held as a program needs them, before it first runs; whether any of them has moved. All ranks call this together, each for
-        its own program of a job."""
+        """Has variables held as a program needs them, before it first runs; whether any of them has moved. All ranks
+        call this together, each for its own program of a job."""
         wanted = _updated_together(program)
         if program.writes:
             self._apart.update(_variables(program) - wanted.keys())
@@ -39,7 +40,8 @@ class HeldOnce:
         return before != self._together
 
     def _told(self, asked: dict[str, Ranks]) -> list[dict[str, Ranks]]:
-        """What each rank asks to be held once. Their programs may differ, where one of them alone reads a gradient: then that has a copy on each."""
+        """What each rank asks to be held once. Their programs may differ, where one of them alone reads a gradient:
+        then that has a copy on each."""
         told: list[Any] = [None] * dist.get_world_size()
         with collective.meeting(tuple(range(len(told)))):
             dist.all_gather_object(told, asked)

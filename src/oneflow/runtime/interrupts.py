@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+# What is under signal's own functions: those of Python 3.11 take a tenth of a small step to see that a handler is no
+# number.
+import _signal  # type: ignore[import-not-found]
 import os
 import signal
 import threading
 from types import FrameType, TracebackType
 
-# What is under signal's own functions: those of Python 3.11 take a tenth of a small step to see that a handler is no number.
-import _signal  # type: ignore[import-not-found]
-
 _PATIENCE = 3.0  # seconds
 
 
 class InterruptsHeld:
-    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its workers as they were
-    after a whole step, and can save. A second one does not wait, nor does one whose block goes on for longer than some seconds. What the
-    program has put in the place of Python's own handler stays. Blocks of other threads than the main one, which hears of no signal, are
-    nothing to it."""
+    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its
+    workers as they were after a whole step, and can save. A second one does not wait, nor does one whose block goes on
+    for longer than some seconds. What the program has put in the place of Python's own handler stays. Blocks of other
+    threads than the main one, which hears of no signal, are nothing to it."""
 
     def __init__(self) -> None:
         self._main = threading.main_thread().ident
@@ -33,7 +33,9 @@ class InterruptsHeld:
             _signal.signal(signal.SIGINT, self._hear)
             self._is_active = True
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if threading.get_ident() != self._main:
             return
         self._depth -= 1

@@ -1,8 +1,9 @@
 """Lanes (shared-memory channels): the memory through which the inputs of a step reach a rank and its results come back.
 
-What a program is fed and what it gives have fixed shapes, so both sides lay them out once, when it is loaded. Processes of one host share
-the memory, and the message of a step carries a few numbers; between hosts the bytes go with the message. Steps run one at a time and
-nothing in a lane is needed after its step, so the programs of a rank use the same memory.
+What a program is fed and what it gives have fixed shapes, so both sides lay them out once, when it is loaded. Processes
+of one host share the memory, and the message of a step carries a few numbers; between hosts the bytes go with the
+message. Steps run one at a time and nothing in a lane is needed after its step, so the programs of a rank use the same
+memory.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ class Field(NamedTuple):
 
 @dataclass(frozen=True)
 class Form:
-    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array per micro-batch, or None
-    where other ranks answer."""
+    """What a lane holds: for each micro-batch the inputs by number, and for each result or watched value one array per
+    micro-batch, or None where other ranks answer."""
 
     feeds: tuple[dict[int, Field], ...]
     results: tuple[tuple[Field, ...] | None, ...]
@@ -57,7 +58,10 @@ class Lane:
 
     def given_by_micro_batch(self) -> list[list[np.ndarray]]:
         """For each micro-batch the arrays of the results and watched values that this rank answers for."""
-        return [[arrays[i] for arrays in (*self.results, *self.watched) if arrays is not None] for i in range(len(self.feeds))]
+        return [
+            [arrays[i] for arrays in (*self.results, *self.watched) if arrays is not None]
+            for i in range(len(self.feeds))
+        ]
 
     def _next(self, field: Field) -> np.ndarray:
         array = np.ndarray(field.shape, field.dtype, buffer=self._memory, offset=self._end)

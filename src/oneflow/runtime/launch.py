@@ -31,10 +31,14 @@ class WorkerGroup:
     def start(self, seat: Seat) -> None:
         """Starts a worker with this process's environment, folder, search path and stderr; does not wait for it."""
         try:
-            self._connection.send(Order(seat, dict(os.environ), os.getcwd(), [os.path.abspath(entry) for entry in sys.path]))
+            self._connection.send(
+                Order(seat, dict(os.environ), os.getcwd(), [os.path.abspath(entry) for entry in sys.path])
+            )
             socket.send_fds(self._socket, [b"\0"], [2])
         except OSError as error:
-            raise WorkerError(f"the process that starts workers has ended ({error}); its own message is on stderr") from error
+            raise WorkerError(
+                f"the process that starts workers has ended ({error}); its own message is on stderr"
+            ) from error
 
     def fileno(self) -> int:
         return self._connection.fileno()
@@ -129,7 +133,8 @@ def _stop(control: socket.socket, process: subprocess.Popen, owner: int) -> None
 
 
 class Launcher:
-    """Starts the fork server when it is first needed, and keeps it: a second cluster of this process need not load torch again."""
+    """Starts the fork server when it is first needed, and keeps it: a second cluster of this process need not load
+    torch again."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -149,7 +154,8 @@ class Launcher:
         return self._ready().new_group()
 
     def stop(self) -> None:
-        """Ends the fork server and all its workers; the next group starts another. It also ends with this process, in whichever way."""
+        """Ends the fork server and all its workers; the next group starts another. It also ends with this process, in
+        whichever way."""
         with self._lock:
             if self._server is not None and self._server.owner == os.getpid():
                 self._server.stop()
@@ -160,7 +166,6 @@ class Launcher:
             if self._server is None or not self._server.is_usable:
                 self._server = _Server()
             return self._server
-
 
     def forget(self) -> None:
         """Lets go of the server without ending it: for a child that was forked from its owner."""

@@ -1,6 +1,7 @@
 """Runs whose processes somebody else starts, one per rank: torchrun, SLURM, or a script that sets RANK and WORLD_SIZE.
 
-Rank 0's process drives, and starts a worker for its own device. The process of every other rank is the worker of that rank.
+Rank 0's process drives, and starts a worker for its own device. The process of every other rank is the worker of that
+rank.
 """
 
 from __future__ import annotations
@@ -29,12 +30,17 @@ from oneflow.runtime.worker import Seat, run_worker
 from oneflow.runtime.world import LOOPBACK, World
 
 _SLURM_PORTS = range(20000, 30000)
-_SLURM_STEP = ("SLURM_STEP_NODELIST", "SLURM_LAUNCH_NODE_IPADDR", "MASTER_ADDR")  # by any of these a task finds the first one
+_SLURM_STEP = (
+    "SLURM_STEP_NODELIST",
+    "SLURM_LAUNCH_NODE_IPADDR",
+    "MASTER_ADDR",
+)  # by any of these a task finds the first one
 
 
 @dataclass(frozen=True)
 class Launched:
-    """What the launcher says of this process. ``store_key``: where the driver tells its port if the launcher listens on ``port``."""
+    """What the launcher says of this process. ``store_key``: where the driver tells its port if the launcher listens on
+    ``port``."""
 
     rank: int
     size: int
@@ -46,10 +52,16 @@ class Launched:
     store_key: str | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rank < self.size or self.size % self.local_size or self.rank % self.local_size != self.local_rank:
+        if (
+            not 0 <= self.rank < self.size
+            or self.size % self.local_size
+            or self.rank % self.local_size != self.local_rank
+        ):
             raise ArgumentError(
-                f"the launcher says rank {self.rank} of {self.size}, local rank {self.local_rank} of {self.local_size}; "
-                "every machine must have as many processes as the others, with consecutive ranks (SLURM: --distribution=block)"
+                f"the launcher says rank {self.rank} of {self.size}, local rank {self.local_rank} of "
+                f"{self.local_size}; "
+                "every machine must have as many processes as the others, with consecutive ranks (SLURM: "
+                "--distribution=block)"
             )
 
     @property
@@ -78,7 +90,8 @@ class Launched:
             return LOOPBACK, 0
         if all(address.startswith("127.") or address == "::1" for address in resolve(self.address)):
             raise ArgumentError(
-                f"MASTER_ADDR {self.address!r} is only known to this machine itself; set it to an address that the others can reach"
+                f"MASTER_ADDR {self.address!r} is only known to this machine itself; set it to an address that the "
+                f"others can reach"
             )
         return self.address, 0 if self.store_key else self.port
 
@@ -119,7 +132,8 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
 
 
 def serve_rank(found: Launched, world: World, handler: str, *, threads: int | None = None) -> None:
-    """Serves as the worker of this process's rank, which is not 0: returns when the driver has ended the run; raises if it failed or was lost."""
+    """Serves as the worker of this process's rank, which is not 0: returns when the driver has ended the run; raises if
+    it failed or was lost."""
     if not found.is_local:
         given_secret()  # without it no attempt can succeed
     share = share_of_threads(threads, world.devices_per_machine)
@@ -135,7 +149,9 @@ def _from_torch(environment: Mapping[str, str]) -> Launched:
     rank, size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE", least=1)
     address, port = environment.get("MASTER_ADDR", ""), _number(environment, "MASTER_PORT")
     if not address:
-        raise ArgumentError("RANK and WORLD_SIZE are set and MASTER_ADDR is not; set it to the address of rank 0's machine")
+        raise ArgumentError(
+            "RANK and WORLD_SIZE are set and MASTER_ADDR is not; set it to the address of rank 0's machine"
+        )
     on_loopback = all(found.startswith("127.") or found == "::1" for found in resolve(address))
     local_size = _number(environment, "LOCAL_WORLD_SIZE", size if on_loopback else 1, least=1)
     local_rank = _number(environment, "LOCAL_RANK", rank % local_size)
@@ -149,36 +165,57 @@ def _from_slurm(environment: Mapping[str, str]) -> Launched:
     rank, size = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS", least=1)
     machines = _slurm_machines(environment)
     address = environment.get("MASTER_ADDR") or machines[0]
-    count = _number(environment, "SLURM_STEP_NUM_NODES", _number(environment, "SLURM_NNODES", len(machines), least=1), least=1)
+    count = _number(
+        environment, "SLURM_STEP_NUM_NODES", _number(environment, "SLURM_NNODES", len(machines), least=1), least=1
+    )
     job = _number(environment, "SLURM_JOB_ID", 0)
     port = _number(environment, "MASTER_PORT", _SLURM_PORTS[job % len(_SLURM_PORTS)])
     names = (address, *machines[1:]) if len(machines) == count else ()
     if size % count:
         raise ArgumentError(
-            f"SLURM runs {size} tasks on {count} machines; every machine must have as many tasks as the others (--ntasks-per-node)"
+            f"SLURM runs {size} tasks on {count} machines; every machine must have as many tasks as the others "
+            f"(--ntasks-per-node)"
         )
     return Launched(rank, size, _number(environment, "SLURM_LOCALID"), size // count, address, port, names)
 
 
 def _is_task_of_srun(environment: Mapping[str, str]) -> bool:
-    """False for a batch script, which is one process whatever SLURM_NTASKS says, and told so. Refuses a task whose step says nothing of its machines."""
+    """False for a batch script, which is one process whatever SLURM_NTASKS says, and told so. Refuses a task whose step
+    says nothing of its machines."""
     if any(environment.get(name) for name in (*_SLURM_STEP, "SLURM_STEP_ID")):
         return True
     number, size = _number(environment, "SLURM_PROCID"), _number(environment, "SLURM_NTASKS", 1)
     missing = f"SLURM_PROCID is {number}, SLURM_NTASKS {size} and none of {', '.join(_SLURM_STEP)} is set"
     if number > 0:
-        raise ArgumentError(f"{missing}, so this task cannot find task 0; start it with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT")
+        raise ArgumentError(
+            f"{missing}, so this task cannot find task 0; start it with srun, or set RANK, WORLD_SIZE, MASTER_ADDR and "
+            f"MASTER_PORT"
+        )
     if size > 1:
-        warnings.warn(f"{missing}: this process runs alone, as a batch script does; start one process per task with srun", stacklevel=5)
+        warnings.warn(
+            f"{missing}: this process runs alone, as a batch script does; start one process per task with srun",
+            stacklevel=5,
+        )
     return False
 
 
 def _slurm_machines(environment: Mapping[str, str]) -> list[str]:
-    """The machines of a step in order; where only those of the allocation are known, these; else the address of the first."""
-    nodes = next((environment[name] for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST") if environment.get(name)), "")
+    """The machines of a step in order; where only those of the allocation are known, these; else the address of the
+    first."""
+    nodes = next(
+        (
+            environment[name]
+            for name in ("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
+            if environment.get(name)
+        ),
+        "",
+    )
     address = environment.get("MASTER_ADDR") or environment.get("SLURM_LAUNCH_NODE_IPADDR")
     if not nodes and not address:
-        raise ArgumentError(f"this is a task of srun, and none of {', '.join(_SLURM_STEP)} tells where task 0 is; set MASTER_ADDR to the address of its machine")
+        raise ArgumentError(
+            f"this is a task of srun, and none of {', '.join(_SLURM_STEP)} tells where task 0 is; set MASTER_ADDR to "
+            f"the address of its machine"
+        )
     return [str(address)] if address and "SLURM_STEP_NODELIST" not in environment else expand_nodes(nodes)
 
 
@@ -191,7 +228,9 @@ def expand_nodes(text: str) -> list[str]:
             names.append(entry)
             continue
         inside, _, after = rest.partition("]")
-        names += [before + number + tail for number in _numbers(inside) for tail in (expand_nodes(after) if after else [""])]
+        names += [
+            before + number + tail for number in _numbers(inside) for tail in (expand_nodes(after) if after else [""])
+        ]
     return names
 
 
@@ -209,7 +248,10 @@ def _number(environment: Mapping[str, str], name: str, default: int | None = Non
         return default
     if text is None or not (text.isascii() and text.isdigit()) or int(text) < least:
         found = "not set" if text is None else repr(text)
-        raise ArgumentError(f"environment variable {name} is {found}; the launcher should set it to a number{f' from {least} on' if least else ''}")
+        raise ArgumentError(
+            f"environment variable {name} is {found}; the launcher should set it to a "
+            f"number{f' from {least} on' if least else ''}"
+        )
     return int(text)
 
 

@@ -13,7 +13,11 @@ _LONGEST = 1e6  # seconds; torch and sockets count in milliseconds, and not to i
 
 def step_seconds(given: float | None = None) -> float:
     """How long a call may take: as given, else ``ONEFLOW_STEP_TIMEOUT``, else ten minutes."""
-    return _positive("step timeout", given) if given is not None else _from_environment("ONEFLOW_STEP_TIMEOUT", _STEP_SECONDS)
+    return (
+        _positive("step timeout", given)
+        if given is not None
+        else _from_environment("ONEFLOW_STEP_TIMEOUT", _STEP_SECONDS)
+    )
 
 
 def connect_seconds() -> float:
@@ -35,7 +39,9 @@ def given_secret() -> bytes:
 def given_port(port: int) -> int:
     """The control port of several machines, which must be told."""
     if not port:
-        raise ArgumentError("several machines need a control port, the same free one on each: set it with flow.env.ctrl_port(port)")
+        raise ArgumentError(
+            "several machines need a control port, the same free one on each: set it with flow.env.ctrl_port(port)"
+        )
     return port
 
 
@@ -53,7 +59,9 @@ def _from_environment(name: str, default: float) -> float:
     try:
         return _positive(name, float(text))
     except ValueError:
-        raise ArgumentError(f"environment variable {name} is {text!r}; set it to a number of seconds, or unset it") from None
+        raise ArgumentError(
+            f"environment variable {name} is {text!r}; set it to a number of seconds, or unset it"
+        ) from None
 
 
 def _positive(name: str, seconds: float) -> float:

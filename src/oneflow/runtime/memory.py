@@ -1,8 +1,9 @@
 """Where the memory of steps comes from.
 
-Every step makes and frees the same tensors. Left alone, glibc gives large ones back to the kernel, which clears and maps their pages anew
-in the next step: for a ResNet a tenth to a third of the step. The first job gives large tensors a heap of their own (``ops/native/_heap.c``), which keeps what
-is freed and has next to no holes, and tells glibc to keep the rest, or all where there is no such heap. What ``MALLOC_...`` variables say stands instead.
+Every step makes and frees the same tensors. Left alone, glibc gives large ones back to the kernel, which clears and
+maps their pages anew in the next step: for a ResNet a tenth to a third of the step. The first job gives large tensors a
+heap of their own (``ops/native/_heap.c``), which keeps what is freed and has next to no holes, and tells glibc to keep
+the rest, or all where there is no such heap. What ``MALLOC_...`` variables say stands instead.
 """
 
 from __future__ import annotations
@@ -16,7 +17,11 @@ from pathlib import Path
 from oneflow.ops import native
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_THRESHOLD = -1, -2, -3
-_LARGE = 16 << 20  # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies idle
+_LARGE = (
+    16 << 20
+    # larger tensors, of which there are few, are still mapped one by one where no freed memory fits: less of it lies
+    # idle
+)
 _TO_SPARE = 1 << 20
 _NEVER = -1
 _USUAL_PAD = 128 << 10
@@ -29,7 +34,8 @@ _SPARING: set[int] = set()  # the allocator is the process's, and so is who asks
 
 @cache
 def keep_freed_memory() -> None:
-    """Has freed memory kept for the next step, unless the environment tells the allocator something else, or somebody would rather spare it."""
+    """Has freed memory kept for the next step, unless the environment tells the allocator something else, or somebody
+    would rather spare it."""
     has_own_heap()
     if not _SPARING:
         _tell(_KEEPING)
@@ -42,9 +48,10 @@ def has_own_heap() -> bool:
 
 
 def spare_memory(owner: object) -> None:
-    """Has each tensor of a megabyte or more mapped by itself and given back at once, for steps that would rather compute again than keep: freed
-    memory between what is kept would lie idle, since glibc finds no aligned block in a hole of its very size. Holds while ``owner`` is there. Tensors in a heap
-    of their own leave no such holes, and stay there."""
+    """Has each tensor of a megabyte or more mapped by itself and given back at once, for steps that would rather
+    compute again than keep: freed memory between what is kept would lie idle, since glibc finds no aligned block in a
+    hole of its very size. Holds while ``owner`` is there. Tensors in a heap of their own leave no such holes, and stay
+    there."""
     has_own_heap()
     if not _SPARING:
         _tell({_MMAP_THRESHOLD: _TO_SPARE})
@@ -60,8 +67,9 @@ def _spare_no_more(key: int) -> None:
 
 
 def grow_in_huge_pages(size: int) -> None:
-    """Has the heap grow by ``size`` bytes whose pages are huge when they are first written: a tensor of megabytes lies in a few pages then, which
-    cost less to get and to find. Does nothing where the kernel gives no such pages on request, or as many freed bytes lie at the end of the heap."""
+    """Has the heap grow by ``size`` bytes whose pages are huge when they are first written: a tensor of megabytes lies
+    in a few pages then, which cost less to get and to find. Does nothing where the kernel gives no such pages on
+    request, or as many freed bytes lie at the end of the heap."""
     if _is_told_otherwise() or not _gives_huge_pages():
         return
     if native.heap is not None and has_own_heap():
@@ -79,7 +87,11 @@ def grow_in_huge_pages(size: int) -> None:
 
 
 def _gives_huge_pages() -> bool:
-    return _of_the_library("mallopt") is not None and _ON_REQUEST.exists() and "[madvise]" in _ON_REQUEST.read_text(encoding="ascii")
+    return (
+        _of_the_library("mallopt") is not None
+        and _ON_REQUEST.exists()
+        and "[madvise]" in _ON_REQUEST.read_text(encoding="ascii")
+    )
 
 
 def _is_told_otherwise() -> bool:

@@ -1,7 +1,8 @@
 """Trees of plain Python values and arrays, taken apart for a channel: the tree is pickled, the arrays' bytes never are.
 
-An array (``torch.Tensor`` or ``numpy.ndarray``) in the tree becomes a number; its description stands in a table and its bytes travel apart.
-Tensors arrive on the CPU, without gradient, as plain tensors; strides of a dense array (channels-last, transposed) arrive as they were.
+An array (``torch.Tensor`` or ``numpy.ndarray``) in the tree becomes a number; its description stands in a table and its
+bytes travel apart. Tensors arrive on the CPU, without gradient, as plain tensors; strides of a dense array
+(channels-last, transposed) arrive as they were.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _DTYPES = {str(value): value for value in vars(torch).values() if isinstance(val
 
 
 class Description(NamedTuple):
-    """An array without its bytes. A tensor's strides count elements and its dtype is a name; those of numpy count bytes."""
+    """An array without its bytes. A tensor's strides count elements and its dtype is a name; those of numpy count
+    bytes."""
 
     is_tensor: bool
     dtype: str | np.dtype
@@ -44,7 +46,9 @@ class Leaf:
         if isinstance(source, np.ndarray):
             np.copyto(np.ndarray(source.shape, source.dtype, buffer=target), source)
         elif source.is_contiguous():
-            target[:] = self.bytes()  # torch would use all its threads, which wait for each other longer than the copy takes
+            target[:] = (
+                self.bytes()
+            )  # torch would use all its threads, which wait for each other longer than the copy takes
         else:
             torch.frombuffer(target, dtype=source.dtype).view(source.shape).copy_(source)
 
@@ -89,7 +93,8 @@ class _Pickler(pickle.Pickler):
         self._places: dict[int, int] = {}
 
     def reducer_override(self, value: Any) -> Any:
-        """An array as its number. Unlike a persistent id this is not asked of numbers, texts and containers, which are most of a tree."""
+        """An array as its number. Unlike a persistent id this is not asked of numbers, texts and containers, which are
+        most of a tree."""
         if not _is_array(value):
             return NotImplemented
         # One array in two places arrives as one array. The caller keeps the tree alive, so an id means one object.
@@ -130,11 +135,19 @@ def _is_array(value: Any) -> bool:
 
 
 def _tensor(value: torch.Tensor) -> tuple[torch.Tensor | np.ndarray, Description]:
-    if type(value) is torch.Tensor and value.dtype in _OF_NUMPY and value.is_cpu and not value.requires_grad and value.is_contiguous():
+    if (
+        type(value) is torch.Tensor
+        and value.dtype in _OF_NUMPY
+        and value.is_cpu
+        and not value.requires_grad
+        and value.is_contiguous()
+    ):
         # As most are. Each call of torch counts here: a worker that was just woken has cold caches.
         return value.numpy(), Description(True, str(value.dtype), tuple(value.shape), value.stride(), value.nbytes)
     if value.layout != torch.strided or value.is_quantized or value.is_meta:
-        raise ArgumentError(f"a tensor of layout {value.layout} on device {value.device} cannot be sent; send a dense one with data")
+        raise ArgumentError(
+            f"a tensor of layout {value.layout} on device {value.device} cannot be sent; send a dense one with data"
+        )
     value = value.detach().cpu().resolve_conj().resolve_neg()
     strides = value.stride()
     dense = value if value.is_contiguous() else value.permute(_outermost_first(strides))

@@ -1,4 +1,5 @@
-"""What one rank keeps and does: its part of every variable, its share of the readers, its programs. It needs no driver."""
+"""What one rank keeps and does: its part of every variable, its share of the readers, its programs. It needs no
+driver."""
 
 from __future__ import annotations
 
@@ -44,8 +45,8 @@ class RankJob:
         self._is_fed_as_is = not self._reads and self._device.type == "cpu"
 
     def step(self, step: StepNumbers, inputs: Sequence[Sequence[torch.Tensor]]) -> StepResult:
-        """Runs one step on the inputs of each micro-batch, which this rank has in the order of the program's feeds but for what readers
-        give."""
+        """Runs one step on the inputs of each micro-batch, which this rank has in the order of the program's feeds but
+        for what readers give."""
         return self.executor.run(step, inputs if self._is_fed_as_is else [self._fed(own) for own in inputs])
 
     def _fed(self, given: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -19,7 +19,8 @@ BLOCK = 2**22
 
 
 class RankVariables:
-    """The parts that ``rank`` has, on its ``device``. Tensors keep their identity: values are written into them in place.
+    """The parts that ``rank`` has, on its ``device``. Tensors keep their identity: values are written into them in
+    place.
 
     Whoever has written into them raises ``version``, so that what was made of their values before is known to be old.
     """
@@ -64,10 +65,11 @@ class RankVariables:
 
 
 def draw(decl: VariableDecl, seed: int, draws: int, part: Sequence[slice] = ()) -> torch.Tensor:
-    """The first values of a part of a variable: a function of its name, the session's seed and how often variables were drawn before.
+    """The first values of a part of a variable: a function of its name, the session's seed and how often variables were
+    drawn before.
 
-    A large variable is drawn in blocks of rows, each from a generator of its own: a rank draws the blocks that its part lies in, and never
-    has the whole in memory.
+    A large variable is drawn in blocks of rows, each from a generator of its own: a rank draws the blocks that its part
+    lies in, and never has the whole in memory.
     """
     try:
         return _Draw(decl, f"{seed}/{draws}" if decl.seed is None else f"{decl.seed}").part(tuple(part))

@@ -1,4 +1,5 @@
-"""Rendezvous, how the processes of a run find each other: the driver's reception, and the call that workers and agents make there."""
+"""Rendezvous, how the processes of a run find each other: the driver's reception, and the call that workers and agents
+make there."""
 
 from __future__ import annotations
 
@@ -14,7 +15,15 @@ from typing import NamedTuple
 from oneflow.core.errors import WorkerError
 from oneflow.core.shared_memory import SegmentPool, host_identity
 from oneflow.runtime.channel import Channel, ChannelError, Kind, configure, make_frame
-from oneflow.runtime.handshake import Handshake, HandshakeError, SecretError, VersionError, conduct, meet_driver, receive_peer
+from oneflow.runtime.handshake import (
+    Handshake,
+    HandshakeError,
+    SecretError,
+    VersionError,
+    conduct,
+    meet_driver,
+    receive_peer,
+)
 
 _HANDSHAKE_SECONDS = 5.0
 _EXHAUSTED = frozenset([errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM])
@@ -63,7 +72,8 @@ def call_driver(find: Callable[[], Address], hello: Hello, seconds: float) -> Ch
             print(f"oneflow: {_who(hello)} waits for the driver, up to {seconds:.0f} s ({problem})", file=sys.stderr)
         time.sleep(_RETRY_SECONDS)
     raise WorkerError(
-        f"{_who(hello)} did not reach the driver within {seconds:.0f} s: {problem}. Start the program on the first machine too, "
+        f"{_who(hello)} did not reach the driver within {seconds:.0f} s: {problem}. Start the program on the first "
+        f"machine too, "
         "or set ONEFLOW_CONNECT_TIMEOUT to more seconds"
     )
 
@@ -132,7 +142,8 @@ class _Guest:
 
 
 class Reception:
-    """The driver's listening socket. Peers that are silent, strange or without the secret are shown out, and change nothing."""
+    """The driver's listening socket. Peers that are silent, strange or without the secret are shown out, and change
+    nothing."""
 
     def __init__(self, host: str, port: int, secret: bytes) -> None:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
@@ -175,7 +186,9 @@ class Reception:
             sock, address = self._listener.accept()
         except OSError as error:
             if error.errno in _EXHAUSTED:  # it would ask again at once, and for ever
-                raise WorkerError(f"the driver cannot take the connection of a worker: {error.strerror}; raise the limit (ulimit -n)") from error
+                raise WorkerError(
+                    f"the driver cannot take the connection of a worker: {error.strerror}; raise the limit (ulimit -n)"
+                ) from error
             return  # it has gone again
         if len(self._guests) >= _WAITING_ROOM:
             sock.close()

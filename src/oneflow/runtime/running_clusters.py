@@ -1,9 +1,12 @@
-"""The clusters of a program as they run: on the aten ops that they stand for until there are kernels, from then on by these.
+"""The clusters of a program as they run: on the aten ops that they stand for until there are kernels, from then on by
+these.
 
-In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and when all of a program are there all are taken over between
-two steps: of several ranks by all between the same two. No step runs by kernels on some ranks and by ops on others. Workers say with each answer whether they have theirs, and their
-driver with each step which it is: where ranks run different programs of a mirrored job, one that has its kernels runs on ops beside one that has not. Ranks without a driver, which all
-run one program, agree before each step of it until they have taken over.
+In the tier "wait" the first step waits for them. In "later" steps begin at once, kernels are compiled beside them, and
+when all of a program are there all are taken over between two steps: of several ranks by all between the same two. No
+step runs by kernels on some ranks and by ops on others. Workers say with each answer whether they have theirs, and
+their driver with each step which it is: where ranks run different programs of a mirrored job, one that has its kernels
+runs on ops beside one that has not. Ranks without a driver, which all run one program, agree before each step of it
+until they have taken over.
 """
 
 from __future__ import annotations
@@ -61,7 +64,8 @@ class RunningClusters:
         self._workers = KernelWorkers(self._store, min(2, os.cpu_count() or 1) if waits else 1, 0 if waits else _NICE)
 
     def bound(self, others: Bind) -> Bind:
-        """What code runs with in the place of a constant or function: of a cluster what runs it, of anything else what ``others`` say."""
+        """What code runs with in the place of a constant or function: of a cluster what runs it, of anything else what
+        ``others`` say."""
 
         def bind(thing: Any) -> Any:
             if isinstance(thing, Cluster):
@@ -83,7 +87,9 @@ class RunningClusters:
         with self._turn:
             if (id(cluster), size) not in of_their_size:
                 self._open()
-                of_their_size[id(cluster), size] = RunningCluster(cluster, None if is_small or self._store is None else self._meet)
+                of_their_size[id(cluster), size] = RunningCluster(
+                    cluster, None if is_small or self._store is None else self._meet
+                )
             return of_their_size[id(cluster), size]
 
     def _of(self, cluster: Cluster) -> RunningCluster:
@@ -95,8 +101,8 @@ class RunningClusters:
     # -------------------------------------------------------------- steps
 
     def begin_step(self, number: int, by_kernels: bool | None = None) -> None:
-        """Has a step run by kernels or by ops, as a driver says. None where there is no driver, and all ranks come here before the same steps: they agree when
-        to take kernels over, and stay with them."""
+        """Has a step run by kernels or by ops, as a driver says. None where there is no driver, and all ranks come here
+        before the same steps: they agree when to take kernels over, and stay with them."""
         if self._by_kernels and by_kernels is not False:
             return
         with self._turn:
@@ -121,14 +127,19 @@ class RunningClusters:
         return is_ready if len(ranks) == 1 else bool(collective.finite_over(torch.tensor(is_ready), ranks, "cpu"))
 
     def are_ready(self) -> bool:
-        """Whether all that the clusters of this rank want is there, or will never be. What is wanted for the first time is asked for."""
+        """Whether all that the clusters of this rank want is there, or will never be. What is wanted for the first time
+        is asked for."""
         if self._workers is None or self._fusion.tier == "wait" or self.taken_at is not None:
             return True
         with self._turn:
             wanted = [one.request for one in self._clusters.values()]
             self._ask([request for request in wanted if request is not None])
             self._note(0)
-            return None not in wanted and None not in self._asked.values() and all(update.is_met for update in self._updates.values())
+            return (
+                None not in wanted
+                and None not in self._asked.values()
+                and all(update.is_met for update in self._updates.values())
+            )
 
     # -------------------------------------------------------------- kernels
 
@@ -156,7 +167,11 @@ class RunningClusters:
         for answer in self._workers.answers(seconds):
             self._asked[answer.request.digest] = answer.failed
             if answer.failed:
-                warnings.warn(f"{self._job!r} runs a cluster on torch's own ops, its kernel could not be compiled: {answer.failed}", stacklevel=2)
+                warnings.warn(
+                    f"{self._job!r} runs a cluster on torch's own ops, its kernel could not be compiled: "
+                    f"{answer.failed}",
+                    stacklevel=2,
+                )
 
     def _finish(self) -> None:
         """Waits for all kernels that are wanted by now."""
@@ -184,7 +199,9 @@ class RunningClusters:
         if request is None or self._store is None:
             return
         if request.digest not in self._kernels:
-            self._kernels[request.digest] = self._loaded(request, self._store) if self._asked.get(request.digest) == "" else None
+            self._kernels[request.digest] = (
+                self._loaded(request, self._store) if self._asked.get(request.digest) == "" else None
+            )
         cluster.take(self._kernels[request.digest])
 
     def _loaded(self, request: Request, store: KernelStore) -> Kernel | None:
@@ -192,12 +209,15 @@ class RunningClusters:
         try:
             return None if payload is None else loaded(payload, store)
         except OSError as error:
-            warnings.warn(f"{self._job!r} runs a cluster on torch's own ops, its kernel cannot be loaded: {error}", stacklevel=2)
+            warnings.warn(
+                f"{self._job!r} runs a cluster on torch's own ops, its kernel cannot be loaded: {error}", stacklevel=2
+            )
             return None
 
 
 class RunningCluster:
-    """One cluster. ``request`` is the kernel that it wants: for inputs as they are expected to lie, or as they did when it was first called."""
+    """One cluster. ``request`` is the kernel that it wants: for inputs as they are expected to lie, or as they did when
+    it was first called."""
 
     def __init__(self, cluster: Cluster, meet: Callable[[RunningCluster], None] | None) -> None:
         self.request = None if cluster.specs is None else Request(cluster, cluster.specs, torch.get_num_threads())

@@ -1,5 +1,5 @@
-"""The clusters of the update as they run in tiers that compile: by the C extension where it has their sweeps; else by a kernel for each size of a variable, small ones and those
-without a kernel by torch's ops."""
+"""The clusters of the update as they run in tiers that compile: by the C extension where it has their sweeps; else by a
+kernel for each size of a variable, small ones and those without a kernel by torch's ops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ Pieces = Callable[[Cluster, int, bool], Piece]
 
 
 class _Running:
-    """A cluster of the update. It ``is_met`` when it is known which kernels it wants: from the beginning if it needs none, else from its first call on."""
+    """A cluster of the update. It ``is_met`` when it is known which kernels it wants: from the beginning if it needs
+    none, else from its first call on."""
 
     def __init__(self, cluster: Any, pieces: Pieces) -> None:
         self._cluster = cluster
         self._pieces = pieces
         self._of = dict(zip(cluster.sweeps, cluster.pieces))
-        self.is_met = cluster.dtype == "float32" and native_update.NAMES.issuperset(sweep.name for sweep in cluster.sweeps)
+        self.is_met = cluster.dtype == "float32" and native_update.NAMES.issuperset(
+            sweep.name for sweep in cluster.sweeps
+        )
 
     def _run(self, sweep: Sweep, columns: Columns, rows: Rows) -> list[tuple[float, ...]]:
         """Runs a sweep, variable by variable."""
@@ -71,7 +74,9 @@ class RunningNorms(_Running):
 
     def __call__(self, columns: Columns, towards: list[Direction]) -> list[Tensor]:
         cluster: NormCluster = self._cluster
-        is_by_kernels = cluster.norm_type == 2.0 and not native_update.takes(cluster.sweeps, columns) and _is_swept(columns)
+        is_by_kernels = (
+            cluster.norm_type == 2.0 and not native_update.takes(cluster.sweeps, columns) and _is_swept(columns)
+        )
         found = cluster.by(self._run, columns, towards) if is_by_kernels else cluster(columns, towards)
         self.is_met = True
         return found
@@ -83,8 +88,8 @@ def running(cluster: UpdateCluster | NormCluster, pieces: Pieces) -> RunningUpda
 
 
 def _is_swept(columns: Columns) -> bool:
-    """Whether variables, gradients and states can be gone through in the order of memory, by kernels for one dtype. A GPU is left to torch's ops: its numbers would have to be waited
-    for."""
+    """Whether variables, gradients and states can be gone through in the order of memory, by kernels for one dtype. A
+    GPU is left to torch's ops: its numbers would have to be waited for."""
     for param, *others in zip(*columns):
         whole = [one for one in others if one.numel() == param.numel()]
         if param.device.type != "cpu" or not param.numel() or not native_update.is_dense(param):

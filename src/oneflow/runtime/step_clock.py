@@ -11,8 +11,8 @@ from oneflow.runtime.executor import StepNumbers
 
 
 class RunningScale:
-    """The loss scale of a job as it runs: fixed, or kept in two saved variables of the job, the scale and the good steps since it
-    changed."""
+    """The loss scale of a job as it runs: fixed, or kept in two saved variables of the job, the scale and the good
+    steps since it changed."""
 
     def __init__(self, loss_scale: LossScale, state: tuple[torch.Tensor, torch.Tensor] | None) -> None:
         self._loss_scale = loss_scale
@@ -31,8 +31,8 @@ class RunningScale:
 
 
 class StepClock:
-    """The step count of a job, with what follows from it. ``count`` is a tensor of shape (1,) in main memory, which for a train job is a
-    saved variable."""
+    """The step count of a job, with what follows from it. ``count`` is a tensor of shape (1,) in main memory, which for
+    a train job is a saved variable."""
 
     def __init__(self, count: torch.Tensor, rates: Sequence[Callable[[int], float]], scale: RunningScale) -> None:
         self._count = count.numpy()  # the same memory; a numpy number is read and raised in a tenth of the time

@@ -34,8 +34,9 @@ class Keeper(Protocol):
 class VariableStore:
     """Every variable of a session by name: what was declared, and how to get at its values.
 
-    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before. Numbers that only the
-    process of the session needs, such as step counters, are in ``host``; all others lie with a keeper.
+    A variable's first values depend only on ``seed``, its name and how often all variables were initialised before.
+    Numbers that only the process of the session needs, such as step counters, are in ``host``; all others lie with a
+    keeper.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -64,19 +65,22 @@ class VariableStore:
         return self._keeper
 
     def check_declarations(self, variables: Mapping[str, VariableDecl], state: Iterable[VariableDecl]) -> None:
-        """Refuses new declarations that do not fit those there are: another spec, or a name that is both variable and state."""
+        """Refuses new declarations that do not fit those there are: another spec, or a name that is both variable and
+        state."""
         states = {decl.name: decl for decl in state}
         for name in {**variables, **states}:
             declared = variables.get(name) or (self.decls.get(name) if name not in self._state else None)
             if declared is not None and (name in states or name in self._state):
                 raise NameError_(
-                    f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose another"
+                    f"{declared.line}: {name!r} is the name of an optimizer's state, a variable cannot have it; choose "
+                    f"another"
                 )
         for decl in (*variables.values(), *states.values()):
             decl.require_same_spec(self.decls.get(decl.name))
 
     def declare(self, decl: VariableDecl, state: bool = False, host: bool = False) -> None:
-        """Makes a checked variable known. ``state`` is kept by training; ``host`` stays in main memory whatever the device."""
+        """Makes a checked variable known. ``state`` is kept by training; ``host`` stays in main memory whatever the
+        device."""
         self.decls.setdefault(decl.name, decl)
         if state:
             self._state.add(decl.name)
@@ -108,7 +112,10 @@ class VariableStore:
         for name, value in values.items():
             self.check(name, tuple(value.shape), value.dtype)
             if name in self.host and value.dtype.kind == "i" and not ((value >= 0) & (value < _MOST_STEPS)).all():
-                raise ArgumentError(f"variable {name!r} counts steps and cannot be {int(value.flat[0])}; it is 0 or more, and below {_MOST_STEPS}")
+                raise ArgumentError(
+                    f"variable {name!r} counts steps and cannot be {int(value.flat[0])}; it is 0 or more, and below "
+                    f"{_MOST_STEPS}"
+                )
         for name in values.keys() & self.host.keys():
             self.host[name].copy_(torch.from_numpy(np.array(values[name], order="C")))
         kept = {name: value for name, value in values.items() if name not in self.host}

@@ -35,7 +35,8 @@ _AFTER_THE_DRIVER = 5.0  # seconds by which collectives are more patient than th
 
 @dataclass(frozen=True)
 class Seat:
-    """All that a worker must know to take its place. Its ``address`` finds the driver; it is asked again at each attempt."""
+    """All that a worker must know to take its place. Its ``address`` finds the driver; it is asked again at each
+    attempt."""
 
     rank: int
     world: World
@@ -51,7 +52,8 @@ class Seat:
 
 
 def run_worker(seat: Seat, farewell: str = "") -> str | None:
-    """Serves until the driver ends the run; None then. Else what became of the driver: it was lost, or ended the run for a failure.
+    """Serves until the driver ends the run; None then. Else what became of the driver: it was lost, or ended the run
+    for a failure.
 
     ``farewell`` is said on stderr if it is lost during a call, which ends the process.
     """
@@ -110,10 +112,13 @@ class _Worker:
         return self._own.get(name) or getattr(self._handler, name)
 
     def _open_store(self) -> tuple[str, int]:
-        """Serves the store through which the workers find each other's collectives, on the address that the driver sees only."""
+        """Serves the store through which the workers find each other's collectives, on the address that the driver sees
+        only."""
         listener = socket.create_server((self._own_address, 0), family=self._channel.socket.family)
         host, port = listener.getsockname()[:2]
-        self._store = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach())
+        self._store = dist.TCPStore(
+            host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach()
+        )
         return host, port
 
     def _join(self, host: str, port: int, seconds: float) -> None:
@@ -123,7 +128,9 @@ class _Worker:
         if self._store is None:
             self._store = dist.TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
         device = self._device()
-        backend = "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"  # never run where the tests run: no GPU there
+        backend = (
+            "gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl"
+        )  # never run where the tests run: no GPU there
         dist.init_process_group(backend, store=self._store, rank=seat.rank, world_size=seat.world.size, timeout=timeout)
         self._handler = _load(seat.handler)(Context(seat.rank, seat.world, device, socket.gethostname()))
 
@@ -142,9 +149,11 @@ class _Worker:
 
 
 class _Watch(contextlib.AbstractContextManager["_Watch"]):
-    """A thread beside the worker's: shows that it is alive while it is busy, and ends the process when the driver is gone.
+    """A thread beside the worker's: shows that it is alive while it is busy, and ends the process when the driver is
+    gone.
 
-    Nobody reads the channel during a call, and a collective that waits for ranks that no longer exist cannot be told to stop.
+    Nobody reads the channel during a call, and a collective that waits for ranks that no longer exist cannot be told to
+    stop.
     """
 
     def __init__(self, channel: Channel, farewell: str) -> None:

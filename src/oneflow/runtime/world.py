@@ -16,8 +16,9 @@ _DEVICE_TYPES = ("cpu", "gpu")
 class World:
     """Every device of a run, one rank each, machine by machine: rank = machine * devices_per_machine + device.
 
-    ``machines`` are addresses that the other machines can reach; the first one drives. ``here`` is the machine this process runs on.
-    ``ctrl_port`` is where the driver listens for the other machines; on one machine it listens on the loopback, on any free port.
+    ``machines`` are addresses that the other machines can reach; the first one drives. ``here`` is the machine this
+    process runs on. ``ctrl_port`` is where the driver listens for the other machines; on one machine it listens on the
+    loopback, on any free port.
     """
 
     device_type: str

@@ -26,18 +26,24 @@ __all__ = [
 class PlacementScope:
     """``with flow.scope.placement("gpu", "0:0-3"):`` the ops inside run there; the innermost scope wins."""
 
-    def __init__(self, device_type: str, devices: str | Sequence[str], hierarchy: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self, device_type: str, devices: str | Sequence[str], hierarchy: tuple[int, ...] | None = None
+    ) -> None:
         self.placement: Placement = parse_placement(device_type, devices, hierarchy)
 
     def __enter__(self) -> PlacementScope:
         require_trace("with flow.scope.placement").placements.append(self.placement)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         require_trace("flow.scope.placement").placements.pop()
 
 
-def placement(device_tag: str, machine_device_ids: str | Sequence[str], hierarchy: tuple[int, ...] | None = None) -> PlacementScope:
+def placement(
+    device_tag: str, machine_device_ids: str | Sequence[str], hierarchy: tuple[int, ...] | None = None
+) -> PlacementScope:
     """A placement scope: device type "gpu" or "cpu", devices such as "0:0-3" or ["0:0-1", "1:0"]."""
     return PlacementScope(device_tag, machine_device_ids, hierarchy)
 

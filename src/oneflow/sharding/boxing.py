@@ -1,5 +1,5 @@
-"""Boxing (resharding, redistribution): what a rank does to change how a value lies. On one mesh axis by axis; from mesh to mesh block by
-block.
+"""Boxing (resharding, redistribution): what a rank does to change how a value lies. On one mesh axis by axis; from mesh
+to mesh block by block.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from oneflow.sharding.mesh import Layout, Mesh, NdSbp
 Shape = tuple[int, ...]
 _V = TypeVar("_V")
 Emit = Callable[[Any, tuple[Any, ...], Layout, Layout], _V]
-"""``emit(function, args, source, target)`` makes a call of a rank: adds it to a graph, or runs it at once. Values among the arguments are those it
-gave. The call is there to bring a value from one layout to the other."""
+"""``emit(function, args, source, target)`` makes a call of a rank: adds it to a graph, or runs it at once. Values among
+the arguments are those it gave. The call is there to bring a value from one layout to the other."""
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``. One that is ``written``
-    before it has arrived is copied first, since sending does not wait."""
+    """How a value goes from one mesh to another: under a ``tag`` that no other has meanwhile, onto ``device``. One that
+    is ``written`` before it has arrived is copied first, since sending does not wait."""
 
     tag: int
     device: str
@@ -43,8 +43,9 @@ def box(
     target: Layout,
     crossing: Crossing | None = None,
 ) -> _V | None:
-    """Makes the calls by which ``rank`` brings its part of a tensor of a logical ``shape`` and ``dtype`` from one layout to another; the
-    part it then has, None if it has none. Every rank of both meshes must do so, in one order. To another mesh it takes a ``crossing``."""
+    """Makes the calls by which ``rank`` brings its part of a tensor of a logical ``shape`` and ``dtype`` from one
+    layout to another; the part it then has, None if it has none. Every rank of both meshes must do so, in one order. To
+    another mesh it takes a ``crossing``."""
     here = _Rank(emit, rank, shape)
     if source.mesh == target.mesh:
         return here.on_one_mesh(value, source, target.sbp)
@@ -87,7 +88,11 @@ class _Rank(Generic[_V]):
     def _summed(self, local: _V, source: Layout, target: NdSbp, position: int) -> tuple[NdSbp, _V]:
         """A sum over several axes is one sum over all their ranks: half the bytes of one after the other."""
         mesh = source.mesh
-        along = [axis for axis, (a, b) in enumerate(zip(source.sbp, target)) if a.kind == "P" and b.kind == "B" and mesh.axes[axis] > 1]
+        along = [
+            axis
+            for axis, (a, b) in enumerate(zip(source.sbp, target))
+            if a.kind == "P" and b.kind == "B" and mesh.axes[axis] > 1
+        ]
         if len(along) < 2:
             return source.sbp, local
         after = tuple(BROADCAST if axis in along else sbp for axis, sbp in enumerate(source.sbp))
@@ -118,7 +123,8 @@ class Move:
 def moves(source: NdSbp, target: NdSbp) -> Iterator[Move]:
     """The changes, one axis at a time, that lead from one layout to another.
 
-    Where two axes split one dim, the part of the inner axis is a part of the outer one's: the inner is made whole first.
+    Where two axes split one dim, the part of the inner axis is a part of the outer one's: the inner is made whole
+    first.
     """
     now = list(source)
 
@@ -135,9 +141,13 @@ def moves(source: NdSbp, target: NdSbp) -> Iterator[Move]:
 
 
 def _must_be_whole(axis: int, now: Sequence[Sbp], target: NdSbp) -> bool:
-    """Whether a split must be undone before anything else: another axis splits, or is to split, one of the dims it splits before or
-    after."""
-    mine = {sbp.dim for sbp in (now[axis], target[axis]) if sbp.kind == "S"} if now[axis] is not target[axis] else {now[axis].dim}
+    """Whether a split must be undone before anything else: another axis splits, or is to split, one of the dims it
+    splits before or after."""
+    mine = (
+        {sbp.dim for sbp in (now[axis], target[axis]) if sbp.kind == "S"}
+        if now[axis] is not target[axis]
+        else {now[axis].dim}
+    )
     others = range(len(now)) if now[axis] is not target[axis] else [a for a in range(axis) if now[a] is not target[a]]
     return any(sbp.dim in mine for a in others if a != axis for sbp in (now[a], target[a]) if sbp.kind == "S")
 
@@ -179,7 +189,8 @@ def _call(move: Move, shape: Shape, mesh: Mesh, position: int) -> tuple[Any, tup
 
 @dataclass(frozen=True)
 class Transfer:
-    """What one rank does to bring a value from one layout to another mesh: blocks to send, blocks to receive, the shape it then holds."""
+    """What one rank does to bring a value from one layout to another mesh: blocks to send, blocks to receive, the shape
+    it then holds."""
 
     outgoing: tuple[Piece, ...]
     incoming: tuple[Piece, ...]
@@ -191,11 +202,13 @@ class Transfer:
 
 
 def transfer(shape: Shape, source: Layout, target: Layout, rank: int) -> Transfer:
-    """The part of ``rank`` in a transfer. Neither layout has partial sums. A block that several ranks hold comes from the rank itself if it
-    can, else from one of them in turn."""
+    """The part of ``rank`` in a transfer. Neither layout has partial sums. A block that several ranks hold comes from
+    the rank itself if it can, else from one of them in turn."""
     holders: dict[Region, list[int]] = {}
     for position in range(source.mesh.size):
-        holders.setdefault(region(shape, source.sbp, source.mesh.axes, position), []).append(source.mesh.ranks[position])
+        holders.setdefault(region(shape, source.sbp, source.mesh.axes, position), []).append(
+            source.mesh.ranks[position]
+        )
     outgoing: list[Piece] = []
     incoming: list[Piece] = []
     mine = source.mesh.position(rank)

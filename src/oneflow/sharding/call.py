@@ -25,9 +25,9 @@ class TensorLike(Protocol):
 
 
 class Call:
-    """A call of ``op``; in ``args`` and ``kwargs`` stands a description in the place of each tensor, and ``result`` describes the output,
-    or is a tuple or list of such for an op with several, None for one that is no tensor. ``parts`` is the number of ranks that may share
-    the call.
+    """A call of ``op``; in ``args`` and ``kwargs`` stands a description in the place of each tensor, and ``result``
+    describes the output, or is a tuple or list of such for an op with several, None for one that is no tensor.
+    ``parts`` is the number of ranks that may share the call.
 
     Most calls are asked little, so all else is worked out when it is first asked for.
     """
@@ -41,7 +41,8 @@ class Call:
 
     @cached_property
     def inputs(self) -> tuple[TensorLike, ...]:
-        """The tensor arguments in order of appearance: those inside lists included, a tensor given twice counted twice."""
+        """The tensor arguments in order of appearance: those inside lists included, a tensor given twice counted
+        twice."""
         return tuple(tensors_in((*self.args, *self.kwargs.values())))
 
     @cached_property
@@ -93,7 +94,8 @@ class Call:
 
     @cached_property
     def _places(self) -> dict[str, int]:
-        """Where in the flat list of tensors each named tensor argument comes; a list of tensors has the place of its first."""
+        """Where in the flat list of tensors each named tensor argument comes; a list of tensors has the place of its
+        first."""
         names = [a.name for a in self.op._schema.arguments][: len(self.args)] + list(self.kwargs)
         places, count = {}, 0
         for name, value in zip(names, [*self.args, *self.kwargs.values()]):
@@ -104,7 +106,8 @@ class Call:
         return places
 
     def key(self) -> Hashable:
-        """What decisions about the call can be kept by: equal for calls of one op with equal shapes, dtypes, numbers and parts."""
+        """What decisions about the call can be kept by: equal for calls of one op with equal shapes, dtypes, numbers
+        and parts."""
         return key_of(self.op, self.args, self.kwargs), self.parts
 
 
@@ -131,7 +134,8 @@ def with_tensors(value: Any, function: Callable[[Any], Any]) -> Any:
 
 
 def key_of(op: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Hashable:
-    """What a call can be known by before its output is: of tensors the shape and dtype count, of all else the type and value."""
+    """What a call can be known by before its output is: of tensors the shape and dtype count, of all else the type and
+    value."""
     return op, _frozen(args), tuple((name, _frozen(value)) for name, value in kwargs.items())
 
 

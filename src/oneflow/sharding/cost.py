@@ -1,9 +1,10 @@
 """The cost model, what layouts cost: bytes moved between ranks, and work done more than once.
 
-Costs are in bytes sent by each rank. Work counts too, so that a batch is not gathered only to spare a reduction: sixteen floating-point
-operations weigh as much as a byte, or eight bytes read or written. That is little against what processors do in the time they send a byte,
-on purpose: devices were asked for to share the work. Still, the gradient of a large matrix over a small batch costs less to compute
-everywhere than to add up; where ranks can each make some of its rows (``Search.shared``), over any batch. Memory only decides between layouts that cost the same.
+Costs are in bytes sent by each rank. Work counts too, so that a batch is not gathered only to spare a reduction:
+sixteen floating-point operations weigh as much as a byte, or eight bytes read or written. That is little against what
+processors do in the time they send a byte, on purpose: devices were asked for to share the work. Still, the gradient of
+a large matrix over a small batch costs less to compute everywhere than to add up; where ranks can each make some of its
+rows (``Search.shared``), over any batch. Memory only decides between layouts that cost the same.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ _START_OF_SUM = 16.0  # sums of gradients are put together in buckets and begin 
 
 @dataclass(frozen=True)
 class Prices:
-    """What a search weighs: ``work`` and ``start`` multiply the prices of work and of the beginning of a collective; ``held`` is that of a byte of
-    memory."""
+    """What a search weighs: ``work`` and ``start`` multiply the prices of work and of the beginning of a collective;
+    ``held`` is that of a byte of memory."""
 
     work: float = 1.0
     start: float = 1.0
@@ -41,13 +42,16 @@ USUAL = Prices()
 
 
 def boxing(source: Sbp, target: Sbp, size: float, parts: int, is_last: bool = False, prices: Prices = USUAL) -> float:
-    """The cost of changing the layout of a tensor of ``size`` bytes along one axis. ``is_last`` of what a step ends with: its gradients."""
+    """The cost of changing the layout of a tensor of ``size`` bytes along one axis. ``is_last`` of what a step ends
+    with: its gradients."""
     if source is target or source.kind == "B" or target.kind == "P" or parts == 1:
         return 0.0
     if source.kind == "P":
         start = _START_OF_SUM if is_last and target.kind == "B" else _START
         return start * prices.start + size * (parts - 1) / parts * (2 if target.kind == "B" else 1)
-    if is_last and target.kind == "B":  # it can neither begin before the backward pass ends nor go with others, as a sum can
+    if (
+        is_last and target.kind == "B"
+    ):  # it can neither begin before the backward pass ends nor go with others, as a sum can
         return _START * prices.start + size * (parts - 1) / parts * 2
     return _START * prices.start + size * (parts - 1) / parts / (1 if target.kind == "B" else parts)
 
@@ -65,7 +69,8 @@ def transfer(source: Sbp, target: Sbp, size: float, parts: int, prices: Prices =
 
 @cache
 def _flop_registry() -> Mapping[Any, Callable[..., int]]:
-    """How torch counts the operations of an op; loaded when the first cost is asked for, which one device never does."""
+    """How torch counts the operations of an op; loaded when the first cost is asked for, which one device never
+    does."""
     from torch.utils.flop_counter import flop_registry
 
     return flop_registry
@@ -82,7 +87,11 @@ def operations(call: Call) -> int:
 
 def _without_data(described: TensorLike) -> torch.Tensor:
     """torch counts by the shapes of tensors alone, but wants tensors."""
-    return described if isinstance(described, torch.Tensor) else torch.empty(described.shape, dtype=described.dtype, device="meta")
+    return (
+        described
+        if isinstance(described, torch.Tensor)
+        else torch.empty(described.shape, dtype=described.dtype, device="meta")
+    )
 
 
 def touched(call: Call) -> int:

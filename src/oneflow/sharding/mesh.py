@@ -42,7 +42,11 @@ class Mesh:
         return hash((self.ranks, self.axes))
 
     def __str__(self) -> str:
-        ranks = f"{self.ranks[0]}-{self.ranks[-1]}" if self.size > 1 and _is_range(self.ranks) else ",".join(map(str, self.ranks))
+        ranks = (
+            f"{self.ranks[0]}-{self.ranks[-1]}"
+            if self.size > 1 and _is_range(self.ranks)
+            else ",".join(map(str, self.ranks))
+        )
         return f"[{ranks}]" if len(self.axes) == 1 else f"[{ranks} as {'x'.join(map(str, self.axes))}]"
 
 
@@ -69,7 +73,11 @@ class Layout:
     def block(self, shape: Sequence[int], rank: int) -> tuple[slice, ...] | None:
         """Where in a whole tensor a rank's part lies; None where it holds none."""
         position = self.mesh.position(rank)
-        return None if position is None else tuple(slice(*span) for span in region(shape, self.sbp, self.mesh.axes, position))
+        return (
+            None
+            if position is None
+            else tuple(slice(*span) for span in region(shape, self.sbp, self.mesh.axes, position))
+        )
 
     def is_first(self, rank: int) -> bool:
         """Whether a rank holds a part, and is the first of those that hold the same."""

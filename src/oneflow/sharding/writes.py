@@ -25,8 +25,11 @@ def copies(call: Call, parts: int) -> list[Signature]:
 
 @cache
 def shares_memory(op: Any) -> bool:
-    """Whether what an op gives lies in the memory of its first tensor: a view, one that writes there, the hint of a layout."""
-    return isinstance(op, torch._ops.OpOverload) and (op.name() == "oneflow::layout" or any(a.alias_info is not None for a in op._schema.returns))
+    """Whether what an op gives lies in the memory of its first tensor: a view, one that writes there, the hint of a
+    layout."""
+    return isinstance(op, torch._ops.OpOverload) and (
+        op.name() == "oneflow::layout" or any(a.alias_info is not None for a in op._schema.returns)
+    )
 
 
 def written(call: Call) -> list[int]:

@@ -1,8 +1,9 @@
 """``flow.summary``: values written to TensorBoard event files.
 
-Every function works outside a job on numbers and arrays, at once, and inside a job body on blobs, after each step. A step
-that is not given is the number of times the tag was written before. Tags and texts are strings, or int8 blobs of their bytes.
-``name=``, which programs give here as to ops, has no effect: there is one writer. It names the op of a flush inside a job.
+Every function works outside a job on numbers and arrays, at once, and inside a job body on blobs, after each step. A
+step that is not given is the number of times the tag was written before. Tags and texts are strings, or int8 blobs of
+their bytes. ``name=``, which programs give here as to ops, has no effect: there is one writer. It names the op of a
+flush inside a job.
 """
 
 from __future__ import annotations
@@ -118,7 +119,8 @@ def text(text: Any, step: Any = None, tag: Any = None, name: str | None = None) 
 
 
 def hparams(hparams: Mapping[Any, bool | float | str], metrics: Mapping[str, float] | None = None) -> None:
-    """Writes the run's hyperparameters, by name or ``Hparam``, with the results they led to, also by ``Metric``. Not for use inside a job."""
+    """Writes the run's hyperparameters, by name or ``Hparam``, with the results they led to, also by ``Metric``. Not
+    for use inside a job."""
     from torch.utils.tensorboard.summary import hparams as make_summaries
 
     writer = _EVENTS.writer("flow.summary.hparams")

@@ -1,4 +1,5 @@
-"""What ``flow.summary`` has as objects: hyperparameters with their ranges, the graphs of jobs, and embeddings to be looked at."""
+"""What ``flow.summary`` has as objects: hyperparameters with their ranges, the graphs of jobs, and embeddings to be
+looked at."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class ValueSet:
 
 @dataclass(frozen=True)
 class Hparam:
-    """A hyperparameter: its name and, as ``dtype``, what it may be: a type, an ``IntegerRange``, a ``RealRange`` or a ``ValueSet``."""
+    """A hyperparameter: its name and, as ``dtype``, what it may be: a type, an ``IntegerRange``, a ``RealRange`` or a
+    ``ValueSet``."""
 
     name: str
     dtype: Any = None
@@ -109,10 +111,20 @@ def _event(graph: Any) -> Any:
 
 
 def _add_nodes(made: Any, graph: LogicalGraph) -> None:
-    names = {node: f"{graph.job}/{op_note(node).name}" for node in graph.body.nodes if node.op in ("placeholder", "call_function")}
+    names = {
+        node: f"{graph.job}/{op_note(node).name}"
+        for node in graph.body.nodes
+        if node.op in ("placeholder", "call_function")
+    }
     for node, name in names.items():
         spec = op_note(node).spec
-        kind = "Variable" if node in graph.variables.values() else "Input" if node.op == "placeholder" else str(node.target)
+        kind = (
+            "Variable"
+            if node in graph.variables.values()
+            else "Input"
+            if node.op == "placeholder"
+            else str(node.target)
+        )
         entry = made.node.add(name=name, op=kind, input=[names[source] for source in node.all_input_nodes])
         entry.attr["shape"].s = ", ".join(map(str, tree_leaves(spec))).encode()
 
@@ -128,7 +140,9 @@ class Projector:
     def create_embedding_projector(self) -> None:
         """Nothing is to be made before the first embedding."""
 
-    def embedding_projector(self, value: Any, label: Any = None, tag: str = "embedding", step: int = 0, **_: Any) -> None:
+    def embedding_projector(
+        self, value: Any, label: Any = None, tag: str = "embedding", step: int = 0, **_: Any
+    ) -> None:
         """Writes the rows of ``value``, each with its ``label``, as what they are at ``step``."""
         from torch.utils.tensorboard import SummaryWriter
 
@@ -136,6 +150,9 @@ class Projector:
         labels = None if label is None else [str(one) for one in np.asarray(label).reshape(-1)]
         if rows.ndim != 2 or (labels is not None and len(labels) != len(rows)):
             found = "no" if labels is None else len(labels)
-            raise ArgumentError(f"flow.summary.Projector: an embedding has shape (rows, features) and a label a row, got {rows.shape} and {found} labels")
+            raise ArgumentError(
+                f"flow.summary.Projector: an embedding has shape (rows, features) and a label a row, got {rows.shape} "
+                f"and {found} labels"
+            )
         with SummaryWriter(str(self.logdir)) as writer:
             writer.add_embedding(rows, metadata=labels, tag=tag, global_step=step)

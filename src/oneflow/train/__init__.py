@@ -31,7 +31,8 @@ class CheckPoint:
 
     @entry
     def save(self, path: str) -> None:
-        """Saves all variables, optimizer state, step counters and where readers of data stand. ``path`` must not exist, or be an empty folder."""
+        """Saves all variables, optimizer state, step counters and where readers of data stand. ``path`` must not exist,
+        or be an empty folder."""
         _check_path(path)
         checkpoint.save(path)
 
@@ -40,8 +41,8 @@ class CheckPoint:
         """Loads every variable of the jobs from ``path``; all are checked before the first is changed.
 
         Optimizer state and step counters may be missing, since a model for prediction is saved without them elsewhere;
-        a missing weight is an error. Folders that no job knows are ignored. Readers of data go on where they were, and a reader
-        whose files are not those of then begins anew, with a warning.
+        a missing weight is an error. Folders that no job knows are ignored. Readers of data go on where they were, and
+        a reader whose files are not those of then begins anew, with a warning.
         """
         _check_path(path)
         session = default_session()

@@ -13,11 +13,18 @@ from oneflow.core.spec import TensorSpec
 
 
 class TensorDef:
-    """A declared input. ``kind`` says what a call gives: one array, a list with one array per device, or lists of lists."""
+    """A declared input. ``kind`` says what a call gives: one array, a list with one array per device, or lists of
+    lists."""
 
     kind = "array"
 
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype = torch.float32, batch_axis: int | None = 0, name: str | None = None) -> None:
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        dtype: torch.dtype = torch.float32,
+        batch_axis: int | None = 0,
+        name: str | None = None,
+    ) -> None:
         if not isinstance(shape, tuple) or not all(isinstance(n, (int, np.integer)) and n > 0 for n in shape):
             raise ArgumentError(f"an input's shape is a tuple of ints > 0, got {shape!r}")
         shape = tuple(map(int, shape))
@@ -57,7 +64,8 @@ class MirroredTensorDef(TensorDef):
 
 
 class MirroredTensorListDef(TensorDef):
-    """An input that is a list, one entry per device, of lists of arrays; the arrays are put together along the first dim."""
+    """An input that is a list, one entry per device, of lists of arrays; the arrays are put together along the first
+    dim."""
 
     kind = "list of lists"
 

@@ -1,4 +1,5 @@
-"""``flow.unittest``: the test case that test files of job functions are written on, and decorators that say how many devices they need.
+"""``flow.unittest``: the test case that test files of job functions are written on, and decorators that say how many
+devices they need.
 
 Tests marked ``skip_unless_1n2d`` run where ``ONEFLOW_TEST_DEVICE_NUM=2``, and so on; see ``env``.
 """
@@ -39,9 +40,15 @@ def _skip_unless(nodes: int, devices: int) -> Callable[[], Callable[[Any], Any]]
     def decorator() -> Callable[[Any], Any]:
         fits = env.node_size() == nodes and env.device_num() == devices
         needs = f"needs ONEFLOW_TEST_DEVICE_NUM={devices} on {nodes} machine{'s' if nodes > 1 else ''}"
-        return (lambda test: test) if fits else unittest.skip(f"{needs}, the run has {env.device_num()} on {env.node_size()}")
+        return (
+            (lambda test: test)
+            if fits
+            else unittest.skip(f"{needs}, the run has {env.device_num()} on {env.node_size()}")
+        )
 
-    decorator.__doc__ = f"Skips a test, or a test case, unless the run has {nodes} machine(s) with {devices} device(s) each."
+    decorator.__doc__ = (
+        f"Skips a test, or a test case, unless the run has {nodes} machine(s) with {devices} device(s) each."
+    )
     return decorator
 
 
@@ -70,14 +77,21 @@ def register_test_cases(
     base_class: type[unittest.TestCase] = unittest.TestCase,
     test_case_mixin: type = TestCase,
 ) -> None:
-    """Puts into ``scope`` a test case for every file ``test_*.py`` of a folder, made of its functions ``test_*(test_case)``.
+    """Puts into ``scope`` a test case for every file ``test_*.py`` of a folder, made of its functions
+    ``test_*(test_case)``.
 
     ``filter_by_num_nodes`` is asked with the number of machines that a function needs, 1 if it says nothing.
     """
     bases = (test_case_mixin,) if issubclass(test_case_mixin, base_class) else (test_case_mixin, base_class)
     for path in sorted(Path(directory).glob("test_*.py")):
-        tests = {name: function for name, function in vars(_loaded(path)).items() if name.startswith("test_") and inspect.isfunction(function)}
-        chosen = {name: function for name, function in tests.items() if filter_by_num_nodes(getattr(function, _NODES, 1))}
+        tests = {
+            name: function
+            for name, function in vars(_loaded(path)).items()
+            if name.startswith("test_") and inspect.isfunction(function)
+        }
+        chosen = {
+            name: function for name, function in tests.items() if filter_by_num_nodes(getattr(function, _NODES, 1))
+        }
         if chosen:
             title = "Test" + "".join(word.capitalize() for word in path.stem.split("_")[1:])
             scope[title] = type(title, bases, {**chosen, "__module__": scope.get("__name__", path.stem)})

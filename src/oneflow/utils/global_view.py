@@ -1,4 +1,5 @@
-"""``flow.utils.global_view``: whole structures of tensors made global or local, and a mode in which new tensors are global."""
+"""``flow.utils.global_view``: whole structures of tensors made global or local, and a mode in which new tensors are
+global."""
 
 from __future__ import annotations
 
@@ -19,10 +20,13 @@ __all__ = ["current_global_mode", "global_mode", "to_global", "to_local"]
 _to_global, _to_local = as_function("to_global"), as_function("to_local")  # torch's stubs do not know these methods
 
 
-def to_global(input: Any, placement: Any = None, sbp: Any = None, warn_on_non_tensor_leaf: bool = True, **kwargs: Any) -> Any:
+def to_global(
+    input: Any, placement: Any = None, sbp: Any = None, warn_on_non_tensor_leaf: bool = True, **kwargs: Any
+) -> Any:
     """A tensor, or all tensors in nested lists, tuples and dicts (a state dict), made global.
 
-    ``sbp`` may be a function that gives the SBP of a tensor. Whatever is no tensor stays, with a warning unless told not to.
+    ``sbp`` may be a function that gives the SBP of a tensor. Whatever is no tensor stays, with a warning unless told
+    not to.
     """
 
     def made(leaf: Any) -> Any:
@@ -35,7 +39,8 @@ def to_global(input: Any, placement: Any = None, sbp: Any = None, warn_on_non_te
 
 
 def to_local(input: Any, *, copy: bool = False) -> Any:
-    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. What is no tensor stays, with a warning."""
+    """A global tensor, or all of them in nested lists, tuples and dicts, as this rank's parts. What is no tensor stays,
+    with a warning."""
 
     def made(leaf: Any) -> Any:
         return _to_local(leaf, copy=copy) if isinstance(leaf, torch.Tensor) else _kept(leaf, "to_local", True)
@@ -51,15 +56,17 @@ def _is_layout(value: Any) -> bool:
 
 def _kept(leaf: Any, what: str, warn: bool) -> Any:
     if warn:
-        warnings.warn(f"flow.utils.global_view.{what}: {type(leaf).__name__} is no tensor and stays as it is", stacklevel=4)
+        warnings.warn(
+            f"flow.utils.global_view.{what}: {type(leaf).__name__} is no tensor and stays as it is", stacklevel=4
+        )
     return leaf
 
 
 class global_mode:
     """``with global_mode(True, placement=p, sbp=s):`` new tensors are global there.
 
-    ``global_mode(False)`` inside it makes them local again. Within it global tensors have a ``device`` too, so that code for local tensors
-    runs. Also a decorator.
+    ``global_mode(False)`` inside it makes them local again. Within it global tensors have a ``device`` too, so that
+    code for local tensors runs. Also a decorator.
     """
 
     def __init__(self, enabled: bool, placement: Any = None, sbp: Any = None) -> None:

@@ -6,8 +6,8 @@
 | `role` | peers, or a driver and those that serve it: one of the two per program |
 | `order` | ranks that meet call the same operation; what tells them when they do not |
 
-A process that nobody launched is a world of one. It has no process group, and needs none: what one rank does together with itself is the
-identity. Who comes here asks `current_world().size` first.
+A process that nobody launched is a world of one. It has no process group, and needs none: what one rank does together
+with itself is the identity. Who comes here asks `current_world().size` first.
 """
 
 from oneflow.world.membership import PeerWorld, current_world, group_for, join, leave, planned_world

@@ -1,7 +1,7 @@
 """Who this process is among the processes of its launcher, and their process group.
 
-The group is made when something first needs it, from the launcher's variables (`runtime/launchers.py`), and left at exit. Rank 0 serves the
-store by which the ranks find each other, unless the launcher does.
+The group is made when something first needs it, from the launcher's variables (`runtime/launchers.py`), and left at
+exit. Rank 0 serves the store by which the ranks find each other, unless the launcher does.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True)
 class PeerWorld:
-    """This process among those of its launcher: ``rank`` of ``size``, and ``local_rank`` of the ``local_size`` of its machine. In one that ``is_planned`` there
-    are no others: its tensors have no data."""
+    """This process among those of its launcher: ``rank`` of ``size``, and ``local_rank`` of the ``local_size`` of its
+    machine. In one that ``is_planned`` there are no others: its tensors have no data."""
 
     rank: int = 0
     size: int = 1
@@ -74,8 +74,8 @@ _MEMBERSHIP = _Membership()
 
 
 def current_world() -> PeerWorld:
-    """This process's place among those of its launcher; a world of one without a launcher. Nothing is started. In a world of several it
-    makes them peers."""
+    """This process's place among those of its launcher; a world of one without a launcher. Nothing is started. In a
+    world of several it makes them peers."""
     if _MEMBERSHIP.world is None:
         found = _found()
         if found.size > 1:
@@ -85,8 +85,8 @@ def current_world() -> PeerWorld:
 
 
 def join() -> PeerWorld:
-    """This process's world, whose ranks can meet from now on: the first call makes the process group, all ranks make it together. A world
-    of one has none. A group that the program itself has made with torch is used as it is."""
+    """This process's world, whose ranks can meet from now on: the first call makes the process group, all ranks make it
+    together. A world of one has none. A group that the program itself has made with torch is used as it is."""
     world = current_world()
     if world.size > 1 and not _MEMBERSHIP.is_joined and not world.is_planned:
         _join(world)
@@ -95,11 +95,15 @@ def join() -> PeerWorld:
 
 @contextlib.contextmanager
 def planned_world(size: int) -> Iterator[PeerWorld]:
-    """Within it this process, alone, stands for rank 0 of ``size`` ranks that are not there: global tensors may lie on any of them, have no data and take
-    no memory, and so do local tensors that are made here; ``flow.plan`` tells what a graph of them would cost. Nothing is computed or sent."""
+    """Within it this process, alone, stands for rank 0 of ``size`` ranks that are not there: global tensors may lie on
+    any of them, have no data and take no memory, and so do local tensors that are made here; ``flow.plan`` tells what a
+    graph of them would cost. Nothing is computed or sent."""
     before = current_world()
     if before.size > 1:
-        raise ArgumentError(f"a world is planned by a process alone, this one is rank {before.rank} of {before.size}; run it without a launcher")
+        raise ArgumentError(
+            f"a world is planned by a process alone, this one is rank {before.rank} of {before.size}; run it without a "
+            f"launcher"
+        )
     _MEMBERSHIP.world = PeerWorld(0, whole("the size of a world", size, above=0), 0, size, is_planned=True)
     try:
         with torch.device("meta"):
@@ -109,12 +113,15 @@ def planned_world(size: int) -> Iterator[PeerWorld]:
 
 
 def group_for(ranks: Iterable[int]) -> Any:
-    """The process group of some ranks, this one among them; None for a rank alone. Only these ranks ask for it; when they do so for the
-    first time they wait for each other."""
+    """The process group of some ranks, this one among them; None for a rank alone. Only these ranks ask for it; when
+    they do so for the first time they wait for each other."""
     members = tuple(sorted(ranks))
     world = join()
     if world.rank not in members or members[-1] >= world.size or members[0] < 0 or len(set(members)) != len(members):
-        raise ArgumentError(f"a group of ranks {list(members)} for rank {world.rank} of {world.size}; name ranks of the world once each, its own too")
+        raise ArgumentError(
+            f"a group of ranks {list(members)} for rank {world.rank} of {world.size}; name ranks of the world once "
+            f"each, its own too"
+        )
     if len(members) == 1:
         return None
     from oneflow.collective import group_of
@@ -136,7 +143,11 @@ def _found() -> PeerWorld:
     if dist.is_available() and dist.is_initialized():  # by the program itself
         rank, size = dist.get_rank(), dist.get_world_size()
         same = found is not None and (found.rank, found.size) == (rank, size)
-        return PeerWorld(rank, size, found.local_rank, found.local_size) if found is not None and same else PeerWorld(rank, size, rank, size)
+        return (
+            PeerWorld(rank, size, found.local_rank, found.local_size)
+            if found is not None and same
+            else PeerWorld(rank, size, rank, size)
+        )
     return PeerWorld() if found is None else PeerWorld(found.rank, found.size, found.local_rank, found.local_size)
 
 
@@ -146,7 +157,9 @@ def _launched() -> Launched | None:
         return None
     if len(given) == 1:
         other = "WORLD_SIZE" if given[0] == "RANK" else "RANK"
-        warnings.warn(f"{given[0]} is set and {other} is not: this process runs alone; a launcher sets both", stacklevel=4)
+        warnings.warn(
+            f"{given[0]} is set and {other} is not: this process runs alone; a launcher sets both", stacklevel=4
+        )
     from oneflow.runtime.launchers import launched
 
     return launched()
@@ -182,13 +195,16 @@ def _make_group(world: PeerWorld, found: Launched) -> None:
 
 
 def _store(found: Launched, seconds: float) -> dist.Store:
-    """The store of this run: served by rank 0, or by the launcher, in which an earlier attempt may have left its keys."""
+    """The store of this run: served by rank 0, or by the launcher, in which an earlier attempt may have left its
+    keys."""
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     address, limit = _meeting_address(found), timedelta(seconds=seconds)
     if found.rank == 0 and found.store_key is None:
         listener = _listener(address, found.port)
         host, port = listener.getsockname()[:2]
-        tcp = dist.TCPStore(host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit)
+        tcp = dist.TCPStore(
+            host, port, is_master=True, wait_for_workers=False, master_listen_fd=listener.detach(), timeout=limit
+        )
     else:
         _await_store(found, address, seconds)
         tcp = dist.TCPStore(address, found.port, is_master=False, wait_for_workers=False, timeout=limit)
@@ -207,7 +223,8 @@ def _listener(address: str, port: int) -> socket.socket:
         return listen(address, port)
     except OSError as error:
         raise ArgumentError(
-            f"rank 0 cannot listen at {address} port {port} ({error.strerror}); MASTER_ADDR must be an address of rank 0's machine and MASTER_PORT "
+            f"rank 0 cannot listen at {address} port {port} ({error.strerror}); MASTER_ADDR must be an address of rank "
+            f"0's machine and MASTER_PORT "
             "a port that nothing else uses there"
         ) from None
 
@@ -222,7 +239,8 @@ def _await_store(found: Launched, address: str, seconds: float) -> None:
         except OSError as error:
             if time.monotonic() > end:
                 raise PeerError(
-                    f"rank {found.rank} on {socket.gethostname()} waited in vain for rank 0 at {address} port {found.port}: "
+                    f"rank {found.rank} on {socket.gethostname()} waited in vain for rank 0 at {address} port "
+                    f"{found.port}: "
                     f"{error.strerror or error} for {seconds:g} s; ONEFLOW_CONNECT_TIMEOUT sets another limit"
                 ) from None
             time.sleep(_LOOK_SECONDS)
@@ -237,8 +255,10 @@ def _await_all(world: PeerWorld, store: dist.Store, seconds: float) -> None:
     except dist.DistStoreError:
         absent = [str(rank) for rank, key in enumerate(keys) if not store.check([key])]
         raise PeerError(
-            f"rank {world.rank} on {socket.gethostname()} waited in vain for rank {', '.join(absent)} of {world.size}: not here after "
-            f"{seconds:g} s; every rank must come to the first use of a global tensor, graph or flow.comm. ONEFLOW_CONNECT_TIMEOUT sets another limit"
+            f"rank {world.rank} on {socket.gethostname()} waited in vain for rank {', '.join(absent)} of {world.size}: "
+            f"not here after "
+            f"{seconds:g} s; every rank must come to the first use of a global tensor, graph or flow.comm. "
+            f"ONEFLOW_CONNECT_TIMEOUT sets another limit"
         ) from None
 
 
@@ -258,12 +278,17 @@ def _leave() -> None:
 
 
 def _serve_on(store: dist.Store, others: list[int], near: dict[int, int]) -> None:
-    """Returns when the other ranks have left or ended: they may still need the store, to make a group without this rank."""
+    """Returns when the other ranks have left or ended: they may still need the store, to make a group without this
+    rank."""
     from oneflow.collective.peers import is_running
 
     end = time.monotonic() + _FAREWELL_SECONDS
     while others and time.monotonic() < end:
-        others = [rank for rank in others if not store.check([f"left/{rank}"]) and (rank not in near or is_running(near[rank]))]
+        others = [
+            rank
+            for rank in others
+            if not store.check([f"left/{rank}"]) and (rank not in near or is_running(near[rank]))
+        ]
         if others:
             time.sleep(_LOOK_SECONDS)
 

@@ -1,9 +1,10 @@
 """Ranks that meet must call the same operations in the same order. When they do not, they are told so.
 
-Each rank counts its calls per group of ranks. With ``ONEFLOW_CHECK_ORDER=1`` the members of a group compare what they call before each
-call, through the store of the world: an error on all of them at once, at the price of a round trip per call. Without it they compare when
-a wait was in vain: each tells the others at which call it stands, so the error of a time-out is that of the real cause. Members of several
-hosts also compare calls of a kind that they have not made before: gloo ends a process that is sent more than it expects.
+Each rank counts its calls per group of ranks. With ``ONEFLOW_CHECK_ORDER=1`` the members of a group compare what they
+call before each call, through the store of the world: an error on all of them at once, at the price of a round trip per
+call. Without it they compare when a wait was in vain: each tells the others at which call it stands, so the error of a
+time-out is that of the real cause. Members of several hosts also compare calls of a kind that they have not made
+before: gloo ends a process that is sent more than it expects.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ class _Calls:
         self._made: set[tuple[Ranks, str]] = set()
 
     def is_new(self, ranks: Ranks, what: str) -> bool:
-        """Whether a call of this kind is the first of these ranks. The others, who made the same calls so far, say the same."""
+        """Whether a call of this kind is the first of these ranks. The others, who made the same calls so far, say the
+        same."""
         if (ranks, what) in self._made:
             return False
         self._made.add((ranks, what))
@@ -69,8 +71,8 @@ class _Calls:
 
 
 class meet(contextlib.AbstractContextManager[None]):
-    """Around an operation that ``ranks`` do together; all of them come here. ``arguments`` are what they must agree on: of a tensor its
-    dtype and shape count. Costs about a microsecond unless calls are checked."""
+    """Around an operation that ``ranks`` do together; all of them come here. ``arguments`` are what they must agree on:
+    of a tensor its dtype and shape count. Costs about a microsecond unless calls are checked."""
 
     __slots__ = ("_arguments", "_name", "_number", "_ranks")
 
@@ -79,10 +81,15 @@ class meet(contextlib.AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         if dist.group.WORLD is None:
-            raise GlobalTensorError(f"{self._name} needs ranks {list(self._ranks)[:8]}, and in a planned world there is this process alone: plan the graph with flow.plan")
+            raise GlobalTensorError(
+                f"{self._name} needs ranks {list(self._ranks)[:8]}, and in a planned world there is this process "
+                f"alone: plan the graph with flow.plan"
+            )
         calls = _calls(dist.group.WORLD)
         self._number = calls.count(self._ranks)
-        if is_checked() or (are_apart(self._ranks) and calls.is_new(self._ranks, f"{self._name}({described(self._arguments)})")):
+        if is_checked() or (
+            are_apart(self._ranks) and calls.is_new(self._ranks, f"{self._name}({described(self._arguments)})")
+        ):
             try:
                 with meeting(self._ranks):
                     _compare(self._call())
@@ -152,13 +159,16 @@ def _compare(call: Call) -> None:
 
 
 def _others_than(call: Call) -> dict[int, Call]:
-    """What the members of a call that came to nothing are waiting in, this one first; empty if nobody tells that it is in another call."""
+    """What the members of a call that came to nothing are waiting in, this one first; empty if nobody tells that it is
+    in another call."""
     store, me = _store(), dist.get_rank()
     store.set_timeout(timedelta(seconds=_TELLING_SECONDS))
     store.set(_late(me), _packed(call))
     found = _told_by(store, {rank for rank in call.ranks if rank != me})
     place = (call.ranks, call.number, call.what)
-    return {me: call, **found} if any((other.ranks, other.number, other.what) != place for other in found.values()) else {}
+    return (
+        {me: call, **found} if any((other.ranks, other.number, other.what) != place for other in found.values()) else {}
+    )
 
 
 def _told_by(store: Any, waiting: set[int]) -> dict[int, Call]:
@@ -166,7 +176,9 @@ def _told_by(store: Any, waiting: set[int]) -> dict[int, Call]:
     found: dict[int, Call] = {}
     near, end = processes_here(), time.monotonic() + _TELLING_SECONDS
     while waiting and time.monotonic() < end:
-        silent = {rank for rank in waiting if rank in near and not is_running(near[rank])}  # asked first: what it told before counts
+        silent = {
+            rank for rank in waiting if rank in near and not is_running(near[rank])
+        }  # asked first: what it told before counts
         for rank in [rank for rank in waiting if store.check([_late(rank)])]:
             found[rank] = _unpacked(store.get(_late(rank)))
         waiting = waiting - found.keys() - silent
@@ -177,7 +189,9 @@ def _told_by(store: Any, waiting: set[int]) -> dict[int, Call]:
 
 def _differing(calls: dict[int, Call]) -> str:
     told = "; ".join(f"rank {rank} makes {call}" for rank, call in sorted(calls.items()))
-    return f"the ranks call different operations: {told}. Every rank of a group must make the same calls in the same order"
+    return (
+        f"the ranks call different operations: {told}. Every rank of a group must make the same calls in the same order"
+    )
 
 
 def _store() -> Any:

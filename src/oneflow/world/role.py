@@ -1,5 +1,5 @@
-"""What the processes of a launcher are to each other. Its variables say who they are and not what for: the first thing that a program does
-with them decides, and holds for the whole program.
+"""What the processes of a launcher are to each other. Its variables say who they are and not what for: the first thing
+that a program does with them decides, and holds for the whole program.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ _PROCESS = _Process()
 
 
 def take(role: str) -> None:
-    """Makes this process, one of several of a launcher, a driver (or one that serves) or a peer. It cannot become the other one later."""
+    """Makes this process, one of several of a launcher, a driver (or one that serves) or a peer. It cannot become the
+    other one later."""
     if _PROCESS.role == role:
         return
     if _PROCESS.role is not None:
         raise JobError(
-            f"{_FACTS[_PROCESS.role]} at {_PROCESS.line}. {_REFUSED[role]}. A program that a launcher starts uses one of the two: "
+            f"{_FACTS[_PROCESS.role]} at {_PROCESS.line}. {_REFUSED[role]}. A program that a launcher starts uses one "
+            f"of the two: "
             "move the other into a program of its own, or start that one without a launcher"
         )
     _PROCESS.role, _PROCESS.line = role, user_line()

@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/activation.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, call, ints, randn
 
 SIMPLE = (
@@ -43,7 +44,11 @@ SAMPLES = [
     AtenSample("_prelu_kernel.default", lambda n: call(randn(n, 3, 4), randn(3, 1))),
     AtenSample("glu.default", lambda n: call(randn(n, 6))),
     AtenSample("glu.default", lambda n: call(randn(n, 6, 3), 1)),
-    AtenSample("rrelu_with_noise_functional.default", lambda n: call(randn(n, 5), torch.zeros(n, 5), 0.1, 0.3, False), results=(0,)),
+    AtenSample(
+        "rrelu_with_noise_functional.default",
+        lambda n: call(randn(n, 5), torch.zeros(n, 5), 0.1, 0.3, False),
+        results=(0,),
+    ),
     AtenSample("_softmax.default", lambda n: call(randn(n, 3, 5), 1, False)),
     AtenSample("_softmax.default", lambda n: call(randn(n, 3, 5), 1, False), opset=11),
     AtenSample("_softmax.default", lambda n: call(torch.tensor(2.0), 0, False), fixed=True),

@@ -2,6 +2,7 @@
 
 import torch
 import torch.nn.functional as nn_f
+
 from aten_samples.sample import AtenSample, call, randn
 
 F = randn
@@ -37,14 +38,21 @@ SAMPLES = [
     AtenSample(NAME, lambda n: call(*qkv(n), attn_mask=as_floats(mask(n)), scale=0.3), results=(0,)),
     AtenSample("_scaled_dot_product_attention_math.default", lambda n: call(*qkv(n), as_floats(mask(n)))),
     AtenSample("_scaled_dot_product_attention_math.default", lambda n: call(*qkv(n), mask(n))),  # adds 0 and 1
-    AtenSample("_scaled_dot_product_attention_math.default", lambda n: call(*qkv(n, 1), None, 0.0, True, enable_gqa=True)),
+    AtenSample(
+        "_scaled_dot_product_attention_math.default", lambda n: call(*qkv(n, 1), None, 0.0, True, enable_gqa=True)
+    ),
     AtenSample("scaled_dot_product_attention.default", lambda n: call(*qkv(n), mask(n), scale=0.7)),
     AtenSample("scaled_dot_product_attention.default", lambda n: call(*qkv(n, 1), enable_gqa=True)),
     AtenSample("scaled_dot_product_attention.default", lambda n: call(F(n, 5, 4), F(n, 6, 4), F(n, 6, 4))),
-    AtenSample("_scaled_dot_product_flash_attention.default", lambda n: call(*qkv(n), 0.0, True), results=(0,), expect=flash),
+    AtenSample(
+        "_scaled_dot_product_flash_attention.default", lambda n: call(*qkv(n), 0.0, True), results=(0,), expect=flash
+    ),
     *(
         AtenSample(
-            f"_scaled_dot_product_{kind}_attention.default", lambda n: call(*qkv(n), F(n, 2, 5, 6), False), results=(0,), expect=efficient
+            f"_scaled_dot_product_{kind}_attention.default",
+            lambda n: call(*qkv(n), F(n, 2, 5, 6), False),
+            results=(0,),
+            expect=efficient,
         )
         for kind in ("efficient", "cudnn")
     ),

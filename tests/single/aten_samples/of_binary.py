@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/binary.py``, with the dtypes that torch promotes."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, ints, rand, randn
 
 F, I, B = randn, ints, bools
@@ -24,14 +25,26 @@ SAMPLES = [
     # Tensors of one dtype, broadcast, of two dtypes, with numbers and with tensors without dims.
     *(AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), F(4))) for name in (*ARITHMETIC, "div")),
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4), F(n, 1) + 3)) for name in (*ARITHMETIC, "div")),
-    *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4), nonzero(4, dtype=torch.int32))) for name in (*ARITHMETIC, "div")),
+    *(
+        AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4), nonzero(4, dtype=torch.int32)))
+        for name in (*ARITHMETIC, "div")
+    ),
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4), 2.5)) for name in (*ARITHMETIC, "div")),
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4), 3)) for name in (*ARITHMETIC, "div")),
-    *(AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), torch.tensor(3, dtype=torch.int64))) for name in (*ARITHMETIC, "div")),
-    *(AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), torch.tensor(1.5, dtype=torch.float64))) for name in (*ARITHMETIC, "div")),
+    *(
+        AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), torch.tensor(3, dtype=torch.int64)))
+        for name in (*ARITHMETIC, "div")
+    ),
+    *(
+        AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), torch.tensor(1.5, dtype=torch.float64)))
+        for name in (*ARITHMETIC, "div")
+    ),
     *(AtenSample(f"{name}.Tensor", lambda n: call(B(n, 4), F(n, 4) + 4)) for name in ("add", "mul", "div")),
     *(AtenSample(f"{name}.Scalar", lambda n: call(I(n, 4), 2.5)) for name in (*ARITHMETIC, "div")),
-    *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4, dtype=torch.int8), I(n, 4, dtype=torch.int8))) for name in ARITHMETIC),
+    *(
+        AtenSample(f"{name}.Tensor", lambda n: call(I(n, 4, dtype=torch.int8), I(n, 4, dtype=torch.int8)))
+        for name in ARITHMETIC
+    ),
     *(AtenSample(f"{name}.Tensor", lambda n: call(B(n, 4), B(n, 4))) for name in ("add", "mul")),
     *(AtenSample(f"{name}.Tensor", lambda n: call(F(n, 4), F(n, 4), alpha=0.5)) for name in ("add", "sub", "rsub")),
     AtenSample("add.Tensor", lambda n: call(I(n, 4), I(n, 4), alpha=3)),
@@ -40,9 +53,18 @@ SAMPLES = [
     AtenSample("rsub.Scalar", lambda n: call(I(n, 4), 1.5, 2)),
     AtenSample("true_divide.Tensor", lambda n: call(I(n, 4), nonzero(n, 4))),
     # Quotients and remainders of every sign.
-    *(AtenSample("div.Tensor_mode", lambda n, m=mode: call(I(n, 9), nonzero(n, 9), rounding_mode=m)) for mode in ("floor", "trunc")),
-    *(AtenSample("div.Tensor_mode", lambda n, m=mode: call(F(n, 9) * 9, F(n, 9), rounding_mode=m)) for mode in ("floor", "trunc", None)),
-    *(AtenSample("div.Scalar_mode", lambda n, m=mode: call(I(n, 9), -2, rounding_mode=m)) for mode in ("floor", "trunc")),
+    *(
+        AtenSample("div.Tensor_mode", lambda n, m=mode: call(I(n, 9), nonzero(n, 9), rounding_mode=m))
+        for mode in ("floor", "trunc")
+    ),
+    *(
+        AtenSample("div.Tensor_mode", lambda n, m=mode: call(F(n, 9) * 9, F(n, 9), rounding_mode=m))
+        for mode in ("floor", "trunc", None)
+    ),
+    *(
+        AtenSample("div.Scalar_mode", lambda n, m=mode: call(I(n, 9), -2, rounding_mode=m))
+        for mode in ("floor", "trunc")
+    ),
     AtenSample("floor_divide.default", lambda n: call(I(n, 9), nonzero(n, 9))),
     AtenSample("floor_divide.Scalar", lambda n: call(I(n, 9), 2)),
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 9), nonzero(n, 9))) for name in ("remainder", "fmod")),
@@ -77,7 +99,9 @@ SAMPLES = [
     AtenSample("clamp_max.Tensor", lambda n: call(F(n, 4), F(4))),
     # Others.
     AtenSample("atan2.default", lambda n: call(F(n, 9), F(n, 9))),
-    AtenSample("xlogy.Tensor", lambda n: call(torch.tensor([[0.0, 1.0, 2.0]]).repeat(n, 1), torch.tensor([0.0, 0.5, 3.0]))),
+    AtenSample(
+        "xlogy.Tensor", lambda n: call(torch.tensor([[0.0, 1.0, 2.0]]).repeat(n, 1), torch.tensor([0.0, 0.5, 3.0]))
+    ),
     AtenSample("hypot.default", lambda n: call(F(n, 4), F(n, 4))),
     AtenSample("copysign.Tensor", lambda n: call(F(n, 4), F(n, 4))),
     AtenSample("copysign.Scalar", lambda n: call(I(n, 4), -1.0)),
@@ -91,9 +115,15 @@ SAMPLES = [
     *(AtenSample(f"bitwise_{name}.Tensor", lambda n: call(B(n, 4), B(4))) for name in ("and", "or", "xor")),
     *(AtenSample(f"bitwise_{name}.Tensor", lambda n: call(I(n, 4), I(4)), opset=18) for name in ("and", "or", "xor")),
     *(AtenSample(f"bitwise_{name}.Scalar", lambda n: call(B(n, 4), True)) for name in ("and", "or", "xor")),
-    *(AtenSample(f"bitwise_{way}_shift.Tensor", lambda n: call(I(n, 4), I(4, low=0, high=4))) for way in ("left", "right")),
+    *(
+        AtenSample(f"bitwise_{way}_shift.Tensor", lambda n: call(I(n, 4), I(4, low=0, high=4)))
+        for way in ("left", "right")
+    ),
     *(AtenSample(f"bitwise_{way}_shift.Tensor_Scalar", lambda n: call(I(n, 4), 2)) for way in ("left", "right")),
-    *(AtenSample(f"logical_{name}.default", lambda n: call(F(n, 4).round(), I(n, 4, low=0, high=2))) for name in ("and", "or", "xor")),
+    *(
+        AtenSample(f"logical_{name}.default", lambda n: call(F(n, 4).round(), I(n, 4, low=0, high=2)))
+        for name in ("and", "or", "xor")
+    ),
     # Comparisons.
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 9), I(9))) for name in COMPARED),
     *(AtenSample(f"{name}.Tensor", lambda n: call(I(n, 9), I(n, 9).float() + 0.5 * B(n, 9))) for name in COMPARED),

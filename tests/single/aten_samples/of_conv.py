@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/conv.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, call, randn
 
 F = randn
@@ -9,10 +10,18 @@ FLAGS = (False, False, True, True)
 
 SAMPLES = [
     AtenSample("convolution.default", lambda n: call(F(n, 2, 6, 5), F(3, 2, 3, 3), F(3), *PLAIN)),
-    AtenSample("convolution.default", lambda n: call(F(n, 4, 6, 5), F(6, 2, 3, 2), None, [2, 1], [1, 2], [1, 2], False, [0, 0], 2)),
+    AtenSample(
+        "convolution.default",
+        lambda n: call(F(n, 4, 6, 5), F(6, 2, 3, 2), None, [2, 1], [1, 2], [1, 2], False, [0, 0], 2),
+    ),
     AtenSample("convolution.default", lambda n: call(F(n, 2, 9), F(3, 2, 3), F(3), [2], [1], [2], False, [0], 1)),
-    AtenSample("convolution.default", lambda n: call(F(n, 2, 4, 4, 4), F(3, 2, 2, 2, 2), None, [1], [0], [1], False, [0], 1)),
-    AtenSample("convolution.default", lambda n: call(F(n, 4, 5, 4), F(4, 3, 3, 3), F(6), [2, 2], [1, 0], [1, 1], True, [1, 1], 2)),
+    AtenSample(
+        "convolution.default", lambda n: call(F(n, 2, 4, 4, 4), F(3, 2, 2, 2, 2), None, [1], [0], [1], False, [0], 1)
+    ),
+    AtenSample(
+        "convolution.default",
+        lambda n: call(F(n, 4, 5, 4), F(4, 3, 3, 3), F(6), [2, 2], [1, 0], [1, 1], True, [1, 1], 2),
+    ),
     AtenSample("_convolution.default", lambda n: call(F(n, 2, 6, 5), F(3, 2, 3, 3), F(3), *PLAIN, *FLAGS)),
     AtenSample(
         "convolution_overrideable.default",

@@ -1,6 +1,8 @@
-"""Samples of ``onnx/aten/create.py``. Each takes a tensor, so that there is a batch; what is not set yet is compared by shape alone."""
+"""Samples of ``onnx/aten/create.py``. Each takes a tensor, so that there is a batch; what is not set yet is compared by
+shape alone."""
 
 import torch
+
 from aten_samples.sample import AtenSample, call, ints, randn
 
 F = randn

@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/index.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, ints, rand, randn
 
 F = randn
@@ -28,7 +29,10 @@ SAMPLES = [
     AtenSample("_unsafe_index.Tensor", lambda n: call(F(n, 5, 4), [None, None, places(3, below=4)])),
     AtenSample("index_put.default", lambda n: call(F(n, 5, 4), [None, torch.tensor([0, 3])], F(n, 2, 4))),
     AtenSample("index_put.default", lambda n: call(F(n, 5, 4), [torch.arange(n), places(n, below=5)], F(4))),
-    AtenSample("index_put.default", lambda n: call(F(n, 5, 4), [None, places(3, below=5), places(3, below=4)], torch.tensor(1.0))),
+    AtenSample(
+        "index_put.default",
+        lambda n: call(F(n, 5, 4), [None, places(3, below=5), places(3, below=4)], torch.tensor(1.0)),
+    ),
     AtenSample("index_put.default", lambda n: call(F(n, 5), [None, torch.tensor([1, 1, 2])], F(n, 3), True)),
     AtenSample("index_put.default", lambda n: call(F(n, 5, 2), [bools(n, 5)], torch.tensor(7.0))),
     AtenSample("_unsafe_index_put.default", lambda n: call(F(n, 5, 4), [None, torch.tensor([0, 3])], F(n, 2, 4))),
@@ -37,7 +41,9 @@ SAMPLES = [
     AtenSample("scatter.value", lambda n: call(torch.zeros(n, 5, dtype=torch.int64), 1, places(n, 1, below=5), 1)),
     AtenSample("scatter_add.default", lambda n: call(F(n, 5), 1, places(n, 4, below=5), F(n, 4))),
     *(
-        AtenSample("scatter_reduce.two", lambda n, r=r: call(F(n, 5), 1, places(n, 4, below=5), rand(n, 4), r), opset=18)
+        AtenSample(
+            "scatter_reduce.two", lambda n, r=r: call(F(n, 5), 1, places(n, 4, below=5), rand(n, 4), r), opset=18
+        )
         for r in ("sum", "prod", "amax", "amin")
     ),
     AtenSample("scatter.reduce", lambda n: call(F(n, 5), 1, places(n, 4, below=5), F(n, 4), reduce="add")),

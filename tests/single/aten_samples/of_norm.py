@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/norm.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, call, rand, randn
 
 F = randn
@@ -30,21 +31,42 @@ SAMPLES = [
     AtenSample("_fused_rms_norm.default", lambda n: call(F(n, 3, 4), [4], F(4), 1e-5), expect=rms),
     AtenSample("native_group_norm.default", lambda n: call(F(n, 6, 4, 3), F(6), F(6), n, 6, 12, 3, 1e-5)),
     AtenSample("native_group_norm.default", lambda n: call(F(n, 6, 5), None, None, n, 6, 5, 2, 1e-5)),
-    AtenSample("native_batch_norm.default", lambda n: call(F(n, 3, 4, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,)),
-    AtenSample("native_batch_norm.default", lambda n: call(F(n, 3), None, None, F(3), rand(3), False, 0.1, 1e-5), results=(0,)),
     AtenSample(
-        "native_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), opset=13
-    ),
-    AtenSample("native_batch_norm.default", lambda n: call(F(1, n, 4, 4), F(n), F(n), *STATISTICS), results=(0,), fixed=True),
-    AtenSample("_native_batch_norm_legit.no_stats", lambda n: call(F(n, 3, 4), F(3), F(3), True, 0.1, 1e-5), results=(0,)),
-    AtenSample(
-        "_native_batch_norm_legit_no_training.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,)
+        "native_batch_norm.default",
+        lambda n: call(F(n, 3, 4, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5),
+        results=(0,),
     ),
     AtenSample(
-        "_batch_norm_no_update.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5), results=(0,), expect=four
+        "native_batch_norm.default", lambda n: call(F(n, 3), None, None, F(3), rand(3), False, 0.1, 1e-5), results=(0,)
     ),
     AtenSample(
-        "cudnn_batch_norm.default", lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5), results=(0,), expect=four
+        "native_batch_norm.default",
+        lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5),
+        results=(0,),
+        opset=13,
+    ),
+    AtenSample(
+        "native_batch_norm.default", lambda n: call(F(1, n, 4, 4), F(n), F(n), *STATISTICS), results=(0,), fixed=True
+    ),
+    AtenSample(
+        "_native_batch_norm_legit.no_stats", lambda n: call(F(n, 3, 4), F(3), F(3), True, 0.1, 1e-5), results=(0,)
+    ),
+    AtenSample(
+        "_native_batch_norm_legit_no_training.default",
+        lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5),
+        results=(0,),
+    ),
+    AtenSample(
+        "_batch_norm_no_update.default",
+        lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), 0.1, 1e-5),
+        results=(0,),
+        expect=four,
+    ),
+    AtenSample(
+        "cudnn_batch_norm.default",
+        lambda n: call(F(n, 3, 4), F(3), F(3), F(3), rand(3), False, 0.1, 1e-5),
+        results=(0,),
+        expect=four,
     ),
     AtenSample(
         "miopen_batch_norm.default",

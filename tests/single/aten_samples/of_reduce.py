@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/reduce.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, ints, rand, randn
 
 F, I, B = randn, ints, bools
@@ -9,8 +10,14 @@ DIMS = ("sum.dim_IntList", "mean.dim", "amax.default", "amin.default", "logsumex
 
 SAMPLES = [
     *(AtenSample(f"{name}.default", lambda n: call(F(n, 3))) for name in WHOLE),
-    *(AtenSample(f"{name}.default", lambda n: call(I(n, 3, dtype=torch.int32))) for name in ("sum", "amax", "min", "prod", "any", "all")),
-    *(AtenSample(f"{name}.default", lambda n: call(B(n, 3))) for name in ("sum", "amax", "min", "any", "all", "count_nonzero")),
+    *(
+        AtenSample(f"{name}.default", lambda n: call(I(n, 3, dtype=torch.int32)))
+        for name in ("sum", "amax", "min", "prod", "any", "all")
+    ),
+    *(
+        AtenSample(f"{name}.default", lambda n: call(B(n, 3)))
+        for name in ("sum", "amax", "min", "any", "all", "count_nonzero")
+    ),
     *(AtenSample(f"{name}.default", lambda n: call(torch.tensor(2.0)), fixed=True) for name in ("sum", "max", "any")),
     *(AtenSample(name, lambda n: call(F(n, 3, 4), [1])) for name in DIMS),
     *(AtenSample(name, lambda n: call(F(n, 3, 4), [0, -1], True)) for name in DIMS),
@@ -25,7 +32,10 @@ SAMPLES = [
     *(AtenSample(f"{name}.dims", lambda n: call(B(n, 3, 4), [1, 2])) for name in ("any", "all")),
     AtenSample("count_nonzero.dim_IntList", lambda n: call(I(n, 3, low=0, high=2), [1])),
     *(AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4))) for name in ("var", "std", "var_mean", "std_mean")),
-    *(AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [1])) for name in ("var", "std", "var_mean", "std_mean")),
+    *(
+        AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [1]))
+        for name in ("var", "std", "var_mean", "std_mean")
+    ),
     *(
         AtenSample(f"{name}.correction", lambda n: call(F(n, 3, 4), [0, 2], correction=0, keepdim=True))
         for name in ("var", "std", "var_mean", "std_mean")

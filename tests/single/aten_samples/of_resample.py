@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/resample.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, call, randn
 
 F = randn
@@ -22,10 +23,20 @@ SAMPLES = [
     AtenSample("upsample_nearest2d.vec", lambda n: call(F(n, 2, 4, 5), None, [1.3, 2.3])),
     *(AtenSample(f"{name}.default", lambda n, d=d: call(F(n, 2, *PICTURE[d]), OTHER[d], False)) for name, d in LINEAR),
     *(AtenSample(f"{name}.default", lambda n, d=d: call(F(n, 2, *PICTURE[d]), LARGER[d], True)) for name, d in LINEAR),
-    *(AtenSample(f"{name}.vec", lambda n, d=d: call(F(n, 2, *PICTURE[d]), None, False, [2.0] * d)) for name, d in LINEAR),
+    *(
+        AtenSample(f"{name}.vec", lambda n, d=d: call(F(n, 2, *PICTURE[d]), None, False, [2.0] * d))
+        for name, d in LINEAR
+    ),
     AtenSample("upsample_bilinear2d.default", lambda n: call(F(n, 2, 4, 5), [1, 1], False)),
-    *(AtenSample("affine_grid_generator.default", lambda n, a=a: call(F(n, 2, 3), [n, 1, 4, 5], a)) for a in (False, True)),
+    *(
+        AtenSample("affine_grid_generator.default", lambda n, a=a: call(F(n, 2, 3), [n, 1, 4, 5], a))
+        for a in (False, True)
+    ),
     AtenSample("affine_grid_generator.default", lambda n: call(F(n, 3, 4), [n, 1, 4, 5, 2], False)),
-    *(AtenSample("grid_sampler_2d.default", lambda n, m=m, p=p: call(F(n, 2, 5, 6), grid(n), m, p, False)) for m in (0, 1) for p in (0, 1)),
+    *(
+        AtenSample("grid_sampler_2d.default", lambda n, m=m, p=p: call(F(n, 2, 5, 6), grid(n), m, p, False))
+        for m in (0, 1)
+        for p in (0, 1)
+    ),
     AtenSample("grid_sampler_2d.default", lambda n: call(F(n, 2, 5, 6), grid(n), 0, 2, True), opset=20),
 ]

@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/rnn.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, Call, call, randn
 
 

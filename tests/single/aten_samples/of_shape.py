@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/shape.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, ints, randn
 
 F = randn

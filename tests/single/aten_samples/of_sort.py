@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/sort.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, randn
 
 F = randn
@@ -25,7 +26,10 @@ SAMPLES = [
     AtenSample("isin.Tensor_Tensor", lambda n: call(whole(n), torch.tensor([[1, 3], [4, 9]]))),
     AtenSample("isin.Tensor_Tensor", lambda n: call(whole(n).float(), torch.tensor([1, 3]), invert=True)),
     AtenSample("searchsorted.Tensor", lambda n: call(torch.tensor([-1.0, 0.0, 1.0]), F(n, 5))),
-    AtenSample("searchsorted.Tensor", lambda n: call(whole(n).sort(-1)[0], whole(n)[:, :2].contiguous(), right=True, out_int32=True)),
+    AtenSample(
+        "searchsorted.Tensor",
+        lambda n: call(whole(n).sort(-1)[0], whole(n)[:, :2].contiguous(), right=True, out_int32=True),
+    ),
     AtenSample("searchsorted.Tensor", lambda n: call(whole(n).sort(-1)[0], whole(n)[:, :2].contiguous(), side="left")),
     AtenSample("bucketize.Tensor", lambda n: call(F(n, 5), torch.tensor([-1.0, 0.0, 1.0]))),
     AtenSample("bucketize.Tensor", lambda n: call(whole(n), torch.tensor([1, 3, 4]), right=True, out_int32=True)),

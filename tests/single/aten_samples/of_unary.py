@@ -1,6 +1,7 @@
 """Samples of ``onnx/aten/unary.py``."""
 
 import torch
+
 from aten_samples.sample import AtenSample, bools, call, ints, rand, randn
 
 INSIDE = (
@@ -23,7 +24,23 @@ INSIDE = (
     "sigmoid",
 )
 POSITIVE = ("acosh", "log", "log2", "log10", "log1p", "reciprocal", "rsqrt", "sqrt")
-SIGNED = ("abs", "neg", "sign", "sgn", "ceil", "floor", "round", "trunc", "fix", "frac", "relu", "sinc", "deg2rad", "rad2deg", "signbit")
+SIGNED = (
+    "abs",
+    "neg",
+    "sign",
+    "sgn",
+    "ceil",
+    "floor",
+    "round",
+    "trunc",
+    "fix",
+    "frac",
+    "relu",
+    "sinc",
+    "deg2rad",
+    "rad2deg",
+    "signbit",
+)
 
 
 def special(n: int) -> torch.Tensor:
@@ -39,7 +56,10 @@ SAMPLES = [
         for name in ("abs", "neg", "sign", "relu", "ceil", "trunc", "exp", "sigmoid", "sinc")
     ),
     *(AtenSample(f"{name}.default", lambda n: call(ints(n, 5, dtype=torch.int8))) for name in ("abs", "neg")),
-    *(AtenSample(f"{name}.default", lambda n: call(bools(n, 5))) for name in ("bitwise_not", "logical_not", "isnan", "isinf", "exp")),
+    *(
+        AtenSample(f"{name}.default", lambda n: call(bools(n, 5)))
+        for name in ("bitwise_not", "logical_not", "isnan", "isinf", "exp")
+    ),
     AtenSample("bitwise_not.default", lambda n: call(ints(n, 5))),
     AtenSample("bitwise_not.default", lambda n: call(ints(n, 5, low=0, high=256, dtype=torch.uint8))),
     AtenSample("logical_not.default", lambda n: call(ints(n, 5, low=0, high=2))),

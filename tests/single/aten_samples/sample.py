@@ -25,7 +25,8 @@ def call(*args: Any, **kwargs: Any) -> Call:
 class AtenSample:
     """A call of an overload for a batch of n. ``fixed`` says that its shapes or arguments do not let the batch change.
 
-    ``results`` are the numbers of the results that are compared, None for all. ``expect`` stands for an op that this machine cannot run.
+    ``results`` are the numbers of the results that are compared, None for all. ``expect`` stands for an op that this
+    machine cannot run.
     """
 
     name: str

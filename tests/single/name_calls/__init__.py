@@ -1,7 +1,8 @@
 """One call at least of every public name of OneFlow 0.9 that this package has, one file per namespace.
 
-A file has ``CALLS``: for each full name, such as ``oneflow.nn.Linear``, a function that calls it and asserts what it gives: OneFlow's meaning
-where that differs from torch's, a formula or numpy for what is written here, and for names that are torch's own that the call works.
+A file has ``CALLS``: for each full name, such as ``oneflow.nn.Linear``, a function that calls it and asserts what it
+gives: OneFlow's meaning where that differs from torch's, a formula or numpy for what is written here, and for names
+that are torch's own that the call works.
 """
 
 from __future__ import annotations

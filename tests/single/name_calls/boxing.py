@@ -1,4 +1,5 @@
-"""``flow.boxing``: what it sets, a graph compiled afterwards has. ``tests/ranks/graph_settings.py`` sees the buckets."""
+"""``flow.boxing``: what it sets, a graph compiled afterwards has. ``tests/ranks/graph_settings.py`` sees the
+buckets."""
 
 from __future__ import annotations
 
@@ -27,7 +28,10 @@ def thresholds() -> None:
         assert (FUSION.limits().bytes, FUSION.limits().tensors) == (4 * 2**20, 24)
     finally:
         FUSION._limits = before
-    for name, call in (("mbytes", flow.boxing.nccl.set_fusion_threshold_mbytes), ("max_ops_num", flow.boxing.nccl.set_fusion_max_ops_num)):
+    for name, call in (
+        ("mbytes", flow.boxing.nccl.set_fusion_threshold_mbytes),
+        ("max_ops_num", flow.boxing.nccl.set_fusion_max_ops_num),
+    ):
         with pytest.raises(ArgumentError, match=name):
             call(0)
 

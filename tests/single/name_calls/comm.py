@@ -1,4 +1,5 @@
-"""``flow.comm`` in a world of one, where each exchange gives back what it was given; ``tests/ranks/test_comm.py`` has the others."""
+"""``flow.comm`` in a world of one, where each exchange gives back what it was given; ``tests/ranks/test_comm.py`` has
+the others."""
 
 from __future__ import annotations
 

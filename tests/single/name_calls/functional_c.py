@@ -1,4 +1,5 @@
-"""Calls of the names of ``oneflow._C``: those that the root has too are the same function, the others are compared with formulas."""
+"""Calls of the names of ``oneflow._C``: those that the root has too are the same function, the others are compared with
+formulas."""
 
 from __future__ import annotations
 
@@ -9,10 +10,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 from called import gives, same, shaped
-from name_calls.root import B, CUBE, SQ, X, Y, b, cube, sq, v, w, x, y
-from name_calls.root import CALLS as ROOT
 
 import oneflow as flow
+from name_calls.root import CALLS as ROOT
+from name_calls.root import CUBE, SQ, B, X, Y, b, cube, sq, v, w, x, y
 from oneflow import _C
 from oneflow.core.errors import ArgumentError
 
@@ -28,8 +29,24 @@ def _as_root(name):
     return asserted
 
 
-OTHER = {"conv1d", "conv2d", "conv3d", "dropout", "gather", "matmul", "relu", "selu", "slice", "slice_update", "threshold"}  # with arguments of their own
-CALLS = {f"oneflow._C.{n}": _as_root(n) for n in _C.__all__ if n in flow.__all__ and f"oneflow.{n}" in ROOT and n not in OTHER}
+OTHER = {
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "dropout",
+    "gather",
+    "matmul",
+    "relu",
+    "selu",
+    "slice",
+    "slice_update",
+    "threshold",
+}  # with arguments of their own
+CALLS = {
+    f"oneflow._C.{n}": _as_root(n)
+    for n in _C.__all__
+    if n in flow.__all__ and f"oneflow.{n}" in ROOT and n not in OTHER
+}
 
 
 def softmax(a):
@@ -76,7 +93,10 @@ TABLE = {
     "arg_sort": (lambda: _C.arg_sort(x, "DESCENDING"), (-X).argsort(1)),
     "avg_pool1d": (lambda: _C.avg_pool1d(cube, 2), CUBE.reshape(2, 3, 2, 2).mean(-1)),
     "avg_pool2d": (lambda: _C.avg_pool2d(pic, 2), PIC.reshape(1, 2, 2, 2, 2, 2).mean((3, 5))),
-    "avg_pool2d_nhwc": (lambda: _C.avg_pool2d_nhwc(pic.movedim(1, -1), 2).movedim(-1, 1), PIC.reshape(1, 2, 2, 2, 2, 2).mean((3, 5))),
+    "avg_pool2d_nhwc": (
+        lambda: _C.avg_pool2d_nhwc(pic.movedim(1, -1), 2).movedim(-1, 1),
+        PIC.reshape(1, 2, 2, 2, 2, 2).mean((3, 5)),
+    ),
     "avg_pool3d": (lambda: _C.avg_pool3d(pic[None], 2), PIC[None].reshape(1, 1, 1, 2, 2, 2, 2, 2).mean((3, 5, 7))),
     "batch_matmul": (lambda: _C.batch_matmul(sq[None], sq[None], transpose_b=True), (SQ @ SQ.T)[None]),
     "bernoulli_": (lambda: _C.bernoulli_(flow.empty(4), 1.0), [1] * 4),
@@ -100,13 +120,18 @@ TABLE = {
     "cosine_similarity": (lambda: _C.cosine_similarity(v, w, 0), 32 / math.sqrt(14 * 77)),
     "cross_entropy": (lambda: _C.cross_entropy(x, label), -PICKED.mean()),
     "ctc_loss": (
-        lambda: _C.ctc_loss(flow.tensor(LOGP)[:1, None], flow.tensor([[1]]), flow.tensor([1]), flow.tensor([1]), 1, 0, False, "sum"),
+        lambda: _C.ctc_loss(
+            flow.tensor(LOGP)[:1, None], flow.tensor([[1]]), flow.tensor([1]), flow.tensor([1]), 1, 0, False, "sum"
+        ),
         -LOGP[0, 1],
     ),
     "dim_gather": (lambda: _C.dim_gather(x, 1, label[:, None]), [[0.75], [1.0]]),
     "elu": (lambda: _C.elu(x, 2.0), np.where(X > 0, X, 2 * np.expm1(X))),
     "embedding": (lambda: _C.embedding(x, flow.tensor([1, 0], dtype=flow.int32)), X[[1, 0]]),
-    "embedding_renorm_": (lambda: _C.embedding_renorm_(y.clone(), flow.tensor([0, 1]), 1.0, 2.0), Y / np.linalg.norm(Y, axis=1, keepdims=True)),
+    "embedding_renorm_": (
+        lambda: _C.embedding_renorm_(y.clone(), flow.tensor([0, 1]), 1.0, 2.0),
+        Y / np.linalg.norm(Y, axis=1, keepdims=True),
+    ),
     "exponential_": (lambda: (_C.exponential_(flow.empty(9)) >= 0).all(), True),
     "expand_dims": (lambda: _C.expand_dims(v, 0), [[1, 2, 3]]),
     "eye_": (lambda: _C.eye_(flow.empty(2, 2)), np.eye(2)),
@@ -116,7 +141,9 @@ TABLE = {
     "fused_bias_add_dropout": (lambda: _C.fused_bias_add_dropout(x, v, p=0.0, axis=1), X + [1, 2, 3]),
     "fused_bias_add_gelu": (lambda: _C.fused_bias_add_gelu(x, v, axis=1), gelu(X + np.array([1, 2, 3], np.float32))),
     "fused_bias_add_scale_mask_softmax_dropout": (
-        lambda: _C.fused_bias_add_scale_mask_softmax_dropout(scores, flow.ones(3), flow.tensor(MASK), fill_value=-1e4, scale=0.5, p=0.0)[0],
+        lambda: _C.fused_bias_add_scale_mask_softmax_dropout(
+            scores, flow.ones(3), flow.tensor(MASK), fill_value=-1e4, scale=0.5, p=0.0
+        )[0],
         softmax(np.where(MASK, (SCORES + 1) * 0.5, -1e4)),
     ),
     "fused_cross_feature_interaction": (
@@ -137,54 +164,100 @@ TABLE = {
         ),
     ),
     "fused_fast_gelu_mul": (lambda: _C.fused_fast_gelu_mul(x, y), fast(X) * Y),
-    "fused_get_boundding_boxes_coord": (lambda: _C.fused_get_boundding_boxes_coord(*box(2, 3, 2, 4, 1, 1, 2, 2)), [[n] for n in (1, 3, 1, 5, 0, 2, 0, 2)]),
+    "fused_get_boundding_boxes_coord": (
+        lambda: _C.fused_get_boundding_boxes_coord(*box(2, 3, 2, 4, 1, 1, 2, 2)),
+        [[n] for n in (1, 3, 1, 5, 0, 2, 0, 2)],
+    ),
     "fused_get_center_dist": (lambda: _C.fused_get_center_dist(*box(0, 2, 3, 5, 0, 2, 4, 6)), [9 + 16]),
-    "fused_get_ciou_diagonal_angle": (lambda: _C.fused_get_ciou_diagonal_angle(*box(1, 1, 1, 2), 0.0), [4 / math.pi**2 * (math.atan(0.5) - math.atan(1)) ** 2]),
-    "fused_get_ciou_result": (lambda: _C.fused_get_ciou_result(*box(0.5, 0.25, 1, 4), 0.0), [[0.25 - (0.25 + 0.5 * 0.4)], [0.4]]),
-    "fused_get_convex_diagonal_squared": (lambda: _C.fused_get_convex_diagonal_squared(*box(0, 2, 1, 4, 0, 2, 1, 3), 0.5), [16 + 9 + 0.5]),
+    "fused_get_ciou_diagonal_angle": (
+        lambda: _C.fused_get_ciou_diagonal_angle(*box(1, 1, 1, 2), 0.0),
+        [4 / math.pi**2 * (math.atan(0.5) - math.atan(1)) ** 2],
+    ),
+    "fused_get_ciou_result": (
+        lambda: _C.fused_get_ciou_result(*box(0.5, 0.25, 1, 4), 0.0),
+        [[0.25 - (0.25 + 0.5 * 0.4)], [0.4]],
+    ),
+    "fused_get_convex_diagonal_squared": (
+        lambda: _C.fused_get_convex_diagonal_squared(*box(0, 2, 1, 4, 0, 2, 1, 3), 0.5),
+        [16 + 9 + 0.5],
+    ),
     "fused_get_intersection_area": (lambda: _C.fused_get_intersection_area(*box(0, 2, 1, 4, 0, 3, 1, 3)), [2]),
     "fused_get_iou": (lambda: _C.fused_get_iou(*box(2, 3, 3, 2, 2), 0.0), [0.2]),
     "fused_glu": (
-        lambda: (_C.fused_glu(sq, flow.cat([sq, sq + 1]), activation="silu"), _C.fused_glu(sq, sq, v[:2], sq, v[:2], "sigmoid")),
-        ((SQ @ SQ.T) * (SQ @ (SQ + 1).T) * sigmoid(SQ @ (SQ + 1).T), (SQ @ SQ.T + [1, 2]) * sigmoid(SQ @ SQ.T + [1, 2])),
+        lambda: (
+            _C.fused_glu(sq, flow.cat([sq, sq + 1]), activation="silu"),
+            _C.fused_glu(sq, sq, v[:2], sq, v[:2], "sigmoid"),
+        ),
+        (
+            (SQ @ SQ.T) * (SQ @ (SQ + 1).T) * sigmoid(SQ @ (SQ + 1).T),
+            (SQ @ SQ.T + [1, 2]) * sigmoid(SQ @ SQ.T + [1, 2]),
+        ),
     ),
     "fused_matmul_bias": (lambda: _C.fused_matmul_bias(sq, sq, v[:2], sq, 2.0, 3.0), 2 * SQ @ SQ.T + [1, 2] + 3 * SQ),
     "fused_matmul_bias_add_relu_dropout": (
-        lambda: _C.fused_matmul_bias_add_relu_dropout(sq, [-sq, sq], [v[:2], v[:2]], skip_final_activation=True, dropout_rate_list=[0.0, 0.0]),
+        lambda: _C.fused_matmul_bias_add_relu_dropout(
+            sq, [-sq, sq], [v[:2], v[:2]], skip_final_activation=True, dropout_rate_list=[0.0, 0.0]
+        ),
         np.maximum(-SQ @ SQ.T + [1, 2], 0) @ SQ.T + [1, 2],
     ),
-    "fused_mlp": (lambda: _C.fused_mlp(sq, [sq, -sq], [v[:2], v[:2]]), np.maximum((SQ @ SQ.T + [1, 2]) @ -SQ.T + [1, 2], 0)),
+    "fused_mlp": (
+        lambda: _C.fused_mlp(sq, [sq, -sq], [v[:2], v[:2]]),
+        np.maximum((SQ @ SQ.T + [1, 2]) @ -SQ.T + [1, 2], 0),
+    ),
     "fused_multi_head_attention_inference": (
         lambda: _C.fused_multi_head_attention_inference(cube, cube, cube, 2, True),
         np.concatenate(
-            [softmax(np.where(MASK, h @ h.transpose(0, 2, 1) / math.sqrt(2), -np.inf)) @ h for h in (CUBE[..., :2], CUBE[..., 2:])], -1
+            [
+                softmax(np.where(MASK, h @ h.transpose(0, 2, 1) / math.sqrt(2), -np.inf)) @ h
+                for h in (CUBE[..., :2], CUBE[..., 2:])
+            ],
+            -1,
         ),
     ),
     "fused_scale_mask_softmax": (lambda: _C.fused_scale_mask_softmax(scores, flow.tensor(MASK), -1e4, 0.5), CAUSAL),
     "fused_scale_mask_softmax_dropout": (
-        lambda: _C.fused_scale_mask_softmax_dropout(scores, flow.tensor(MASK), fill_value=-1e4, scale=0.5, p=0.9, training=False),
+        lambda: _C.fused_scale_mask_softmax_dropout(
+            scores, flow.tensor(MASK), fill_value=-1e4, scale=0.5, p=0.9, training=False
+        ),
         (CAUSAL, CAUSAL),
     ),
     "fused_scale_tril": (lambda: _C.fused_scale_tril(scores, 0, 7, 2), np.where(MASK, SCORES * 2, 7)),
     "fused_scale_tril_softmax_mask_scale": (
-        lambda: _C.fused_scale_tril_softmax_mask_scale(scores, p=0.0, diagonal=0, tril_scale_value=0.5, tril_fill_value=-math.inf)[0],
+        lambda: _C.fused_scale_tril_softmax_mask_scale(
+            scores, p=0.0, diagonal=0, tril_scale_value=0.5, tril_fill_value=-math.inf
+        )[0],
         CAUSAL,
     ),
     "fused_self_attention": (
         lambda: _C.fused_self_attention(flow.arange(24.0).reshape(2, 1, 12), head_size=2, alpha=0.5),
         (
-            [[[[0.5 * float(np.dot(q, k)) for k in ([s + 2 + h, s + 3 + h] for s in (0, 12))] for q in ([s + h, s + 1 + h] for s in (0, 12))] for h in (0, 6)]],
+            [
+                [
+                    [
+                        [0.5 * float(np.dot(q, k)) for k in ([s + 2 + h, s + 3 + h] for s in (0, 12))]
+                        for q in ([s + h, s + 1 + h] for s in (0, 12))
+                    ]
+                    for h in (0, 6)
+                ]
+            ],
             [[[[s + 4 + h, s + 5 + h] for s in (0, 12)] for h in (0, 6)]],
         ),
     ),
     "fused_weighted_sum": (lambda: _C.fused_weighted_sum([v, w], [1.0, 2.0], alpha=0.5), [4.5, 6, 7.5]),
     "gather": (lambda: _C.gather(x, flow.tensor([[1, 0]], dtype=flow.int32), axis=0), X[[[1, 0]]]),
-    "gelu_with_approximate": (lambda: (_C.gelu_with_approximate(x, "tanh"), _C.gelu_with_approximate(x)), (fast(X), gelu(X))),
+    "gelu_with_approximate": (
+        lambda: (_C.gelu_with_approximate(x, "tanh"), _C.gelu_with_approximate(x)),
+        (fast(X), gelu(X)),
+    ),
     "glu": (lambda: _C.glu(sq), SQ[:, :1] * sigmoid(SQ[:, 1:])),
-    "grid_sample": (lambda: _C.grid_sample(pic, flow.zeros(1, 1, 1, 2), "bilinear", "zeros", False), PIC[:, :, 1:3, 1:3].mean((2, 3), keepdims=True)),
+    "grid_sample": (
+        lambda: _C.grid_sample(pic, flow.zeros(1, 1, 1, 2), "bilinear", "zeros", False),
+        PIC[:, :, 1:3, 1:3].mean((2, 3), keepdims=True),
+    ),
     "group_norm": (
         lambda: _C.group_norm(pic, v[:2], w[:2], True, 2, 0.0),
-        (PIC - PIC.mean((2, 3), keepdims=True)) / PIC.std((2, 3), keepdims=True) * np.array([1, 2]).reshape(1, 2, 1, 1) + np.array([4, 5]).reshape(1, 2, 1, 1),
+        (PIC - PIC.mean((2, 3), keepdims=True)) / PIC.std((2, 3), keepdims=True) * np.array([1, 2]).reshape(1, 2, 1, 1)
+        + np.array([4, 5]).reshape(1, 2, 1, 1),
     ),
     "grouped_matmul": (lambda: _C.grouped_matmul([sq, sq], [sq, -sq]), (SQ @ SQ.T, -SQ @ SQ.T)),
     "grouped_matmul_bias": (lambda: _C.grouped_matmul_bias([sq], [sq], [v[:2]]), [SQ @ SQ.T + [1, 2]]),
@@ -212,21 +285,35 @@ TABLE = {
     "matrix_norm": (lambda: _C.matrix_norm(sq), np.linalg.norm(SQ)),
     "matrix_vector_product": (lambda: _C.matrix_vector_product(sq, v[:2]), SQ @ [1, 2]),
     "max_pool1d": (lambda: _C.max_pool1d(cube, 2), (CUBE[..., 1::2], np.broadcast_to([1, 3], (2, 3, 2)))),
-    "max_pool2d": (lambda: _C.max_pool2d(pic.movedim(1, -1), 2, data_format="channels_last")[0].movedim(-1, 1), PIC[..., 1::2, 1::2]),
+    "max_pool2d": (
+        lambda: _C.max_pool2d(pic.movedim(1, -1), 2, data_format="channels_last")[0].movedim(-1, 1),
+        PIC[..., 1::2, 1::2],
+    ),
     "max_pool3d": (lambda: _C.max_pool3d(pic[None], 2)[0], PIC[None][:, :, 1:, 1::2, 1::2]),
     "max_unpool1d": (lambda: _C.max_unpool1d(*_C.max_pool1d(cube, 2), 2), CUBE * [0, 1, 0, 1]),
     "max_unpool2d": (lambda: _C.max_unpool2d(*_C.max_pool2d(pic, 2), 2)[..., 1::2, 1::2], PIC[..., 1::2, 1::2]),
-    "max_unpool3d": (lambda: _C.max_unpool3d(*_C.max_pool3d(pic[None], 2), 2)[:, :, 1:, 1::2, 1::2], PIC[None][:, :, 1:, 1::2, 1::2]),
+    "max_unpool3d": (
+        lambda: _C.max_unpool3d(*_C.max_pool3d(pic[None], 2), 2)[:, :, 1:, 1::2, 1::2],
+        PIC[None][:, :, 1:, 1::2, 1::2],
+    ),
     "mse_loss": (lambda: _C.mse_loss(x, y, "none"), (X - Y) ** 2),
     "mul_": (lambda: _C.mul_(x.clone(), y), X * Y),
     "nll_loss": (lambda: _C.nll_loss(flow.tensor(LOGP), label), -PICKED.mean()),
     "normalize": (lambda: _C.normalize(x, 2.0, 0, 1e-12), X / np.linalg.norm(X, axis=0)),
-    "one_hot": (lambda: (_C.one_hot(label, 3), _C.one_hot(label, 3, 0.9, 0.1)), (np.eye(3)[[2, 0]], np.eye(3)[[2, 0]] * 0.8 + 0.1)),
+    "one_hot": (
+        lambda: (_C.one_hot(label, 3), _C.one_hot(label, 3, 0.9, 0.1)),
+        (np.eye(3)[[2, 0]], np.eye(3)[[2, 0]] * 0.8 + 0.1),
+    ),
     "pack_padded_sequence": (lambda: _C.pack_padded_sequence(sq, flow.tensor([2, 1])), ([4, 1, 2], [2, 1])),
     "pairwise_distance": (lambda: _C.pairwise_distance(x, y), np.linalg.norm(X - Y + 1e-6, axis=1)),
     "pixel_shuffle": (
         lambda: (_C.pixel_shuffle(pic.reshape(1, 8, 2, 2), 2, 2), _C.pixel_shuffle(pic, 2, 1)),
-        (lambda p=pic: (F.pixel_shuffle(p.reshape(1, 8, 2, 2), 2), PIC.reshape(1, 1, 2, 4, 4).transpose(0, 1, 3, 2, 4).reshape(1, 1, 8, 4)))(),
+        (
+            lambda p=pic: (
+                F.pixel_shuffle(p.reshape(1, 8, 2, 2), 2),
+                PIC.reshape(1, 1, 2, 4, 4).transpose(0, 1, 3, 2, 4).reshape(1, 1, 8, 4),
+            )
+        )(),
     ),
     "prelu": (lambda: _C.prelu(x, flow.tensor([0.1])), np.where(X > 0, X, 0.1 * X)),
     "reciprocal_no_nan": (lambda: _C.reciprocal_no_nan(flow.tensor([0.0, 2.0])), [0, 0.5]),
@@ -242,7 +329,10 @@ TABLE = {
     "relu": (lambda: _C.relu(x.clone(), inplace=True), np.maximum(X, 0)),
     "reshape_like": (lambda: _C.reshape_like(x, flow.zeros(3, 2)), X.reshape(3, 2)),
     "rint": (lambda: _C.rint(x * 3), np.rint(X * 3)),
-    "rms_layer_norm": (lambda: _C.rms_layer_norm(x, v, 1e-6), X / np.sqrt((X**2).mean(1, keepdims=True) + 1e-6) * [1, 2, 3]),
+    "rms_layer_norm": (
+        lambda: _C.rms_layer_norm(x, v, 1e-6),
+        X / np.sqrt((X**2).mean(1, keepdims=True) + 1e-6) * [1, 2, 3],
+    ),
     "rms_norm": (lambda: _C.rms_norm(x, v, (3,), 1e-6), X / np.sqrt((X**2).mean(1, keepdims=True) + 1e-6) * [1, 2, 3]),
     "scatternd": (lambda: _C.scatternd(flow.tensor([[1], [1]]), v[:2], (3,)), [0, 3, 0]),
     "scatterndlike": (lambda: _C.scatterndlike(w, flow.tensor([[1], [1]]), v[:2]), [0, 3, 0]),
@@ -254,7 +344,10 @@ TABLE = {
     "slice_view_1d_contiguous": (lambda: _C.slice_view_1d_contiguous(v, 1, 3), [2, 3]),
     "smooth_l1_loss": (lambda: _C.smooth_l1_loss(flow.tensor([0.5, 3.0]), flow.zeros(2), 1.0, "none"), [0.125, 2.5]),
     "softmax_cross_entropy": (lambda: _C.softmax_cross_entropy(x, prob), -(softmax(X) * LOGP).sum(1)),
-    "softmax_cross_entropy_grad": (lambda: _C.softmax_cross_entropy_grad(v[:2], target, prob), np.array([[1], [2]]) * (softmax(X) - T_)),
+    "softmax_cross_entropy_grad": (
+        lambda: _C.softmax_cross_entropy_grad(v[:2], target, prob),
+        np.array([[1], [2]]) * (softmax(X) - T_),
+    ),
     "sparse_cross_entropy": (lambda: _C.sparse_cross_entropy(prob, label, 3), -PICKED),
     "sparse_softmax_cross_entropy": (lambda: _C.sparse_softmax_cross_entropy(x, label), -PICKED),
     "split_like": (lambda: _C.split_like(v, [w[:1], w[:2]]), [[1], [2, 3]]),
@@ -264,20 +357,35 @@ TABLE = {
     "tensor_constant": (lambda: _C.tensor_constant((2,), flow.tensor(3.0), dtype=flow.int32), [3, 3]),
     "threshold": (lambda: _C.threshold(v, 1.5, 0), [0, 2, 3]),
     "to": (lambda: _C.to(v, flow.int32).dtype, torch.int32),
-    "triplet_margin_loss": (lambda: _C.triplet_margin_loss(x, x, y, margin=20.0), 20 - np.linalg.norm(X - Y, axis=1).mean()),
+    "triplet_margin_loss": (
+        lambda: _C.triplet_margin_loss(x, x, y, margin=20.0),
+        20 - np.linalg.norm(X - Y, axis=1).mean(),
+    ),
     "triu_": (lambda: _C.triu_(sq.clone()), np.triu(SQ)),
     "trunc_divide": (lambda: _C.trunc_divide(y, 3), np.trunc(Y / 3)),
     "unfold": (lambda: _C.unfold(pic, 2, stride=2)[0, :4, 0], [0, 1, 4, 5]),
     "unfold_tensor": (lambda: _C.unfold_tensor(v, 0, 2, 1), [[1, 2], [2, 3]]),
-    "unsorted_segment_sum": (lambda: _C.unsorted_segment_sum(x, flow.tensor([1, 1, 0]), 1, 2), np.stack([X[:, 2], X[:, 0] + X[:, 1]], 1)),
+    "unsorted_segment_sum": (
+        lambda: _C.unsorted_segment_sum(x, flow.tensor([1, 1, 0]), 1, 2),
+        np.stack([X[:, 2], X[:, 0] + X[:, 1]], 1),
+    ),
     "upsample": (lambda: _C.upsample(pic, 2.0, 2.0), PIC.repeat(2, 2).repeat(2, 3)),
     "upsample_bicubic_2d": (lambda: _C.upsample_bicubic_2d(pic, output_size=(4, 4), align_corners=True), PIC),
-    "upsample_bilinear_2d": (lambda: _C.upsample_bilinear_2d(pic, 0.5, 0.5), PIC.reshape(1, 2, 2, 2, 2, 2).mean((3, 5))),
+    "upsample_bilinear_2d": (
+        lambda: _C.upsample_bilinear_2d(pic, 0.5, 0.5),
+        PIC.reshape(1, 2, 2, 2, 2, 2).mean((3, 5)),
+    ),
     "upsample_linear_1d": (lambda: _C.upsample_linear_1d(cube, 0.5), CUBE.reshape(2, 3, 2, 2).mean(-1)),
     "upsample_nearest_1d": (lambda: _C.upsample_nearest_1d(cube, 2.0), CUBE.repeat(2, 2)),
     "upsample_nearest_2d": (lambda: _C.upsample_nearest_2d(pic, output_size=(8, 8)), PIC.repeat(2, 2).repeat(2, 3)),
-    "upsample_nearest_3d": (lambda: _C.upsample_nearest_3d(pic[None], 1.0, 2.0, 2.0), PIC[None].repeat(2, 3).repeat(2, 4)),
-    "upsample_trilinear_3d": (lambda: _C.upsample_trilinear_3d(pic[None], 1.0, 0.5, 0.5), PIC[None].reshape(1, 1, 2, 2, 2, 2, 2).mean((4, 6))),
+    "upsample_nearest_3d": (
+        lambda: _C.upsample_nearest_3d(pic[None], 1.0, 2.0, 2.0),
+        PIC[None].repeat(2, 3).repeat(2, 4),
+    ),
+    "upsample_trilinear_3d": (
+        lambda: _C.upsample_trilinear_3d(pic[None], 1.0, 0.5, 0.5),
+        PIC[None].reshape(1, 1, 2, 2, 2, 2, 2).mean((4, 6)),
+    ),
     "vector_norm": (lambda: _C.vector_norm(v), math.sqrt(14)),
 }
 CALLS |= {f"oneflow._C.{name}": gives(call, expected) for name, (call, expected) in TABLE.items()}
@@ -286,7 +394,10 @@ CALLS |= {f"oneflow._C.{name}": gives(call, expected) for name, (call, expected)
 def _precisions():
     assert _C.amp_white_identity(x) is x and _C.amp_black_identity(x) is x
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert _C.amp_white_identity(x).dtype is torch.bfloat16 and _C.amp_black_identity(x.bfloat16()).dtype is torch.float32
+        assert (
+            _C.amp_white_identity(x).dtype is torch.bfloat16
+            and _C.amp_black_identity(x.bfloat16()).dtype is torch.float32
+        )
 
 
 def _assigned():
@@ -364,7 +475,11 @@ def _fused_errors():
 def _recurrent():
     torch.manual_seed(0)
     inputs, hidden = torch.randn(3, 2, 4), torch.zeros(1, 2, 5)
-    for name, module in (("rnn_tanh", torch.nn.RNN(4, 5)), ("rnn_relu", torch.nn.RNN(4, 5, nonlinearity="relu")), ("gru", torch.nn.GRU(4, 5))):
+    for name, module in (
+        ("rnn_tanh", torch.nn.RNN(4, 5)),
+        ("rnn_relu", torch.nn.RNN(4, 5, nonlinearity="relu")),
+        ("gru", torch.nn.GRU(4, 5)),
+    ):
         flat = list(module.parameters())
         same(getattr(_C, name)(inputs, hidden, flat, True, 1, 0.0, False, False, False)[0], module(inputs)[0])
         same(getattr(_C, f"{name}_cell")(inputs[0], hidden[0], *flat), module(inputs[:1])[0][0])

@@ -24,10 +24,17 @@ def _ones(*sbp: Any) -> Any:
 
 
 def _layouts() -> None:
-    assert repr(flow.sbp.split(dim=0)) == "oneflow.sbp.split(dim=0)" and repr(flow.sbp.broadcast) == "oneflow.sbp.broadcast"
-    assert flow.sbp.split(1) == flow.sbp.split(dim=1) != flow.sbp.split(0) and flow.sbp.broadcast() is flow.sbp.broadcast
+    assert (
+        repr(flow.sbp.split(dim=0)) == "oneflow.sbp.split(dim=0)"
+        and repr(flow.sbp.broadcast) == "oneflow.sbp.broadcast"
+    )
+    assert (
+        flow.sbp.split(1) == flow.sbp.split(dim=1) != flow.sbp.split(0) and flow.sbp.broadcast() is flow.sbp.broadcast
+    )
     assert flow.sbp.partial_sum() is flow.sbp.partial_sum and repr(flow.sbp.partial_sum) == "oneflow.sbp.partial_sum"
-    assert isinstance(flow.sbp.split(2), flow.sbp.sbp) and pickle.loads(pickle.dumps(flow.sbp.split(2))) == flow.sbp.split(2)
+    assert isinstance(flow.sbp.split(2), flow.sbp.sbp) and pickle.loads(
+        pickle.dumps(flow.sbp.split(2))
+    ) == flow.sbp.split(2)
     assert len({flow.sbp.split(0), flow.sbp.split(0), flow.sbp.broadcast}) == 2
     with pytest.raises(RuntimeError, match="Split axis must not be negative, but got -1!"):
         flow.sbp.split(-1)
@@ -44,7 +51,9 @@ def _placement() -> None:
     assert repr(square) == str(square) == 'oneflow.placement(type="cpu", ranks=[[0, 1], [2, 3]])'
     assert square.type == square.device_type == "cpu" and square.hierarchy == (2, 2)
     assert isinstance(square.ranks, np.ndarray) and square.ranks.tolist() == [[0, 1], [2, 3]]
-    assert square == flow.placement(type="cpu", ranks=np.arange(4).reshape(2, 2)) and hash(square) == hash(pickle.loads(pickle.dumps(square)))
+    assert square == flow.placement(type="cpu", ranks=np.arange(4).reshape(2, 2)) and hash(square) == hash(
+        pickle.loads(pickle.dumps(square))
+    )
     assert flow.placement("cpu", [[0]]) != flow.placement("cpu", [0]) != flow.placement("cuda", [0])
     assert flow.placement("cpu", range(3)).ranks.tolist() == [0, 1, 2]
     assert flow.placement.all("cpu") == flow.env.all_device_placement("cpu") == _here()
@@ -58,7 +67,9 @@ def _placement() -> None:
         with pytest.raises(RuntimeError, match=words):
             wrong()
     if not torch.cuda.is_available():
-        with pytest.raises(RuntimeError, match='Can\'t construct placement with "cuda" type because there is no device!'):
+        with pytest.raises(
+            RuntimeError, match='Can\'t construct placement with "cuda" type because there is no device!'
+        ):
             flow.placement.all("cuda")
 
 
@@ -92,9 +103,18 @@ def _methods() -> None:
 def _factories() -> None:
     where = {"placement": _here(), "sbp": flow.sbp.split(0)}
     assert flow.linspace(0, 1, 5, **where).tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
-    assert flow.new_ones(flow.zeros(3), **where).tolist() == [1.0] * 3 and flow.new_full(flow.zeros(3), (2,), 7.0, **where).tolist() == [7.0] * 2
-    assert flow.full_like(flow.zeros(2), 4.0, **where).tolist() == [4.0] * 2 and flow.randint_like(flow.zeros(4), 3, 4, **where).tolist() == [3.0] * 4
-    assert flow.randint(2, 3, (2,), **where).tolist() == [2, 2] and flow.normal(1.0, 0.0, (2,), **where).tolist() == [1.0, 1.0]
+    assert (
+        flow.new_ones(flow.zeros(3), **where).tolist() == [1.0] * 3
+        and flow.new_full(flow.zeros(3), (2,), 7.0, **where).tolist() == [7.0] * 2
+    )
+    assert (
+        flow.full_like(flow.zeros(2), 4.0, **where).tolist() == [4.0] * 2
+        and flow.randint_like(flow.zeros(4), 3, 4, **where).tolist() == [3.0] * 4
+    )
+    assert flow.randint(2, 3, (2,), **where).tolist() == [2, 2] and flow.normal(1.0, 0.0, (2,), **where).tolist() == [
+        1.0,
+        1.0,
+    ]
     with pytest.raises(GlobalTensorError, match="placement= and sbp= together"):
         flow.ones(2, placement=_here())
     with pytest.raises(GlobalTensorError, match="was given a device and a placement"):
@@ -106,7 +126,9 @@ def _factories() -> None:
 def _trees() -> None:
     tree = {"a": [torch.ones(2), (torch.zeros(3),)]}
     made = global_view.to_global(tree, _here(), lambda tensor: flow.sbp.split(0))
-    assert made["a"][1][0].sbp == (flow.sbp.split(0),) and torch.equal(global_view.to_local(made)["a"][0], torch.ones(2))
+    assert made["a"][1][0].sbp == (flow.sbp.split(0),) and torch.equal(
+        global_view.to_local(made)["a"][0], torch.ones(2)
+    )
     with pytest.warns(UserWarning, match="int is no tensor and stays as it is"):
         assert global_view.to_global([1], _here(), flow.sbp.broadcast) == [1]
     assert global_view.to_global([1], _here(), flow.sbp.broadcast, warn_on_non_tensor_leaf=False) == [1]
@@ -116,8 +138,16 @@ def _mode() -> None:
     assert not global_view.current_global_mode().is_enabled
     with global_view.global_mode(True, placement=_here(), sbp=flow.sbp.split(0)):
         x = flow.ones(2)
-        assert x.is_global and x.device == torch.device("cpu") and x.to(x.device) is x and torch.rand(2).sbp == (flow.sbp.split(0),)  # type: ignore[attr-defined]
-        assert global_view.current_global_mode().placement == _here() and global_view.current_global_mode().sbp == flow.sbp.split(0)
+        assert (
+            x.is_global
+            and x.device == torch.device("cpu")
+            and x.to(x.device) is x
+            and torch.rand(2).sbp == (flow.sbp.split(0),)
+        )  # type: ignore[attr-defined]
+        assert (
+            global_view.current_global_mode().placement == _here()
+            and global_view.current_global_mode().sbp == flow.sbp.split(0)
+        )
         with global_view.global_mode(False):
             assert not flow.ones(2).is_global  # type: ignore[attr-defined]
     assert global_view.global_mode(True, _here(), flow.sbp.broadcast)(lambda: torch.zeros(1).is_global)()  # type: ignore[attr-defined]
@@ -128,7 +158,15 @@ def _mode() -> None:
 
 _NAMES: dict[Callable[[], None], list[str]] = {
     _layouts: ["sbp.broadcast", "sbp.partial_sum", "sbp.sbp", "sbp.split"],
-    _placement: ["placement", "placement.all", "placement.device_type", "placement.hierarchy", "placement.ranks", "placement.type", "env.all_device_placement"],
+    _placement: [
+        "placement",
+        "placement.all",
+        "placement.device_type",
+        "placement.hierarchy",
+        "placement.ranks",
+        "placement.type",
+        "env.all_device_placement",
+    ],
     _to_global: ["to_global", "to_local", "local_to_global", "global_to_global"],
     _methods: [f"Tensor.{name}" for name in ("to_consistent", "is_consistent", "global_id", "check_meta_consistency")],
     _factories: [f"Tensor.{name}" for name in ("to_global", "to_local", "local_to_global", "global_to_global")],

@@ -36,7 +36,9 @@ def _is(name: str, want: list[float], *args: Any, **options: Any) -> Callable[[]
 
 def _chained() -> None:
     optimizer = SGD([torch.nn.Parameter(torch.zeros(1))], lr=1.0)
-    chained = lr_scheduler.ChainedScheduler([lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)])
+    chained = lr_scheduler.ChainedScheduler(
+        [lr_scheduler.ConstantLR(optimizer, 0.1, 2), lr_scheduler.ExponentialLR(optimizer, 0.9)]
+    )
     assert _followed(optimizer, chained) == pytest.approx([0.1, 0.09, 0.81])
 
 

@@ -160,7 +160,8 @@ def quick_gelu() -> None:
 
 
 def with_records(check: Callable[[Any], None], kind: Callable[..., Any] = nn.OFRecordReader) -> None:
-    """Calls ``check`` with a reader of three records: number i with its pixels, a PNG of size (5 + i, 4) whose every level is 10 · i."""
+    """Calls ``check`` with a reader of three records: number i with its pixels, a PNG of size (5 + i, 4) whose every
+    level is 10 · i."""
     with tempfile.TemporaryDirectory() as folder:
         write_records(Path(folder) / "part-0", [encode_record(features(i)) for i in range(3)])
         reader = kind(folder, batch_size=3)
@@ -198,13 +199,17 @@ def decoded(make: Callable[[], torch.nn.Module], is_whole: bool) -> None:
 
 def bytes_of_records() -> None:
     with_records(
-        lambda reader: same(nn.OFRecordBytesDecoder("encoded")(reader())[0][:4], torch.tensor([137, 80, 78, 71], dtype=torch.uint8))
+        lambda reader: same(
+            nn.OFRecordBytesDecoder("encoded")(reader())[0][:4], torch.tensor([137, 80, 78, 71], dtype=torch.uint8)
+        )
     )
 
 
 def crop_mirror_normalize() -> None:
     pixels = torch.arange(2 * 2 * 4 * 3, dtype=torch.uint8).reshape(2, 2, 4, 3)
-    found = nn.CropMirrorNormalize("RGB", crop_w=2, mean=[1.0], std=[2.0])(pixels, torch.tensor([1, 0], dtype=torch.int8))
+    found = nn.CropMirrorNormalize("RGB", crop_w=2, mean=[1.0], std=[2.0])(
+        pixels, torch.tensor([1, 0], dtype=torch.int8)
+    )
     wanted = (pixels[:, :, 1:3].float() - 1) / 2
     wanted[0] = wanted[0].flip(1)
     same(found, wanted.permute(0, 3, 1, 2).contiguous())
@@ -243,7 +248,10 @@ CALLS: dict[str, Callable[[], None]] = {
         "MaxUnpool1d": partial(unpooled, "MaxUnpool1d", "MaxPool1d", X1),
         "MaxUnpool2d": partial(unpooled, "MaxUnpool2d", "MaxPool2d", X2),
         "MaxUnpool3d": partial(unpooled, "MaxUnpool3d", "MaxPool3d", X3),
-        **{kind: partial(containers, kind) for kind in ("ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential")},
+        **{
+            kind: partial(containers, kind)
+            for kind in ("ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential")
+        },
         "Module": module,
         "Parameter": parameter,
         "RNNBase": recurrent_bases,

@@ -19,14 +19,18 @@ FAN_IN, FAN_OUT = 16 * 9, 64 * 9
 
 def as_torch(name: str, *args: Any, **kwargs: Any) -> None:
     given = getattr(init, name)(torch.empty(8, 6), *args, generator=torch.Generator().manual_seed(0), **kwargs)
-    wanted = getattr(torch.nn.init, name)(torch.empty(8, 6), *args, generator=torch.Generator().manual_seed(0), **kwargs)
+    wanted = getattr(torch.nn.init, name)(
+        torch.empty(8, 6), *args, generator=torch.Generator().manual_seed(0), **kwargs
+    )
     torch.testing.assert_close(given, wanted)
 
 
 def spread(name: str, stddev: float, **kwargs: Any) -> None:
     """The same numbers in both layouts, of the standard deviation that the formula says."""
     first = getattr(init, name)(torch.empty(FIRST), generator=torch.Generator().manual_seed(0), **kwargs)
-    last = getattr(init, name)(torch.empty(LAST), generator=torch.Generator().manual_seed(0), data_format="NHWC", **kwargs)
+    last = getattr(init, name)(
+        torch.empty(LAST), generator=torch.Generator().manual_seed(0), data_format="NHWC", **kwargs
+    )
     assert torch.equal(first.flatten(), last.flatten())
     assert float(first.std()) == pytest.approx(stddev, rel=0.02) and abs(float(first.mean())) < 0.05 * stddev
     if "uniform" in name:
@@ -55,9 +59,15 @@ def tensor() -> None:
 
 
 def fans() -> None:
-    assert [init.calc_fan(FIRST, mode, "NCHW") for mode in ("fan_in", "fan_out", "fan_avg")] == [FAN_IN, FAN_OUT, (FAN_IN + FAN_OUT) / 2]
+    assert [init.calc_fan(FIRST, mode, "NCHW") for mode in ("fan_in", "fan_out", "fan_avg")] == [
+        FAN_IN,
+        FAN_OUT,
+        (FAN_IN + FAN_OUT) / 2,
+    ]
     assert init.calc_fan(LAST, "fan_out", "NHWC") == FAN_OUT and init.calc_fan((5, 3), "fan_in", "") == 3
-    with pytest.raises(flow.core.errors.ArgumentError, match="mode is one of 'fan_in', 'fan_out', 'fan_avg'; got 'fan'"):
+    with pytest.raises(
+        flow.core.errors.ArgumentError, match="mode is one of 'fan_in', 'fan_out', 'fan_avg'; got 'fan'"
+    ):
         init.calc_fan(FIRST, "fan", "NCHW")
 
 
@@ -65,7 +75,9 @@ def data_formats() -> None:
     assert [init.get_data_format(name) for name in ("NCHW", "NHWC", "NDHWC", "channels_last", "")] == [
         "channels_first", "channels_last", "channels_last", "channels_last", "",
     ]  # fmt: skip
-    with pytest.raises(flow.core.errors.ArgumentError, match="data_format begins with 'NC' or has the form 'N...C', got 'HWCN'"):
+    with pytest.raises(
+        flow.core.errors.ArgumentError, match="data_format begins with 'NC' or has the form 'N...C', got 'HWCN'"
+    ):
         init.get_data_format("HWCN")
 
 
@@ -85,7 +97,9 @@ CALLS: dict[str, Callable[[], None]] = {
         "uniform_": partial(as_torch, "uniform_", -1.0, 0.5),
         "trunc_normal_": partial(as_torch, "trunc_normal_", 0.0, 1.0, -0.5, 0.5),
         "kaiming_normal_": partial(spread, "kaiming_normal_", math.sqrt(2 / FAN_IN)),
-        "kaiming_uniform_": partial(spread, "kaiming_uniform_", math.sqrt(2 / FAN_OUT), mode="fan_out", nonlinearity="relu"),
+        "kaiming_uniform_": partial(
+            spread, "kaiming_uniform_", math.sqrt(2 / FAN_OUT), mode="fan_out", nonlinearity="relu"
+        ),
         "xavier_normal_": partial(spread, "xavier_normal_", math.sqrt(2 / (FAN_IN + FAN_OUT))),
         "xavier_uniform_": partial(spread, "xavier_uniform_", 3 * math.sqrt(2 / (FAN_IN + FAN_OUT)), gain=3.0),
     }.items()

@@ -43,7 +43,9 @@ def _lamb() -> None:
 
 
 def _rmsprop() -> None:
-    assert _moved("RMSprop", lr=0.1, alpha=0.75, eps=1.75) == pytest.approx(0.1 * 3 / (0.25 * 9 + 1.75) ** 0.5, rel=1e-5)
+    assert _moved("RMSprop", lr=0.1, alpha=0.75, eps=1.75) == pytest.approx(
+        0.1 * 3 / (0.25 * 9 + 1.75) ** 0.5, rel=1e-5
+    )
 
 
 def _sgd() -> None:

@@ -45,8 +45,26 @@ def _erf(a):
 
 # name: the argument, numpy's or Python's formula
 UNARY = {
-    **{name: (x, getattr(np, name)) for name in ("abs", "ceil", "cos", "cosh", "exp", "expm1", "floor", "negative", "sign", "sin", "sinh", "square")},
-    **{name: (x, getattr(np, name)) for name in ("tan", "tanh", "trunc", "reciprocal", "isfinite", "isinf", "isnan", "arcsin", "arccos", "arctan", "arcsinh")},
+    **{
+        name: (x, getattr(np, name))
+        for name in ("abs", "ceil", "cos", "cosh", "exp", "expm1", "floor", "negative", "sign", "sin", "sinh", "square")
+    },
+    **{
+        name: (x, getattr(np, name))
+        for name in (
+            "tan",
+            "tanh",
+            "trunc",
+            "reciprocal",
+            "isfinite",
+            "isinf",
+            "isnan",
+            "arcsin",
+            "arccos",
+            "arctan",
+            "arcsinh",
+        )
+    },
     **{name: (abs(x), getattr(np, name)) for name in ("log", "log10", "log1p", "log2", "sqrt")},
     **{name: (y + 10, np.arccosh) for name in ("acosh", "arccosh")},
     **{name: (x / 2, np.arctanh) for name in ("atanh", "arctanh")},
@@ -75,7 +93,10 @@ UNARY = {
     "softsign": (x, lambda a: a / (1 + abs(a))),
 }
 BINARY = {
-    **{name: getattr(np, name) for name in ("greater", "greater_equal", "logaddexp", "maximum", "minimum", "not_equal", "floor_divide", "fmod")},
+    **{
+        name: getattr(np, name)
+        for name in ("greater", "greater_equal", "logaddexp", "maximum", "minimum", "not_equal", "floor_divide", "fmod")
+    },
     "add": np.add,
     "atan2": np.arctan2,
     "div": np.divide,
@@ -89,7 +110,10 @@ BINARY = {
     "sub": np.subtract,
 }
 CALLS = {
-    **{f"oneflow.{n}": gives(lambda n=n, a=a: getattr(flow, n)(a), lambda f=f, a=a: f(a.numpy())) for n, (a, f) in UNARY.items()},
+    **{
+        f"oneflow.{n}": gives(lambda n=n, a=a: getattr(flow, n)(a), lambda f=f, a=a: f(a.numpy()))
+        for n, (a, f) in UNARY.items()
+    },
     **{f"oneflow.{n}": gives(lambda n=n: getattr(flow, n)(x, y), lambda f=f: f(X, Y)) for n, f in BINARY.items()},
 }
 # name: a call, and what it gives
@@ -116,7 +140,10 @@ TABLE = {
     "atleast_2d": (lambda: flow.atleast_2d(v), [[1, 2, 3]]),
     "atleast_3d": (lambda: flow.atleast_3d(v), [[[1], [2], [3]]]),
     "baddbmm": (lambda: flow.baddbmm(sq[None], sq[None], sq[None]), (SQ + SQ @ SQ)[None]),
-    "batch_gather": (lambda: flow.batch_gather(x, flow.tensor([[2, 0], [1, 1]], dtype=flow.int32)), [[0.75, 0.5], [0.125, 0.125]]),
+    "batch_gather": (
+        lambda: flow.batch_gather(x, flow.tensor([[2, 0], [1, 1]], dtype=flow.int32)),
+        [[0.75, 0.5], [0.125, 0.125]],
+    ),
     "bincount": (lambda: flow.bincount(flow.tensor([0, 2, 2])), [1, 0, 2]),
     "bmm": (lambda: flow.bmm(sq[None], sq[None]), (SQ @ SQ)[None]),
     "broadcast_like": (lambda: flow.broadcast_like(v, x), np.broadcast_to([1, 2, 3], (2, 3))),
@@ -137,7 +164,10 @@ TABLE = {
     "column_stack": (lambda: flow.column_stack([v, w]), [[1, 4], [2, 5], [3, 6]]),
     "concat": (lambda: flow.concat([x, y], dim=0), np.concatenate([X, Y])),
     "contiguous": (lambda: flow.contiguous(x.t()).stride(), (2, 1)),
-    "convert_oneflow_dtype_to_numpy_dtype": (lambda: flow.convert_oneflow_dtype_to_numpy_dtype(flow.float16) is np.float16, True),
+    "convert_oneflow_dtype_to_numpy_dtype": (
+        lambda: flow.convert_oneflow_dtype_to_numpy_dtype(flow.float16) is np.float16,
+        True,
+    ),
     "cross": (lambda: flow.cross(v[:, None], w[:, None]), np.cross([1, 2, 3], [4, 5, 6])[:, None]),
     "cumprod": (lambda: flow.cumprod(v, 0), [1, 2, 6]),
     "cumsum": (lambda: flow.cumsum(v, 0), [1, 3, 6]),
@@ -165,7 +195,10 @@ TABLE = {
     "hann_window": (lambda: flow.hann_window(4), [0, 0.5, 1, 0.5]),
     "hsplit": (lambda: flow.hsplit(sq, 2), np.hsplit(SQ, 2)),
     "hstack": (lambda: flow.hstack([v, w]), [1, 2, 3, 4, 5, 6]),
-    "in_top_k": (lambda: flow.in_top_k(flow.tensor([3, 1], dtype=flow.int32), flow.tensor([[0.0, 9, 1, 2], [1, 2, 3, 4]]), 2), [True, False]),
+    "in_top_k": (
+        lambda: flow.in_top_k(flow.tensor([3, 1], dtype=flow.int32), flow.tensor([[0.0, 9, 1, 2], [1, 2, 3, 4]]), 2),
+        [True, False],
+    ),
     "index_add": (lambda: flow.index_add(v, 0, flow.tensor([0, 0]), w[:2]), [10, 2, 3]),
     "index_add_": (lambda: flow.index_add_(v.clone(), 0, flow.tensor([0, 0]), w[:2], alpha=2), [19, 2, 3]),
     "index_select": (lambda: flow.index_select(v, 0, flow.tensor([2, 0], dtype=flow.int32)), [3, 1]),
@@ -197,7 +230,12 @@ TABLE = {
     "new_full": (lambda: flow.new_full(v, (2,), 5), [5, 5]),
     "new_ones": (lambda: flow.new_ones(v), [1, 1, 1]),
     "new_zeros": (lambda: flow.new_zeros(v, (2, 2)), np.zeros((2, 2))),
-    "nms": (lambda: flow.nms(flow.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]), flow.tensor([0.5, 0.9, 0.1]), 0.5), [1, 2]),
+    "nms": (
+        lambda: flow.nms(
+            flow.tensor([[0.0, 0, 2, 2], [0, 0, 2, 1.9], [5, 5, 6, 6]]), flow.tensor([0.5, 0.9, 0.1]), 0.5
+        ),
+        [1, 2],
+    ),
     "nonzero": (lambda: flow.nonzero(b), np.argwhere(B)),
     "norm": (lambda: flow.norm(x, 2, 1, False, flow.float64), np.linalg.norm(X, axis=1)),
     "numel": (lambda: flow.numel(x), 6),
@@ -211,7 +249,10 @@ TABLE = {
     "repeat": (lambda: flow.repeat(v, (2, 1)), [[1, 2, 3]] * 2),
     "repeat_interleave": (lambda: flow.repeat_interleave(v, 2), [1, 1, 2, 2, 3, 3]),
     "reshape": (lambda: flow.reshape(x, (3, -1)), X.reshape(3, 2)),
-    "roc_auc_score": (lambda: flow.roc_auc_score(flow.tensor([0.0, 0, 1, 1]), flow.tensor([0.1, 0.4, 0.35, 0.8])), [0.75]),
+    "roc_auc_score": (
+        lambda: flow.roc_auc_score(flow.tensor([0.0, 0, 1, 1]), flow.tensor([0.1, 0.4, 0.35, 0.8])),
+        [0.75],
+    ),
     "roll": (lambda: flow.roll(v, 1), [3, 1, 2]),
     "row_stack": (lambda: flow.row_stack([v, w]), [[1, 2, 3], [4, 5, 6]]),
     "scatter": (lambda: flow.scatter(v, 0, flow.tensor([2]), w[:1]), [1, 2, 4]),
@@ -275,8 +316,21 @@ TYPES = {
 }
 CALLS |= {f"oneflow.{name}": gives(lambda n=name: getattr(flow, n)([1]).dtype, dtype) for name, dtype in TYPES.items()}
 DTYPES = {
-    **{"bool": torch.bool, "int8": torch.int8, "uint8": torch.uint8, "int": torch.int32, "int32": torch.int32, "long": torch.int64},
-    **{"int64": torch.int64, "half": torch.float16, "float16": torch.float16, "bfloat16": torch.bfloat16, "float": torch.float32},
+    **{
+        "bool": torch.bool,
+        "int8": torch.int8,
+        "uint8": torch.uint8,
+        "int": torch.int32,
+        "int32": torch.int32,
+        "long": torch.int64,
+    },
+    **{
+        "int64": torch.int64,
+        "half": torch.float16,
+        "float16": torch.float16,
+        "bfloat16": torch.bfloat16,
+        "float": torch.float32,
+    },
     **{"float32": torch.float32, "double": torch.float64, "float64": torch.float64},
 }
 CALLS |= {f"oneflow.{n}": gives(lambda n=n: flow.zeros(1, dtype=getattr(flow, n)).dtype, d) for n, d in DTYPES.items()}
@@ -345,17 +399,26 @@ def _seeds():
     flow.set_rng_state(state=state)
     same(flow.rand(3), first)
     assert isinstance(flow.seed(), int)
-    same(flow.rand(2, generator=flow.Generator().manual_seed(1)), torch.rand(2, generator=torch.Generator().manual_seed(1)))
+    same(
+        flow.rand(2, generator=flow.Generator().manual_seed(1)),
+        torch.rand(2, generator=torch.Generator().manual_seed(1)),
+    )
 
 
 def _default_dtype():
     try:
         flow.set_default_dtype(flow.float64)
         assert flow.get_default_dtype() is flow.ones(1).dtype is torch.float64
-        for given, dtype in ((flow.HalfTensor, torch.float16), ("oneflow.DoubleTensor", torch.float64), ("torch.FloatTensor", torch.float32)):
+        for given, dtype in (
+            (flow.HalfTensor, torch.float16),
+            ("oneflow.DoubleTensor", torch.float64),
+            ("torch.FloatTensor", torch.float32),
+        ):
             flow.set_default_tensor_type(given)
             assert flow.get_default_dtype() is dtype
-        with pytest.raises(ArgumentError, match="set_default_tensor_type takes one of .*'FloatTensor'.*got 'oneflow.IntTensor'"):
+        with pytest.raises(
+            ArgumentError, match="set_default_tensor_type takes one of .*'FloatTensor'.*got 'oneflow.IntTensor'"
+        ):
             flow.set_default_tensor_type("oneflow.IntTensor")
     finally:
         torch.set_default_dtype(torch.float32)
@@ -392,7 +455,11 @@ def _scripts():
     def function(a):
         return a
 
-    assert flow.script(function) is function and flow.ignore(function) is function and flow.ignore(drop=True)(function) is function
+    assert (
+        flow.script(function) is function
+        and flow.ignore(function) is function
+        and flow.ignore(drop=True)(function) is function
+    )
 
 
 def _printing():
@@ -427,7 +494,10 @@ def _vision():
     maps = torch.rand(2, 4, 6, 5, generator=generator)
     rois = flow.tensor([[0, 0.5, 1.0, 4.0, 5.0], [1, 1.0, 0.0, 9.0, 3.0]])
     for ratio, aligned in ((2, True), (-1, False)):
-        same(flow.roi_align(maps, rois, 0.5, 2, 3, ratio, aligned), roi_means(maps.numpy(), rois.numpy(), 0.5, (2, 3), ratio, aligned))
+        same(
+            flow.roi_align(maps, rois, 0.5, 2, 3, ratio, aligned),
+            roi_means(maps.numpy(), rois.numpy(), 0.5, (2, 3), ratio, aligned),
+        )
     weight, bias = torch.rand(6, 2, 3, 2, generator=generator), torch.rand(6, generator=generator)
     offset = torch.rand(2, 2 * 3 * 2 * 2, 4, 3, generator=generator) * 4 - 2
     mask = torch.rand(2, 2 * 3 * 2, 4, 3, generator=generator)
@@ -455,8 +525,21 @@ GROUPS = {
     _seeds: ["manual_seed", "seed", "initial_seed", "get_rng_state", "set_rng_state", "default_generator", "Generator"],
     _default_dtype: ["set_default_dtype", "get_default_dtype", "set_default_tensor_type"],
     _autocast: [
-        *("autocast", "autocast_decorator", "clear_autocast_cache", "is_autocast_enabled", "is_autocast_cache_enabled", "set_autocast_enabled"),
-        *("set_autocast_cache_enabled", "get_autocast_cpu_dtype", "get_autocast_gpu_dtype", "set_autocast_cpu_dtype", "set_autocast_gpu_dtype"),
+        *(
+            "autocast",
+            "autocast_decorator",
+            "clear_autocast_cache",
+            "is_autocast_enabled",
+            "is_autocast_cache_enabled",
+            "set_autocast_enabled",
+        ),
+        *(
+            "set_autocast_cache_enabled",
+            "get_autocast_cpu_dtype",
+            "get_autocast_gpu_dtype",
+            "set_autocast_cpu_dtype",
+            "set_autocast_gpu_dtype",
+        ),
     ],
     _deprecated: ["oneflow_deprecate", "is_deprecated"],
     _scripts: ["script", "ignore"],

@@ -58,14 +58,19 @@ NEEDS_A_DEVICE = ("current_device", "get_device_capability", "get_device_name", 
 
 
 def _cuda():
-    assert flow.cuda.device_count() == torch.cuda.device_count() and flow.cuda.is_available() == torch.cuda.is_available()
+    assert (
+        flow.cuda.device_count() == torch.cuda.device_count() and flow.cuda.is_available() == torch.cuda.is_available()
+    )
     flow.cuda.manual_seed(1)
     flow.cuda.manual_seed_all(1)
     flow.cuda.empty_cache()
     flow.cuda.synchronize()
     if not torch.cuda.is_available():
         for name in NEEDS_A_DEVICE:
-            with pytest.raises(NoDeviceError, match=f"flow.cuda.{name} needs a CUDA device and there is none; ask flow.cuda.is_available"):
+            with pytest.raises(
+                NoDeviceError,
+                match=f"flow.cuda.{name} needs a CUDA device and there is none; ask flow.cuda.is_available",
+            ):
                 getattr(flow.cuda, name)(*[0] * (name == "set_device"))
     assert all(issubclass(type(getattr(flow.cuda, f"{kind}Tensor")), type) for kind in KINDS)
 
@@ -92,14 +97,43 @@ def _profiler():
 
 
 GROUPS = {
-    "autograd": (_autograd, ["Function", "backward", "enable_grad", "grad", "inference_mode", "is_grad_enabled", "no_grad", "set_grad_enabled"]),
+    "autograd": (
+        _autograd,
+        [
+            "Function",
+            "backward",
+            "enable_grad",
+            "grad",
+            "inference_mode",
+            "is_grad_enabled",
+            "no_grad",
+            "set_grad_enabled",
+        ],
+    ),
     "cuda": (
         _cuda,
-        [*NEEDS_A_DEVICE, "device_count", "is_available", "manual_seed", "manual_seed_all", "empty_cache", "synchronize", *(f"{k}Tensor" for k in KINDS)],
+        [
+            *NEEDS_A_DEVICE,
+            "device_count",
+            "is_available",
+            "manual_seed",
+            "manual_seed_all",
+            "empty_cache",
+            "synchronize",
+            *(f"{k}Tensor" for k in KINDS),
+        ],
     ),
     "profiler": (
         _profiler,
-        ["ProfilerActivity", "profile", "profiler_start", "profiler_stop", "range_pop", "range_push", "record_function"],
+        [
+            "ProfilerActivity",
+            "profile",
+            "profiler_start",
+            "profiler_stop",
+            "range_pop",
+            "range_push",
+            "record_function",
+        ],
     ),
 }
 CALLS = {f"oneflow.linalg.{name}": gives(*row) for name, row in LINALG.items()}

@@ -8,14 +8,21 @@ import numpy as np
 import pytest
 import torch
 from called import gives, same, shaped
-from name_calls.root import B, BINARY, CUBE, SQ, UNARY, X, Y, b, cube, i, sq, v, w, x, y
 
 import oneflow as flow
+from name_calls.root import BINARY, CUBE, SQ, UNARY, B, X, Y, b, cube, i, sq, v, w, x, y
 from oneflow.core.errors import ArgumentError, LocalTensorError
 
-_METHODS = {n: a for n, a in UNARY.items() if n not in ("softshrink", "quick_gelu", "isfinite", "lgamma", "log_softmax", "softmax")}
+_METHODS = {
+    n: a
+    for n, a in UNARY.items()
+    if n not in ("softshrink", "quick_gelu", "isfinite", "lgamma", "log_softmax", "softmax")
+}
 CALLS = {
-    **{f"oneflow.Tensor.{n}": gives(lambda n=n, a=a: getattr(a, n)(), lambda f=f, a=a: f(a.numpy())) for n, (a, f) in _METHODS.items()},
+    **{
+        f"oneflow.Tensor.{n}": gives(lambda n=n, a=a: getattr(a, n)(), lambda f=f, a=a: f(a.numpy()))
+        for n, (a, f) in _METHODS.items()
+    },
     **{f"oneflow.Tensor.{n}": gives(lambda n=n: getattr(x, n)(y), lambda f=f: f(X, Y)) for n, f in BINARY.items()},
 }
 z = lambda: x.clone()  # noqa: E731
@@ -199,7 +206,10 @@ CALLS |= {f"oneflow.Tensor.{name}": shaped(*row) for name, row in DRAWS.items()}
 
 def _normals():
     torch.manual_seed(0)
-    for found, std in ((big().kaiming_normal_(a=1), math.sqrt(1 / 30)), (big().xavier_normal_(gain=2), 2 * math.sqrt(2 / 70))):
+    for found, std in (
+        (big().kaiming_normal_(a=1), math.sqrt(1 / 30)),
+        (big().xavier_normal_(gain=2), 2 * math.sqrt(2 / 70)),
+    ):
         assert abs(float(found.std()) / std - 1) < 0.1
     channels_last = flow.empty(16, 3, 3, 8).kaiming_normal_(data_format="NHWC")  # a fan of 8 * 3 * 3
     assert abs(float(channels_last.std()) / math.sqrt(2 / 72) - 1) < 0.1
@@ -226,7 +236,9 @@ def _gradients():
 
 
 def _layouts():
-    with pytest.raises(LocalTensorError, match=r"local tensor \(2, 3\) has no placement, it lies on cpu; read its .device"):
+    with pytest.raises(
+        LocalTensorError, match=r"local tensor \(2, 3\) has no placement, it lies on cpu; read its .device"
+    ):
         x.placement  # noqa: B018
     with pytest.raises(RuntimeError, match=r"local tensor \(2, 3\) has no sbp"):
         x.sbp  # noqa: B018

@@ -107,7 +107,10 @@ def _batch_sampler() -> None:
 
 
 def _distributed_sampler() -> None:
-    assert [list(data.DistributedSampler(_Squares(), 2, rank, shuffle=False)) for rank in (0, 1)] == [[0, 2, 4], [1, 3, 0]]
+    assert [list(data.DistributedSampler(_Squares(), 2, rank, shuffle=False)) for rank in (0, 1)] == [
+        [0, 2, 4],
+        [1, 3, 0],
+    ]
     assert sorted(data.DistributedSampler(_Squares())) == [0, 1, 2, 3, 4]
 
 

@@ -58,7 +58,9 @@ def transposed(x: Tensor, w: Tensor, size: tuple[int, ...], stride: int, before:
 
 
 SAMPLES = [
-    Sample("nn.conv2d", lambda x, w: nn.conv2d(x, w, 1, "VALID"), (X, W), lambda x, w: F.conv2d(x, w), rtol=1e-4, atol=1e-5),
+    Sample(
+        "nn.conv2d", lambda x, w: nn.conv2d(x, w, 1, "VALID"), (X, W), lambda x, w: F.conv2d(x, w), rtol=1e-4, atol=1e-5
+    ),
     Sample(
         "nn.conv2d",
         lambda x, w, b: nn.conv2d(x, w, [1, 1], "SAME", bias=b),
@@ -177,7 +179,9 @@ SAMPLES = [
     ),
     Sample(
         "nn.conv2d",
-        lambda x: layers.conv2d(x, 4, (3, 3), data_format="NHWC", use_bias=False, bias_initializer=False, kernel_initializer=Fixed(W_NHWC)),
+        lambda x: layers.conv2d(
+            x, 4, (3, 3), data_format="NHWC", use_bias=False, bias_initializer=False, kernel_initializer=Fixed(W_NHWC)
+        ),
         (NHWC,),
         lambda x: nhwc(F.conv2d(nchw(x), nchw(t(W_NHWC)))),
         rtol=1e-4,
@@ -191,8 +195,16 @@ SAMPLES = [
         rtol=1e-4,
         atol=1e-5,
     ),
-    Sample("nn.conv1d", lambda x: layers.conv1d(x, 5, 3), (rand(2, 3, 8),), lambda x: x.new_zeros(2, 5, 6), gradient=False),
-    Sample("nn.conv3d", lambda x: layers.conv3d(x, 5), (rand(2, 3, 4, 4, 4),), lambda x: x.new_zeros(2, 5, 4, 4, 4), gradient=False),
+    Sample(
+        "nn.conv1d", lambda x: layers.conv1d(x, 5, 3), (rand(2, 3, 8),), lambda x: x.new_zeros(2, 5, 6), gradient=False
+    ),
+    Sample(
+        "nn.conv3d",
+        lambda x: layers.conv3d(x, 5),
+        (rand(2, 3, 4, 4, 4),),
+        lambda x: x.new_zeros(2, 5, 4, 4, 4),
+        gradient=False,
+    ),
     Sample(
         "nn.dense",
         lambda x: layers.dense(x, 5, nn.relu, kernel_initializer=Fixed(DW), bias_initializer=Fixed(rand(5))),
@@ -201,7 +213,9 @@ SAMPLES = [
     ),
     Sample(
         "nn.dense",
-        lambda x: layers.dense(x, 5, lambda y: y * 2.0, use_bias=False, bias_initializer=False, kernel_initializer=Fixed(DW)),
+        lambda x: layers.dense(
+            x, 5, lambda y: y * 2.0, use_bias=False, bias_initializer=False, kernel_initializer=Fixed(DW)
+        ),
         (rand(2, 3, 4),),
         lambda x: torch.einsum("abf,uf->abu", x, t(DW)) * 2,
     ),

@@ -22,7 +22,9 @@ SAMPLES = [
     _made("constant", lambda: array.zeros((2, 2)), np.zeros((2, 2), np.float32)),
     _made("constant", lambda: array.ones([3], dtypes.int64), np.ones(3, np.int64)),
     _made("constant", lambda x: array.elem_cnt(x), np.array([6], np.int32), rand(2, 3)),
-    _made("constant", lambda x: array.elem_cnt(x, dtypes.float32, axis=[0, -1]), np.array([10], np.float32), rand(2, 3, 5)),
+    _made(
+        "constant", lambda x: array.elem_cnt(x, dtypes.float32, axis=[0, -1]), np.array([10], np.float32), rand(2, 3, 5)
+    ),
     _made("constant_like", lambda x: array.constant_like(x, 2.5), np.full((2, 3), 2.5, np.float32), rand(2, 3)),
     _made("constant_like", lambda x: array.constant_like(x, 2.5, dtypes.float64), np.full(3, 2.5), ints(3)),
     _made("constant_like", lambda x: array.zeros_like(x), np.zeros((2, 3), np.int32), ints(2, 3)),

@@ -51,6 +51,10 @@ SAMPLES = [
         is_train=True,
     ),
     Sample(
-        "nn.random_mask_like", lambda x: nn.random_mask_like(x, 0.8, seed=2**62), (X,), lambda x: mask((40, 60), 0.8, 2**62), gradient=False
+        "nn.random_mask_like",
+        lambda x: nn.random_mask_like(x, 0.8, seed=2**62),
+        (X,),
+        lambda x: mask((40, 60), 0.8, 2**62),
+        gradient=False,
     ),
 ]

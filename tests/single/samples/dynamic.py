@@ -31,7 +31,12 @@ def unique(x: torch.Tensor) -> tuple[Any, ...]:
     index = [values.index(v) for v in x.tolist()]
     counts = [x.tolist().count(v) for v in values]
     n = x.numel()
-    made = (padded(np.array(values, np.int32), n), np.array(index, np.int32), padded(np.array(counts, np.int32), n), np.array([len(values)], np.int32))
+    made = (
+        padded(np.array(values, np.int32), n),
+        np.array(index, np.int32),
+        padded(np.array(counts, np.int32), n),
+        np.array([len(values)], np.int32),
+    )
     return tuple(map(torch.as_tensor, made))
 
 
@@ -51,15 +56,33 @@ def encoded(table: torch.Tensor, ids: torch.Tensor) -> tuple[Any, ...]:
 
 SAMPLES = [
     Sample("argwhere", lambda x: emit_many(rows.argwhere, x, dtype=torch.int32), (MASK,), places, gradient=False),
-    Sample("argwhere", lambda x: emit_many(rows.argwhere, x, dtype=torch.int32), (ints(2, 3, 4, high=2),), places, gradient=False),
+    Sample(
+        "argwhere",
+        lambda x: emit_many(rows.argwhere, x, dtype=torch.int32),
+        (ints(2, 3, 4, high=2),),
+        places,
+        gradient=False,
+    ),
     Sample(
         "dynamic_filled",
         lambda x, count: emit(rows.filled, x, count, value=2.5),
         (rand(8, 3), np.array([5], np.int32)),
         lambda x, count: torch.cat([x[:5], torch.full((3, 3), 2.5)]),
     ),
-    Sample("experimental.unique_with_counts", lambda x: emit_many(rows.unique_with_counts, x, dtype=torch.int32), (IDS,), unique, gradient=False),
-    Sample("experimental.indexed_slices_reduce_sum", lambda i, v: emit_many(rows.indexed_slices_reduce_sum, i, v), (IDS, rand(8, 3)), summed, gradient=False),
+    Sample(
+        "experimental.unique_with_counts",
+        lambda x: emit_many(rows.unique_with_counts, x, dtype=torch.int32),
+        (IDS,),
+        unique,
+        gradient=False,
+    ),
+    Sample(
+        "experimental.indexed_slices_reduce_sum",
+        lambda i, v: emit_many(rows.indexed_slices_reduce_sum, i, v),
+        (IDS, rand(8, 3)),
+        summed,
+        gradient=False,
+    ),
     Sample(
         "categorical_ordinal_encode",
         lambda t, i: emit_many(rows.categorical_ordinal_encode, t, i),

@@ -27,7 +27,9 @@ FILES = sorted(map(sample_file, FAMILIES))
 
 
 # Of a family without a file, ``rows_without_a_sample`` tells every row.
-BY_FILE: dict[str, list[Sample]] = {file: import_module(file).SAMPLES for file in FILES if (FOLDER / f"{file}.py").exists()}
+BY_FILE: dict[str, list[Sample]] = {
+    file: import_module(file).SAMPLES for file in FILES if (FOLDER / f"{file}.py").exists()
+}
 SAMPLES = [sample for samples in BY_FILE.values() for sample in samples]
 
 
@@ -49,7 +51,8 @@ def rows_without_a_sample(owner: Mapping[str, str], sampled: Collection[str]) ->
 
 def samples_of_no_row(samples: Mapping[str, list[Sample]]) -> list[str]:
     return [
-        f"tests/single/samples/{file}.py has a sample of {sample.row}, which is no row of src/oneflow/ops: correct its name or delete it"
+        f"tests/single/samples/{file}.py has a sample of {sample.row}, which is no row of src/oneflow/ops: correct its "
+        f"name or delete it"
         for file, all_of_it in samples.items()
         for sample in all_of_it
         if sample.row not in ROWS
@@ -65,7 +68,10 @@ def rows_not_in_onnx(owner: Mapping[str, str], emitted: Collection[str], reasons
 
 
 def emitters_of_no_row(owner: Mapping[str, str], emitted: Collection[str]) -> list[str]:
-    return [f"src/oneflow/onnx/rows has an entry for {row}, which is no row of src/oneflow/ops" for row in sorted(set(emitted) - set(owner))]
+    return [
+        f"src/oneflow/onnx/rows has an entry for {row}, which is no row of src/oneflow/ops"
+        for row in sorted(set(emitted) - set(owner))
+    ]
 
 
 def files_not_listed(folder: Path, listed: Collection[str]) -> list[str]:

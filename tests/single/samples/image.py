@@ -23,7 +23,9 @@ MEAN, STD = (123.0, 117.0, 104.0), (58.0, 57.0, 56.0)
 WHICH = np.array([1, 0, 1], np.int8)
 
 SAMPLES = [
-    Sample("image.crop_normalize", lambda x: image.CropMirrorNormalize(x), (X,), lambda x: x.float().permute(0, 3, 1, 2)),
+    Sample(
+        "image.crop_normalize", lambda x: image.CropMirrorNormalize(x), (X,), lambda x: x.float().permute(0, 3, 1, 2)
+    ),
     Sample(
         "image.crop_normalize",
         lambda x: image.CropMirrorNormalize(x, crop_h=4, crop_w=5, mean=MEAN, std=STD, output_layout="NHWC"),
@@ -32,7 +34,9 @@ SAMPLES = [
     ),
     Sample(
         "image.crop_normalize",
-        lambda x: image.crop_mirror_normalize(x, color_space="GRAY", crop_h=3, crop_w=3, crop_pos_y=0.0, crop_pos_x=1.0, mean=[10.0]),
+        lambda x: image.crop_mirror_normalize(
+            x, color_space="GRAY", crop_h=3, crop_w=3, crop_pos_y=0.0, crop_pos_x=1.0, mean=[10.0]
+        ),
         (GREY,),
         lambda x: x[:, 0:3, 2:5].float().permute(0, 3, 1, 2) - 10,
     ),

@@ -22,7 +22,9 @@ def _updated(x, update, index):
 SAMPLES = [
     Sample("slice", lambda x: array.slice(x, [None, 1], [None, 2]), (rand(3, 4),), lambda x: x[:, 1:3]),
     Sample("slice", lambda x: array.slice(x, (1, -2, 0), (2, -1, 1)), (rand(3, 4, 2),), lambda x: x[1:3, 2:, :1]),
-    Sample("slice_v2", lambda x: array.slice_v2(x, [(None, None, None), (1, 4, 2)]), (rand(3, 5),), lambda x: x[:, 1:4:2]),
+    Sample(
+        "slice_v2", lambda x: array.slice_v2(x, [(None, None, None), (1, 4, 2)]), (rand(3, 5),), lambda x: x[:, 1:4:2]
+    ),
     Sample("slice_v2", lambda x: array.slice_v2(x, [(-2, None, None)]), (rand(3, 5),), lambda x: x[1:]),
     Sample("slice_v2", lambda x: array.slice_v2(x, [[0, 2], [4, None, -3]]), (rand(3, 5),), lambda x: x[:2, [4, 1]]),
     Sample(
@@ -38,8 +40,18 @@ SAMPLES = [
         lambda x, u: u[[2, 1, 0]] + 0 * x,
     ),
     Sample("gather", lambda x, i: array.gather(x, i), (rand(5, 4), ints(2, 3)), lambda x, i: x[i.long()]),
-    Sample("gather", lambda x, i: array.gather(x, i, axis=1), (rand(2, 5, 3), ints(4, dtype=np.int64)), lambda x, i: x[:, i]),
-    Sample("gather", lambda x, i: array.gather(x, i, axis=-1), (rand(2, 5), ints(2, 2, dtype=np.int8)), lambda x, i: x[:, i.long()]),
+    Sample(
+        "gather",
+        lambda x, i: array.gather(x, i, axis=1),
+        (rand(2, 5, 3), ints(4, dtype=np.int64)),
+        lambda x, i: x[:, i],
+    ),
+    Sample(
+        "gather",
+        lambda x, i: array.gather(x, i, axis=-1),
+        (rand(2, 5), ints(2, 2, dtype=np.int8)),
+        lambda x, i: x[:, i.long()],
+    ),
     Sample(
         "gather",
         lambda x, i: array.gather(x, i, batch_dims=1),
@@ -58,7 +70,12 @@ SAMPLES = [
         (rand(3, 4, 2), ROWS_AND_COLUMNS),
         lambda x, i: torch.stack([torch.stack([x[r, c] for r, c in pair.tolist()]) for pair in i]),
     ),
-    Sample("gather_nd", lambda x, i: array.gather_nd(x, i), (rand(3, 4), ints(5, 1, high=3)), lambda x, i: x[i[:, 0].long()]),
+    Sample(
+        "gather_nd",
+        lambda x, i: array.gather_nd(x, i),
+        (rand(3, 4), ints(5, 1, high=3)),
+        lambda x, i: x[i[:, 0].long()],
+    ),
     Sample(
         "dim_gather",
         lambda x, i: array.dim_gather(x, 1, i),
@@ -71,7 +88,13 @@ SAMPLES = [
         (rand(5, 2), ints(7, 2)),
         lambda x, i: torch.stack([x[:, c][i[:, c].long()] for c in range(2)], 1),
     ),
-    Sample("one_hot", lambda i: array.one_hot(i, depth=4), (LABELS,), lambda i: np.eye(4, dtype=np.float32)[i], gradient=False),
+    Sample(
+        "one_hot",
+        lambda i: array.one_hot(i, depth=4),
+        (LABELS,),
+        lambda i: np.eye(4, dtype=np.float32)[i],
+        gradient=False,
+    ),
     Sample(
         "one_hot",
         lambda i: array.one_hot(i, 4, on_value=0.9001, off_value=0.0001, dtype=dtypes.float64),

@@ -97,7 +97,12 @@ SAMPLES = [
         lambda y, p: torch.tensor([46.051702, 0.6931472]),
         gradient=False,
     ),
-    Sample("nn.softmax_cross_entropy_with_logits", lambda y, x: nn.softmax_cross_entropy_with_logits(y, x), (SOFT, LOGITS), soft),
+    Sample(
+        "nn.softmax_cross_entropy_with_logits",
+        lambda y, x: nn.softmax_cross_entropy_with_logits(y, x),
+        (SOFT, LOGITS),
+        soft,
+    ),
     Sample(
         "nn.softmax_cross_entropy_with_logits",
         lambda y, x: nn.softmax_cross_entropy_with_logits(y, x),
@@ -141,7 +146,13 @@ SAMPLES = [
         rtol=1e-4,
     ),
     Sample("nn.kl_div_loss", lambda x, y: nn.KLDivLoss(x, y), (X, P), lambda x, y: one((y * (y.log() - x)).mean())),
-    Sample("nn.kl_div_loss", lambda x, y: nn.KLDivLoss(x, y, True, "sum"), (X, Y), lambda x, y: one((y.exp() * (y - x)).sum()), rtol=1e-4),
+    Sample(
+        "nn.kl_div_loss",
+        lambda x, y: nn.KLDivLoss(x, y, True, "sum"),
+        (X, Y),
+        lambda x, y: one((y.exp() * (y - x)).sum()),
+        rtol=1e-4,
+    ),
     Sample(
         "nn.margin_ranking_loss",
         lambda a, b, y: nn.MarginRankingLoss(a, b, y, margin=0.5),
@@ -159,7 +170,12 @@ SAMPLES = [
         "combined_margin_loss",
         lambda x, t: array.combined_margin_loss(x, t, 0.9, 0.4, 0.15),
         (rand(4, 6, low=-0.9, high=0.9), ints(4, high=6)),
-        lambda x, t: torch.stack([torch.where(torch.arange(6) == c, torch.cos(0.9 * torch.acos(row) + 0.4) - 0.15, row) for row, c in zip(x, t)]),
+        lambda x, t: torch.stack(
+            [
+                torch.where(torch.arange(6) == c, torch.cos(0.9 * torch.acos(row) + 0.4) - 0.15, row)
+                for row, c in zip(x, t)
+            ]
+        ),
     ),
     Sample(
         "nn.margin_ranking_loss",

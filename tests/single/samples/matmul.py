@@ -37,7 +37,12 @@ PRODUCTS = [
         (rand(5, 3, 2), rand(5, 4, 3, seed=1)),
         lambda a, b: 2 * torch.einsum("nji,nkj->nik", a, b),
     ),
-    Sample("matmul", linalg.matmul, (rand(2, 2, 3, 4), rand(2, 2, 4, 5, seed=1)), lambda a, b: torch.einsum("mnij,mnjk->mnik", a, b)),
+    Sample(
+        "matmul",
+        linalg.matmul,
+        (rand(2, 2, 3, 4), rand(2, 2, 4, 5, seed=1)),
+        lambda a, b: torch.einsum("mnij,mnjk->mnik", a, b),
+    ),
     Sample(
         "matmul",
         lambda a, b: linalg.matmul(a, b, transpose_b=True),
@@ -56,7 +61,12 @@ TRIANGLES = [
     Sample("math.tril", fmath.tril, (SQUARE,), lambda x: lower(x, 0, 0.0)),
     Sample("math.tril", lambda x: fmath.tril(x, diagonal=1, fill_value=-5), (SQUARE,), lambda x: lower(x, 1, -5.0)),
     Sample("math.tril", lambda x: fmath.tril(x, -1, 7), (ints(3, 5),), lambda x: lower(x, -1, 7), gradient=False),
-    Sample("math.fused_scale_tril", lambda x: fmath.fused_scale_tril(x, 0, -9, 0.5), (SQUARE,), lambda x: lower(x * 0.5, 0, -9.0)),
+    Sample(
+        "math.fused_scale_tril",
+        lambda x: fmath.fused_scale_tril(x, 0, -9, 0.5),
+        (SQUARE,),
+        lambda x: lower(x * 0.5, 0, -9.0),
+    ),
 ]
 
 SAMPLES = PRODUCTS + TRIANGLES

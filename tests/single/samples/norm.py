@@ -132,9 +132,21 @@ SAMPLES = [
         lambda x: standard(x.reshape(2, 2, 6), -1, 1e-5).reshape(2, 4, 3),
         **LOOSE,
     ),
-    Sample("nn.group_norm", lambda x: nn.InstanceNorm2d(x, affine=False), (X,), lambda x: standard(x, (2, 3), 1e-5), **LOOSE),
+    Sample(
+        "nn.group_norm",
+        lambda x: nn.InstanceNorm2d(x, affine=False),
+        (X,),
+        lambda x: standard(x, (2, 3), 1e-5),
+        **LOOSE,
+    ),
     Sample("nn.group_norm", lambda x: nn.InstanceNorm1d(x), (rand(2, 4, 5),), lambda x: standard(x, -1, 1e-5), **LOOSE),
-    Sample("nn.group_norm", lambda x: nn.InstanceNorm3d(x), (rand(2, 2, 3, 2, 2),), lambda x: standard(x, (2, 3, 4), 1e-5), **LOOSE),
+    Sample(
+        "nn.group_norm",
+        lambda x: nn.InstanceNorm3d(x),
+        (rand(2, 2, 3, 2, 2),),
+        lambda x: standard(x, (2, 3, 4), 1e-5),
+        **LOOSE,
+    ),
     Sample(
         "nn.moments",
         lambda x: nn.moments(x, [0, 2, 3]),
@@ -143,6 +155,10 @@ SAMPLES = [
         **LOOSE,
     ),
     Sample(
-        "nn.moments", lambda x: nn.moments(x, 0), (rand(6),), lambda x: (x.mean(0, True), x.var(0, correction=0, keepdim=True)), **LOOSE
+        "nn.moments",
+        lambda x: nn.moments(x, 0),
+        (rand(6),),
+        lambda x: (x.mean(0, True), x.var(0, correction=0, keepdim=True)),
+        **LOOSE,
     ),
 ]

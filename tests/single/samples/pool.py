@@ -12,7 +12,9 @@ from torch import Tensor
 from oneflow import layers, nn
 
 
-def windows(x: Tensor, k: tuple[int, ...], s: tuple[int, ...], before: tuple[int, ...], out: tuple[int, ...], reduce) -> Tensor:
+def windows(
+    x: Tensor, k: tuple[int, ...], s: tuple[int, ...], before: tuple[int, ...], out: tuple[int, ...], reduce
+) -> Tensor:
     """``reduce`` over each window's elements that lie inside x (N, C, spatial...): a formula without any padding."""
     pooled = []
     for place in product(*map(range, out)):
@@ -46,11 +48,30 @@ LAST = rand(2, 7, 6, 3)
 
 def _samples(row: str, pool, reduce) -> list[Sample]:
     return [
-        Sample(row, lambda x: pool(x, 2, 2, "VALID"), (X,), lambda x: windows(x, (2, 2), (2, 2), (0, 0), (3, 3), reduce)),
-        Sample(row, lambda x: pool(x, [3], [2], "SAME"), (X,), lambda x: windows(x, (3, 3), (2, 2), (1, 1), (4, 3), reduce)),
-        Sample(row, lambda x: pool(x, 2, 2, "SAME", "NCHW"), (X,), lambda x: windows(x, (2, 2), (2, 2), (1, 0), (4, 3), reduce)),
-        Sample(row, lambda x: pool(x, 2, 1, "SAME_LOWER"), (X,), lambda x: windows(x, (2, 2), (1, 1), (1, 1), (7, 6), reduce)),
-        Sample(row, lambda x: pool(x, 2, 1, "SAME_UPPER"), (X,), lambda x: windows(x, (2, 2), (1, 1), (0, 0), (7, 6), reduce)),
+        Sample(
+            row, lambda x: pool(x, 2, 2, "VALID"), (X,), lambda x: windows(x, (2, 2), (2, 2), (0, 0), (3, 3), reduce)
+        ),
+        Sample(
+            row, lambda x: pool(x, [3], [2], "SAME"), (X,), lambda x: windows(x, (3, 3), (2, 2), (1, 1), (4, 3), reduce)
+        ),
+        Sample(
+            row,
+            lambda x: pool(x, 2, 2, "SAME", "NCHW"),
+            (X,),
+            lambda x: windows(x, (2, 2), (2, 2), (1, 0), (4, 3), reduce),
+        ),
+        Sample(
+            row,
+            lambda x: pool(x, 2, 1, "SAME_LOWER"),
+            (X,),
+            lambda x: windows(x, (2, 2), (1, 1), (1, 1), (7, 6), reduce),
+        ),
+        Sample(
+            row,
+            lambda x: pool(x, 2, 1, "SAME_UPPER"),
+            (X,),
+            lambda x: windows(x, (2, 2), (1, 1), (0, 0), (7, 6), reduce),
+        ),
         Sample(
             row,
             lambda x: pool(x, 3, (2, 2), "VALID", ceil_mode=True),
@@ -75,7 +96,12 @@ def _samples(row: str, pool, reduce) -> list[Sample]:
 SAMPLES = [
     *_samples("nn.max_pool2d", nn.max_pool2d, largest),
     *_samples("nn.avg_pool2d", nn.avg_pool2d, mean),
-    Sample("nn.max_pool1d", lambda x: nn.max_pool1d(x, 2, 2, "SAME"), (ROW,), lambda x: windows(x, (2,), (2,), (1,), (4,), largest)),
+    Sample(
+        "nn.max_pool1d",
+        lambda x: nn.max_pool1d(x, 2, 2, "SAME"),
+        (ROW,),
+        lambda x: windows(x, (2,), (2,), (1,), (4,), largest),
+    ),
     Sample(
         "nn.avg_pool1d",
         lambda x: nn.avg_pool1d(x, 2, 2, "SAME", "NWC"),

@@ -19,7 +19,8 @@ SCORES = np.array([[1, 3, 2], [5, 5, 0], [2, 2, 2]], np.float32)
 
 
 def over(axes: tuple[int, ...], keepdims: bool, vector: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A reference for reductions of a (2, 3, 4) tensor: ``vector`` reduces rows of a matrix that holds the reduced elements."""
+    """A reference for reductions of a (2, 3, 4) tensor: ``vector`` reduces rows of a matrix that holds the reduced
+    elements."""
     kept = [d for d in range(3) if d not in axes]
 
     def reference(x: Any) -> Any:
@@ -60,13 +61,21 @@ AXES: list[tuple[Any, tuple[int, ...], bool]] = [
 
 def _sweep(name: str, axis: Any, dims: tuple[int, ...], keepdims: bool) -> Sample:
     call, vector = VECTORS[name]
-    return Sample(f"math.{name}", lambda x: call(x, axis, keepdims), (X,), over(dims, keepdims, vector), rtol=1e-4, atol=1e-5)
+    return Sample(
+        f"math.{name}", lambda x: call(x, axis, keepdims), (X,), over(dims, keepdims, vector), rtol=1e-4, atol=1e-5
+    )
 
 
 SWEEP = [_sweep(name, *axes) for name in VECTORS for axes in AXES]
 
 PARTICULAR = [
-    Sample("math.reduce_sum", fmath.reduce_sum, (I,), lambda x: torch.tensor([int(np.sum(x.numpy()))], dtype=torch.int32), gradient=False),
+    Sample(
+        "math.reduce_sum",
+        fmath.reduce_sum,
+        (I,),
+        lambda x: torch.tensor([int(np.sum(x.numpy()))], dtype=torch.int32),
+        gradient=False,
+    ),
     Sample("math.reduce_sum", lambda x: fmath.reduce_sum(x, axis=0), (rand(5),), lambda x: x.sum().reshape(1)),
     Sample("math.reduce_sum", lambda x: fmath.reduce_sum(x, axis=[]), (X,), lambda x: x * 1),
     Sample(
@@ -85,13 +94,27 @@ PARTICULAR = [
     ),
     # Equal elements share the gradient of their maximum.
     Sample("math.reduce_max", lambda x: fmath.reduce_max(x, 1), (SCORES[2:],), lambda x: x.mean(1)),
-    Sample("math.reduce_prod", lambda x: fmath.reduce_prod(x, 1), (I,), lambda x: x[:, 0] * x[:, 1] * x[:, 2], gradient=False),
-    Sample("math.reduce_prod", lambda x: fmath.reduce_prod(x, 1), (SCORES,), lambda x: x[:, 0] * x[:, 1] * x[:, 2]),
-    Sample("math.reduce_any", fmath.reduce_any, (FLAGS,), lambda x: torch.tensor([1], dtype=torch.int8), gradient=False),
     Sample(
-        "math.reduce_any", lambda x: fmath.reduce_any(x, 1), (FLAGS,), lambda x: torch.tensor([0, 1, 1], dtype=torch.int8), gradient=False
+        "math.reduce_prod",
+        lambda x: fmath.reduce_prod(x, 1),
+        (I,),
+        lambda x: x[:, 0] * x[:, 1] * x[:, 2],
+        gradient=False,
     ),
-    Sample("math.reduce_all", fmath.reduce_all, (FLAGS,), lambda x: torch.tensor([0], dtype=torch.int8), gradient=False),
+    Sample("math.reduce_prod", lambda x: fmath.reduce_prod(x, 1), (SCORES,), lambda x: x[:, 0] * x[:, 1] * x[:, 2]),
+    Sample(
+        "math.reduce_any", fmath.reduce_any, (FLAGS,), lambda x: torch.tensor([1], dtype=torch.int8), gradient=False
+    ),
+    Sample(
+        "math.reduce_any",
+        lambda x: fmath.reduce_any(x, 1),
+        (FLAGS,),
+        lambda x: torch.tensor([0, 1, 1], dtype=torch.int8),
+        gradient=False,
+    ),
+    Sample(
+        "math.reduce_all", fmath.reduce_all, (FLAGS,), lambda x: torch.tensor([0], dtype=torch.int8), gradient=False
+    ),
     Sample(
         "math.reduce_all",
         lambda x: fmath.reduce_all(x, [1], True),
@@ -100,9 +123,19 @@ PARTICULAR = [
         gradient=False,
     ),
     Sample(
-        "math.reduce_logsumexp", fmath.reduce_logsumexp, (np.float32([1000, 1000]),), lambda x: x.mean().reshape(1) + np.log(2.0), rtol=1e-4
+        "math.reduce_logsumexp",
+        fmath.reduce_logsumexp,
+        (np.float32([1000, 1000]),),
+        lambda x: x.mean().reshape(1) + np.log(2.0),
+        rtol=1e-4,
     ),
-    Sample("math.reduced_shape_elem_cnt", fmath.reduced_shape_elem_cnt, (X,), lambda x: torch.tensor([24.0]), gradient=False),
+    Sample(
+        "math.reduced_shape_elem_cnt",
+        fmath.reduced_shape_elem_cnt,
+        (X,),
+        lambda x: torch.tensor([24.0]),
+        gradient=False,
+    ),
     Sample(
         "math.reduced_shape_elem_cnt",
         lambda x: fmath.reduced_shape_elem_cnt(x, axis=[0, -1], dtype=dtypes.int32),
@@ -113,9 +146,17 @@ PARTICULAR = [
 ]
 
 NORMALIZE = [
-    Sample("math.l2_normalize", lambda x: fmath.l2_normalize(x, 1), (X,), lambda x: x / torch.sqrt((x * x).sum(1, keepdim=True))),
     Sample(
-        "math.l2_normalize", lambda x: fmath.l2_normalize(x, [0, -1]), (X,), lambda x: x / torch.sqrt((x * x).sum((0, 2), keepdim=True))
+        "math.l2_normalize",
+        lambda x: fmath.l2_normalize(x, 1),
+        (X,),
+        lambda x: x / torch.sqrt((x * x).sum(1, keepdim=True)),
+    ),
+    Sample(
+        "math.l2_normalize",
+        lambda x: fmath.l2_normalize(x, [0, -1]),
+        (X,),
+        lambda x: x / torch.sqrt((x * x).sum((0, 2), keepdim=True)),
     ),
     Sample("math.l2_normalize", fmath.l2_normalize, (X,), lambda x: x / torch.sqrt((x * x).sum())),
     Sample("math.l2_normalize", lambda x: fmath.l2_normalize(x, 0, epsilon=1e6), (X,), lambda x: x / 1e3),
@@ -139,13 +180,29 @@ PLACES = [
     Sample("math.argmax", lambda x: fmath.argmax(x, axis=0), (X,), lambda x: place_of_largest(x, 0), gradient=False),
     Sample("math.argmax", fmath.argmax, (rand(7),), lambda x: int32([np.argmax(x.numpy())]), gradient=False),
     Sample("math.argmax", fmath.argmax, (SCORES,), lambda x: int32([1, 0, 0]), gradient=False),
-    Sample("math.top_k", lambda x: fmath.top_k(x, 2), (SCORES,), lambda x: int32([[1, 2], [0, 1], [0, 1]]), gradient=False),
+    Sample(
+        "math.top_k", lambda x: fmath.top_k(x, 2), (SCORES,), lambda x: int32([[1, 2], [0, 1], [0, 1]]), gradient=False
+    ),
     Sample("math.top_k", fmath.top_k, (X,), lambda x: places_by_value(x, 1, -1), gradient=False),
-    Sample("math.top_k", lambda x: fmath.top_k(x, k=3, sorted=False), (X,), lambda x: places_by_value(x, 3, -1), gradient=False),
+    Sample(
+        "math.top_k",
+        lambda x: fmath.top_k(x, k=3, sorted=False),
+        (X,),
+        lambda x: places_by_value(x, 3, -1),
+        gradient=False,
+    ),
     Sample("math.top_k", lambda x: fmath.top_k(x, 1, 2), (X,), lambda x: places_by_value(x, 2, 1), gradient=False),
     Sample("math.top_k", lambda x: fmath.top_k(x, 2, True), (X,), lambda x: places_by_value(x, 2, -1), gradient=False),
-    Sample("math.top_k", lambda x: fmath.top_k(x, k=99), (SCORES,), lambda x: places_by_value(x, x.shape[-1], -1), gradient=False),
-    Sample("math.top_k", lambda x: fmath.top_k(x, axis=1, k=2), (X,), lambda x: places_by_value(x, 2, 1), gradient=False),
+    Sample(
+        "math.top_k",
+        lambda x: fmath.top_k(x, k=99),
+        (SCORES,),
+        lambda x: places_by_value(x, x.shape[-1], -1),
+        gradient=False,
+    ),
+    Sample(
+        "math.top_k", lambda x: fmath.top_k(x, axis=1, k=2), (X,), lambda x: places_by_value(x, 2, 1), gradient=False
+    ),
     Sample(
         "math.in_top_k",
         lambda t, p: fmath.in_top_k(t, p, 1),

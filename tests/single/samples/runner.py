@@ -22,7 +22,10 @@ def trace(sample: Sample) -> tuple[Trace, list[Blob]]:
     settings = Settings(is_train=sample.is_train)
     state = Trace("sample", settings, {}, parse_placement("cpu", "0:0"))
     with tracing(state):
-        blobs = [Blob(state.add_input(f"x{i}", TensorSpec(a.shape, dtypes.from_numpy(a.dtype)))) for i, a in enumerate(sample.inputs)]
+        blobs = [
+            Blob(state.add_input(f"x{i}", TensorSpec(a.shape, dtypes.from_numpy(a.dtype))))
+            for i, a in enumerate(sample.inputs)
+        ]
         out = sample.call(*blobs)
     return state, list(out) if isinstance(out, (tuple, list)) else [out]
 

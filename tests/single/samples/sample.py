@@ -11,7 +11,8 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Sample:
-    """``call`` uses the public API on blobs; ``expect`` computes the same with plain torch or numpy formulas on tensors.
+    """``call`` uses the public API on blobs; ``expect`` computes the same with plain torch or numpy formulas on
+    tensors.
 
     ``inputs`` are numpy arrays. With ``gradient`` the gradients of all float inputs are compared as well.
     """

@@ -71,7 +71,12 @@ SAMPLES = [
         lambda: (np.ones(3, np.int8), np.zeros(3, np.int8)),
         gradient=False,
     ),
-    Sample("random.shuffle", lambda x: random.shuffle(x, seed=1), (rand(7, 2),), lambda x: x[torch.from_numpy(_order(7, 1))]),
+    Sample(
+        "random.shuffle",
+        lambda x: random.shuffle(x, seed=1),
+        (rand(7, 2),),
+        lambda x: x[torch.from_numpy(_order(7, 1))],
+    ),
     Sample(
         "random.generate_random_batch_permutation_indices",
         lambda x: random.generate_random_batch_permutation_indices(x, seed=2),

@@ -25,7 +25,9 @@ def _onto(base, indices, updates, replace=False):
 
 
 def _sums(rows, ids, count):
-    return torch.stack([sum((r for r, i in zip(rows, ids.tolist(), strict=True) if i == k), 0 * rows[0]) for k in range(count)])
+    return torch.stack(
+        [sum((r for r, i in zip(rows, ids.tolist(), strict=True) if i == k), 0 * rows[0]) for k in range(count)]
+    )
 
 
 SAMPLES = [

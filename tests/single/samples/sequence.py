@@ -1,4 +1,5 @@
-"""Samples of ops/sequence.py. The loss is compared with torch's own, which is made for log probabilities of a softmax and has its gradient."""
+"""Samples of ops/sequence.py. The loss is compared with torch's own, which is made for log probabilities of a softmax
+and has its gradient."""
 
 from __future__ import annotations
 
@@ -43,17 +44,49 @@ FLAT = np.array([1, 2, 2, 4, 1], np.int32)
 REPEATED = np.log(np.eye(4, dtype=np.float32)[[[1, 2], [1, 0], [0, 3], [1, 3], [2, 3], [2, 1]]] * 0.9 + 0.02)
 
 SAMPLES = [
-    Sample("ctc_loss", lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n), (SCORES, TARGETS, INPUTS, LENGTHS), loss("mean"), rtol=1e-4),
-    Sample("ctc_loss", lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n, reduction="none"), (SCORES, TARGETS, INPUTS, LENGTHS), loss("none"), rtol=1e-4),
-    Sample("ctc_loss", lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n, reduction="sum"), (SCORES, FLAT, INPUTS, LENGTHS), loss("sum"), rtol=1e-4),
+    Sample(
+        "ctc_loss",
+        lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n),
+        (SCORES, TARGETS, INPUTS, LENGTHS),
+        loss("mean"),
+        rtol=1e-4,
+    ),
+    Sample(
+        "ctc_loss",
+        lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n, reduction="none"),
+        (SCORES, TARGETS, INPUTS, LENGTHS),
+        loss("none"),
+        rtol=1e-4,
+    ),
+    Sample(
+        "ctc_loss",
+        lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n, reduction="sum"),
+        (SCORES, FLAT, INPUTS, LENGTHS),
+        loss("sum"),
+        rtol=1e-4,
+    ),
     Sample(
         "ctc_loss",
         lambda s, t, i, n: ctc_loss(nn.logsoftmax(s, 2), t, i, n, reduction="none", zero_infinity=True),
         (SCORES, TARGETS, np.array([6, 1], np.int32), LENGTHS),
-        lambda s, t, i, n: F.ctc_loss(s.log_softmax(2), t.long(), i.long(), n.long(), reduction="none", zero_infinity=True),
+        lambda s, t, i, n: F.ctc_loss(
+            s.log_softmax(2), t.long(), i.long(), n.long(), reduction="none", zero_infinity=True
+        ),
         gradient=False,
         rtol=1e-4,
     ),
-    Sample("nn.ctc_greedy_decoder", lambda s, i: nn.ctc_greedy_decoder(s, i), (REPEATED, INPUTS), decoded(True), gradient=False),
-    Sample("nn.ctc_greedy_decoder", lambda s, i: nn.ctc_greedy_decoder(s, i, False), (REPEATED, INPUTS), decoded(False), gradient=False),
+    Sample(
+        "nn.ctc_greedy_decoder",
+        lambda s, i: nn.ctc_greedy_decoder(s, i),
+        (REPEATED, INPUTS),
+        decoded(True),
+        gradient=False,
+    ),
+    Sample(
+        "nn.ctc_greedy_decoder",
+        lambda s, i: nn.ctc_greedy_decoder(s, i, False),
+        (REPEATED, INPUTS),
+        decoded(False),
+        gradient=False,
+    ),
 ]

@@ -17,8 +17,16 @@ def _ordered(x, axis=-1, sign=1):
 
 SAMPLES = [
     Sample("sort", lambda x: array.sort(x), (rand(3, 5),), _ordered),
-    Sample("sort", lambda x: array.sort(x, axis=0, direction="DESCENDING"), (rand(3, 5),), lambda x: _ordered(x, 0, -1)),
-    Sample("sort", lambda x: array.sort(x, -2), (ints(3, 5, high=50),), lambda x: np.sort(x.numpy(), axis=0), gradient=False),
+    Sample(
+        "sort", lambda x: array.sort(x, axis=0, direction="DESCENDING"), (rand(3, 5),), lambda x: _ordered(x, 0, -1)
+    ),
+    Sample(
+        "sort",
+        lambda x: array.sort(x, -2),
+        (ints(3, 5, high=50),),
+        lambda x: np.sort(x.numpy(), axis=0),
+        gradient=False,
+    ),
     Sample(
         "argsort",
         lambda x: array.argsort(x),

@@ -63,7 +63,12 @@ EVERY_DTYPE = [
     Sample("math.abs", fmath.abs, (I,), lambda x: torch.where(x < 0, -x, x), gradient=False),
     Sample("math.negative", fmath.negative, (X,), lambda x: 0 - x),
     Sample("math.negative", fmath.negative, (I,), lambda x: 0 - x, gradient=False),
-    Sample("math.sign", fmath.sign, (np.array([-3.0, 0.0, 2.0], np.float32),), lambda x: torch.tensor([-1.0, 0.0, 1.0]) + 0 * x),
+    Sample(
+        "math.sign",
+        fmath.sign,
+        (np.array([-3.0, 0.0, 2.0], np.float32),),
+        lambda x: torch.tensor([-1.0, 0.0, 1.0]) + 0 * x,
+    ),
     Sample("math.square", fmath.square, (X,), lambda x: x * x),
     Sample("math.square", fmath.square, (I,), lambda x: x * x, gradient=False),
     Sample("math.logical_not", fmath.logical_not, (np.array([0, 1, 0], np.int8),), lambda x: 1 - x, gradient=False),
@@ -71,7 +76,13 @@ EVERY_DTYPE = [
 
 FUNCTIONS = [
     Sample("math.acos", fmath.acos, (UNIT,), lambda x: 2 * torch.atan(torch.sqrt(1 - x * x) / (1 + x)), rtol=1e-4),
-    Sample("math.acosh", fmath.acosh, (rand(3, 4, low=1.2, high=4.0),), lambda x: torch.log(x + torch.sqrt(x * x - 1)), rtol=1e-4),
+    Sample(
+        "math.acosh",
+        fmath.acosh,
+        (rand(3, 4, low=1.2, high=4.0),),
+        lambda x: torch.log(x + torch.sqrt(x * x - 1)),
+        rtol=1e-4,
+    ),
     Sample("math.asin", fmath.asin, (UNIT,), lambda x: torch.atan(x / torch.sqrt(1 - x * x)), rtol=1e-4),
     Sample("math.asinh", fmath.asinh, (X,), lambda x: torch.log(x + torch.sqrt(x * x + 1)), rtol=1e-4),
     Sample("math.atan", fmath.atan, (X,), lambda x: torch.asin(x / torch.sqrt(1 + x * x)), rtol=1e-4),
@@ -94,7 +105,9 @@ FUNCTIONS = [
     Sample("math.sqrt", fmath.sqrt, (POSITIVE,), lambda x: x**0.5),
     Sample("math.rsqrt", fmath.rsqrt, (POSITIVE,), lambda x: x**-0.5),
     Sample("math.reciprocal", fmath.reciprocal, (POSITIVE,), lambda x: 1 / x),
-    Sample("math.reciprocal_no_nan", fmath.reciprocal_no_nan, (np.array([2.0, 0.0, -4.0], np.float32),), no_nan_reciprocal),
+    Sample(
+        "math.reciprocal_no_nan", fmath.reciprocal_no_nan, (np.array([2.0, 0.0, -4.0], np.float32),), no_nan_reciprocal
+    ),
 ]
 
 ROUNDING = [
@@ -105,7 +118,12 @@ ROUNDING = [
 ]
 
 CLIPPING = [
-    Sample("math.clip_by_value", lambda x: fmath.clip_by_value(x, -1, 0.5), (X,), lambda x: torch.relu(x + 1) - torch.relu(x - 0.5) - 1),
+    Sample(
+        "math.clip_by_value",
+        lambda x: fmath.clip_by_value(x, -1, 0.5),
+        (X,),
+        lambda x: torch.relu(x + 1) - torch.relu(x - 0.5) - 1,
+    ),
     Sample("math.clip_by_value", lambda x: fmath.clip(x, max_value=0.5), (X,), lambda x: torch.where(x > 0.5, 0.5, x)),
     Sample("math.clip_by_value", lambda x: fmath.clamp(x, min_value=0), (X,), torch.relu),
     Sample(

@@ -1,4 +1,5 @@
-"""Run by an interpreter that has TensorFlow. ``write FOLDER`` made the files beside this one; ``read PREFIX`` prints what TensorFlow finds, as JSON."""
+"""Run by an interpreter that has TensorFlow. ``write FOLDER`` made the files beside this one; ``read PREFIX`` prints
+what TensorFlow finds, as JSON."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def write(folder: str) -> None:
         session.run(tf.global_variables_initializer())
         for version, name in ((1, "old.ckpt"), (2, "new.ckpt")):
             chosen = [v for v in tf.global_variables() if version == 2 or v.op.name not in NOT_IN_V1]
-            tf.train.Saver(chosen, write_version=version).save(session, os.path.join(folder, name), write_meta_graph=False)
+            tf.train.Saver(chosen, write_version=version).save(
+                session, os.path.join(folder, name), write_meta_graph=False
+            )
 
 
 def read(prefix: str) -> None:

@@ -1,6 +1,6 @@
 """Layers that weigh channels and pixels."""
 
-from flowvision.layers.attention.bam import BAMModule, BamChannelAttn, BamSpatialAttn
+from flowvision.layers.attention.bam import BamChannelAttn, BAMModule, BamSpatialAttn
 from flowvision.layers.attention.cbam import CbamModule, ChannelAttn, SpatialAttn
 from flowvision.layers.attention.coordatt import CoordAttModule
 from flowvision.layers.attention.eca import EcaModule

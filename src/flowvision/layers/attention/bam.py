@@ -28,7 +28,8 @@ class LinearBnAct(nn.Sequential):
 
 
 class BamChannelAttn(nn.Module):
-    """A score for each channel, of the channels' means: ``num_layers`` narrow connections, and one that widens again. BAMModule gates it."""
+    """A score for each channel, of the channels' means: ``num_layers`` narrow connections, and one that widens again.
+    BAMModule gates it."""
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class BamChannelAttn(nn.Module):
         super().__init__()
         reduced = rd_channels or make_divisible(channels * rd_ratio, rd_divisor, round_limit=0.0)
         widths = [channels] + [reduced] * num_layers
-        self.fc_layers = nn.Sequential(*(LinearBnAct(into, out, act_layer, bias=mlp_bias) for into, out in zip(widths, widths[1:])))
+        self.fc_layers = nn.Sequential(
+            *(LinearBnAct(into, out, act_layer, bias=mlp_bias) for into, out in zip(widths, widths[1:]))
+        )
         self.fc = nn.Linear(widths[-1], channels, bias=mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -52,7 +55,8 @@ class BamChannelAttn(nn.Module):
 
 
 class BamSpatialAttn(nn.Module):
-    """A score for each pixel: a 1x1 convolution that narrows, ``num_layers`` dilated ones, and one to a single channel. BAMModule gates it."""
+    """A score for each pixel: a 1x1 convolution that narrows, ``num_layers`` dilated ones, and one to a single channel.
+    BAMModule gates it."""
 
     def __init__(
         self,
@@ -69,7 +73,10 @@ class BamSpatialAttn(nn.Module):
         super().__init__()
         reduced = rd_channels or make_divisible(channels * rd_ratio, rd_divisor, round_limit=0.0)
         self.reduce_conv = ConvBnAct(channels, reduced, act_layer, kernel_size=1)
-        convs = (ConvBnAct(reduced, reduced, act_layer, kernel_size=3, dilation=dilation, padding=dilation) for _ in range(num_layers))
+        convs = (
+            ConvBnAct(reduced, reduced, act_layer, kernel_size=3, dilation=dilation, padding=dilation)
+            for _ in range(num_layers)
+        )
         self.dilated_convs = nn.Sequential(*convs)
         self.final_conv = nn.Conv2d(reduced, 1, 1, bias=mlp_bias)
 

@@ -10,10 +10,16 @@ from oneflow import Tensor
 
 
 class EcaModule(nn.Module):
-    """Weighs channels by a convolution over the means of their neighbours; with ``channels`` the kernel follows their number."""
+    """Weighs channels by a convolution over the means of their neighbours; with ``channels`` the kernel follows their
+    number."""
 
     def __init__(
-        self, channels: int | None = None, kernel_size: int = 3, gamma: float = 2, beta: float = 1, gate_layer: Callable[[], nn.Module] = nn.Sigmoid
+        self,
+        channels: int | None = None,
+        kernel_size: int = 3,
+        gamma: float = 2,
+        beta: float = 1,
+        gate_layer: Callable[[], nn.Module] = nn.Sigmoid,
     ) -> None:
         super().__init__()
         if channels is not None:

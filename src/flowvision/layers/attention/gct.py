@@ -10,7 +10,8 @@ from oneflow.core.errors import ArgumentError
 
 
 class GCTModule(nn.Module):
-    """Three numbers for each channel; ``mode`` is the norm, "l2" or "l1", and ``after_relu`` says that values are not negative."""
+    """Three numbers for each channel; ``mode`` is the norm, "l2" or "l1", and ``after_relu`` says that values are not
+    negative."""
 
     def __init__(self, channels: int, epsilon: float = 1e-05, mode: str = "l2", after_relu: bool = False) -> None:
         super().__init__()

@@ -16,7 +16,8 @@ Make = Callable[[], nn.Module]
 
 
 class GlobalContext(nn.Module):
-    """``use_attn`` weighs pixels before the sum, else it is their mean; ``fuse_scale`` and ``fuse_add`` say what is done with it."""
+    """``use_attn`` weighs pixels before the sum, else it is their mean; ``fuse_scale`` and ``fuse_add`` say what is
+    done with it."""
 
     def __init__(
         self,

@@ -17,7 +17,13 @@ class NonLocalAttn(nn.Module):
     """Attention over pixels in ``rd_ratio`` of the channels, its result normalised and added to the input."""
 
     def __init__(
-        self, in_channels: int, use_scale: bool = True, rd_ratio: float = 1 / 8, rd_channels: int | None = None, rd_divisor: int = 8, **kwargs: Any
+        self,
+        in_channels: int,
+        use_scale: bool = True,
+        rd_ratio: float = 1 / 8,
+        rd_channels: int | None = None,
+        rd_divisor: int = 8,
+        **kwargs: Any,
     ) -> None:
         super().__init__()
         reduced = rd_channels or make_divisible(in_channels * rd_ratio, rd_divisor)

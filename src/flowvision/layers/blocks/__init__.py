@@ -1,6 +1,5 @@
 """Blocks that networks share."""
 
-from oneflow.core.absent_modules import refuse as _refuse
 from flowvision.layers.blocks.conv2d_same import Conv2dSame, conv2d_same, create_conv2d_pad
 from flowvision.layers.blocks.conv_bn_act import ConvBnAct
 from flowvision.layers.blocks.focal_loss import sigmoid_focal_loss
@@ -9,6 +8,7 @@ from flowvision.layers.blocks.misc import FrozenBatchNorm2d
 from flowvision.layers.blocks.mlp import ConvMlp, GatedMlp, GluMlp, Mlp
 from flowvision.layers.blocks.padding import get_padding, get_same_padding, is_static_pad, pad_same
 from flowvision.layers.blocks.patch_embed import PatchEmbed, to_2tuple
+from oneflow.core.absent_modules import refuse as _refuse
 
 __all__ = [
     "Conv2dSame",
@@ -30,4 +30,10 @@ __all__ = [
     "to_2tuple",
 ]
 
-_refuse(__name__, dict.fromkeys(("feature_pyramid_network", "poolers", "roi_align", "_utils"), "layers of detection networks are torchvision's, and run in graphs as they are"))
+_refuse(
+    __name__,
+    dict.fromkeys(
+        ("feature_pyramid_network", "poolers", "roi_align", "_utils"),
+        "layers of detection networks are torchvision's, and run in graphs as they are",
+    ),
+)

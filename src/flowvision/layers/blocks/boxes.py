@@ -9,7 +9,16 @@ import numpy.typing as npt
 
 from flowvision.ops.boxes import batched_nms, box_area, box_iou, clip_boxes_to_image, nms, remove_small_boxes
 
-__all__ = ["batched_nms", "box_area", "box_area_np", "box_iou", "box_iou_np", "clip_boxes_to_image", "nms", "remove_small_boxes"]
+__all__ = [
+    "batched_nms",
+    "box_area",
+    "box_area_np",
+    "box_iou",
+    "box_iou_np",
+    "clip_boxes_to_image",
+    "nms",
+    "remove_small_boxes",
+]
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,13 @@ Pair = tuple[int, int]
 
 
 def conv2d_same(
-    x: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Pair = (1, 1), padding: Pair = (0, 0), dilation: Pair = (1, 1), groups: int = 1
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: Pair = (1, 1),
+    padding: Pair = (0, 0),
+    dilation: Pair = (1, 1),
+    groups: int = 1,
 ) -> Tensor:
     """``padding`` is not looked at: SAME says how much."""
     kernel = weight.shape[2], weight.shape[3]

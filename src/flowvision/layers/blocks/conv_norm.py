@@ -23,7 +23,10 @@ class ConvNormActivation(nn.Sequential):
         dilation: int = 1,
     ) -> None:
         padding = (kernel - 1) // 2 * dilation
-        layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, groups, bias=False), norm(outputs)]
+        layers: list[nn.Module] = [
+            nn.Conv2d(inputs, outputs, kernel, stride, padding, dilation, groups, bias=False),
+            norm(outputs),
+        ]
         if activation is not None:
             layers.append(activation(inplace=True))
         super().__init__(*layers)
@@ -32,7 +35,9 @@ class ConvNormActivation(nn.Sequential):
 class SqueezeExcitation(nn.Module):
     """Weighs channels by what the picture's means say; 1x1 convolutions fc1 and fc2."""
 
-    def __init__(self, channels: int, squeeze: int, activation: type[nn.Module] = nn.ReLU, scale: type[nn.Module] = nn.Sigmoid) -> None:
+    def __init__(
+        self, channels: int, squeeze: int, activation: type[nn.Module] = nn.ReLU, scale: type[nn.Module] = nn.Sigmoid
+    ) -> None:
         super().__init__()
         self.fc1 = nn.Conv2d(channels, squeeze, 1)
         self.fc2 = nn.Conv2d(squeeze, channels, 1)

@@ -19,7 +19,12 @@ class FrozenBatchNorm2d(nn.Module):
     def __init__(self, num_features: int, eps: float = 1e-05) -> None:
         super().__init__()
         self.eps = eps
-        for name, make in (("weight", torch.ones), ("bias", torch.zeros), ("running_mean", torch.zeros), ("running_var", torch.ones)):
+        for name, make in (
+            ("weight", torch.ones),
+            ("bias", torch.zeros),
+            ("running_mean", torch.zeros),
+            ("running_var", torch.ones),
+        ):
             self.register_buffer(name, make(num_features))
 
     def forward(self, x: Tensor) -> Tensor:

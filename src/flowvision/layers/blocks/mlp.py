@@ -11,7 +11,14 @@ Make = Callable[[], nn.Module]
 
 
 class Mlp(nn.Module):
-    def __init__(self, in_features: int, hidden_features: int | None = None, out_features: int | None = None, act_layer: Make = nn.GELU, drop: float = 0.0) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int | None = None,
+        out_features: int | None = None,
+        act_layer: Make = nn.GELU,
+        drop: float = 0.0,
+    ) -> None:
         super().__init__()
         hidden = hidden_features or in_features
         self.fc1 = nn.Linear(in_features, hidden)
@@ -27,7 +34,14 @@ class Mlp(nn.Module):
 class GluMlp(nn.Module):
     """Half of the hidden features, activated, weigh the other half."""
 
-    def __init__(self, in_features: int, hidden_features: int | None = None, out_features: int | None = None, act_layer: Make = nn.Sigmoid, drop: float = 0.0) -> None:
+    def __init__(
+        self,
+        in_features: int,
+        hidden_features: int | None = None,
+        out_features: int | None = None,
+        act_layer: Make = nn.Sigmoid,
+        drop: float = 0.0,
+    ) -> None:
         super().__init__()
         hidden = hidden_features or in_features
         self.fc1 = nn.Linear(in_features, hidden)

@@ -35,7 +35,8 @@ def pad_same(x: Tensor, k: Pair, s: Pair, d: Pair = (1, 1), value: float = 0) ->
 
 
 def get_padding_value(padding: str | int, kernel_size: int, **kwargs: Any) -> tuple[int, bool]:
-    """The padding of "same", "valid" or "" (symmetric), and whether it depends on the picture's size; a number stays."""
+    """The padding of "same", "valid" or "" (symmetric), and whether it depends on the picture's size; a number
+    stays."""
     if not isinstance(padding, str):
         return padding, False
     if padding.lower() == "same":

@@ -38,6 +38,9 @@ class PatchEmbed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[2:]) != self.img_size:
-            raise ArgumentError(f"the network takes pictures of {self.img_size[0]} x {self.img_size[1]}, got {x.shape[2]} x {x.shape[3]}; img_size= makes it for others")
+            raise ArgumentError(
+                f"the network takes pictures of {self.img_size[0]} x {self.img_size[1]}, got {x.shape[2]} x "
+                f"{x.shape[3]}; img_size= makes it for others"
+            )
         x = self.proj(x)
         return self.norm(x.flatten(2).transpose(1, 2) if self.flatten else x)

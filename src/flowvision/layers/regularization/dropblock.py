@@ -10,7 +10,8 @@ from oneflow import Tensor
 
 
 class DropBlock(nn.Module):
-    """While it trains, drops squares of ``block_size`` so that about ``p`` of the pixels go, and scales the rest to keep the sum."""
+    """While it trains, drops squares of ``block_size`` so that about ``p`` of the pixels go, and scales the rest to
+    keep the sum."""
 
     def __init__(self, block_size: int = 7, p: float = 0.5) -> None:
         super().__init__()

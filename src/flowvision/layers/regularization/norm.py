@@ -14,4 +14,6 @@ class LayerNorm2d(nn.LayerNorm):
         super().__init__(num_channels, eps=eps)
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.layer_norm(x.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps).permute(0, 3, 1, 2)
+        return F.layer_norm(x.permute(0, 2, 3, 1), self.normalized_shape, self.weight, self.bias, self.eps).permute(
+            0, 3, 1, 2
+        )

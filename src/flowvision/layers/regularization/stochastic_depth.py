@@ -10,7 +10,8 @@ from oneflow.core.errors import ArgumentError
 
 
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:
-    """Zeroes ``input`` with probability ``p``, "row" by row or the whole "batch", and divides what stays by ``1 - p``."""
+    """Zeroes ``input`` with probability ``p``, "row" by row or the whole "batch", and divides what stays by ``1 -
+    p``."""
     if not 0.0 <= p <= 1.0:
         raise ArgumentError(f"p is a probability between 0 and 1, got {p}")
     if mode not in ("batch", "row"):

@@ -1,4 +1,5 @@
-"""The 32 image classifiers of TensorFlow's slim library, to the last variable: ``slim.create_model("resnet_v1_50")``; its checkpoints without TensorFlow."""
+"""The 32 image classifiers of TensorFlow's slim library, to the last variable: ``slim.create_model("resnet_v1_50")``;
+its checkpoints without TensorFlow."""
 
 from __future__ import annotations
 

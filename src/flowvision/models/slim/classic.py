@@ -14,7 +14,9 @@ from flowvision.models.slim.padding import VALID, max_pool
 from oneflow import Tensor
 
 
-def lenet(layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5) -> tuple[Tensor, EndPoints]:
+def lenet(
+    layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5
+) -> tuple[Tensor, EndPoints]:
     note = layers.note
     with layers.scope("LeNet"):
         for number, channels in ((1, 32), (2, 64)):
@@ -30,7 +32,9 @@ def lenet(layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob:
     return logits, layers.end_points
 
 
-def cifarnet(layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5) -> tuple[Tensor, EndPoints]:
+def cifarnet(
+    layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5
+) -> tuple[Tensor, EndPoints]:
     note = layers.note
     dense = layers.style.but(weights=truncated_normal(0.04), biases=constant(0.1), regularizes_weights=True)
     with layers.scope("CifarNet"):
@@ -50,7 +54,8 @@ def cifarnet(layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_pr
 
 
 def _response_norm(x: Tensor, radius: int = 4, alpha: float = 0.001 / 9, beta: float = 0.75) -> Tensor:
-    """TensorFlow's LRN. The sums over neighbouring channels are a product with a band matrix: torch's own, a pool in three dims, takes four times as long."""
+    """TensorFlow's LRN. The sums over neighbouring channels are a product with a band matrix: torch's own, a pool in
+    three dims, takes four times as long."""
     channels = torch.arange(x.shape[1], device=x.device)
     band = ((channels[:, None] - channels).abs() <= radius).to(x.dtype)
     sums = (x.permute(0, 2, 3, 1).square() @ band).permute(0, 3, 1, 2)
@@ -58,7 +63,17 @@ def _response_norm(x: Tensor, radius: int = 4, alpha: float = 0.001 / 9, beta: f
 
 
 def _head(
-    layers: Layers, x: Tensor, num_classes: int | None, widths: tuple[int, int], kernel: int, padding: str, keep: float, squeezes: bool, pools: bool, style: Style, last: Style
+    layers: Layers,
+    x: Tensor,
+    num_classes: int | None,
+    widths: tuple[int, int],
+    kernel: int,
+    padding: str,
+    keep: float,
+    squeezes: bool,
+    pools: bool,
+    style: Style,
+    last: Style,
 ) -> tuple[Tensor, EndPoints]:
     """fc6 to fc8, which are convolutions, so that larger pictures give a map of scores."""
     x = layers.note(layers.path("fc6"), layers.conv(x, widths[0], kernel, "fc6", style=style.but(padding=padding)))
@@ -74,7 +89,12 @@ def _head(
 
 
 def alexnet_v2(
-    layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5, spatial_squeeze: bool = True, global_pool: bool = False
+    layers: Layers,
+    x: Tensor,
+    num_classes: int | None,
+    dropout_keep_prob: float = 0.5,
+    spatial_squeeze: bool = True,
+    global_pool: bool = False,
 ) -> tuple[Tensor, EndPoints]:
     style = layers.style
     with layers.scope("alexnet_v2"):
@@ -87,11 +107,18 @@ def alexnet_v2(
         x = layers.note(layers.path("pool5"), max_pool(x, 3))
         dense = style.but(weights=truncated_normal(0.005))
         last = dense.but(activation=None, biases=constant(0.0))
-        return _head(layers, x, num_classes, (4096, 4096), 5, VALID, dropout_keep_prob, spatial_squeeze, global_pool, dense, last)
+        return _head(
+            layers, x, num_classes, (4096, 4096), 5, VALID, dropout_keep_prob, spatial_squeeze, global_pool, dense, last
+        )
 
 
 def overfeat(
-    layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.5, spatial_squeeze: bool = True, global_pool: bool = False
+    layers: Layers,
+    x: Tensor,
+    num_classes: int | None,
+    dropout_keep_prob: float = 0.5,
+    spatial_squeeze: bool = True,
+    global_pool: bool = False,
 ) -> tuple[Tensor, EndPoints]:
     style = layers.style
     valid = style.but(padding=VALID)
@@ -105,7 +132,9 @@ def overfeat(
         x = layers.note(layers.path("pool5"), max_pool(x, 2))
         dense = style.but(weights=truncated_normal(0.005), biases=constant(0.1))
         last = dense.but(activation=None, biases=constant(0.0))
-        return _head(layers, x, num_classes, (3072, 4096), 6, VALID, dropout_keep_prob, spatial_squeeze, global_pool, dense, last)
+        return _head(
+            layers, x, num_classes, (3072, 4096), 6, VALID, dropout_keep_prob, spatial_squeeze, global_pool, dense, last
+        )
 
 
 def _vgg(name: str, repeats: Sequence[int]) -> Body:
@@ -125,13 +154,28 @@ def _vgg(name: str, repeats: Sequence[int]) -> Body:
                     x = layers.note(layers.path(scope), layers.conv(x, channels, 3, scope))
                 x = layers.note(layers.path(f"pool{group}"), max_pool(x, 2))
             last = layers.style.but(activation=None)
-            return _head(layers, x, num_classes, (4096, 4096), 7, fc_conv_padding, dropout_keep_prob, spatial_squeeze, global_pool, layers.style, last)
+            return _head(
+                layers,
+                x,
+                num_classes,
+                (4096, 4096),
+                7,
+                fc_conv_padding,
+                dropout_keep_prob,
+                spatial_squeeze,
+                global_pool,
+                layers.style,
+                last,
+            )
 
     return body
 
 
 _PLAIN = Style()
-_VGG_16, _VGG_19 = Description(_vgg("vgg_16", (2, 2, 3, 3, 3)), 224, 5e-4, _PLAIN), Description(_vgg("vgg_19", (2, 2, 4, 4, 4)), 224, 5e-4, _PLAIN)
+_VGG_16, _VGG_19 = (
+    Description(_vgg("vgg_16", (2, 2, 3, 3, 3)), 224, 5e-4, _PLAIN),
+    Description(_vgg("vgg_19", (2, 2, 4, 4, 4)), 224, 5e-4, _PLAIN),
+)
 
 NETWORKS = {
     "lenet": Description(lenet, 28, 0.0, Style(weights=truncated_normal(0.1))),

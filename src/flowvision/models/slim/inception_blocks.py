@@ -25,8 +25,23 @@ class Step:
 class Conv(Step):
     """A convolution; without ``scope`` it is called Conv2d_0<letter>_<kernel>."""
 
-    def __init__(self, scope: str, channels: int, kernel: int | Pair = 1, stride: int = 1, padding: str = SAME, weights: Initializer | None = None) -> None:
-        self.scope, self.channels, self.kernel, self.stride, self.padding, self.weights = scope, channels, kernel, stride, padding, weights
+    def __init__(
+        self,
+        scope: str,
+        channels: int,
+        kernel: int | Pair = 1,
+        stride: int = 1,
+        padding: str = SAME,
+        weights: Initializer | None = None,
+    ) -> None:
+        self.scope, self.channels, self.kernel, self.stride, self.padding, self.weights = (
+            scope,
+            channels,
+            kernel,
+            stride,
+            padding,
+            weights,
+        )
 
     def apply(self, layers: Layers, x: Tensor) -> Tensor:
         style = layers.style.but(padding=self.padding)

@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
-from flowvision.models.slim.inception_blocks import NORM, Branches, Conv, Pool, chain, full_size, linear, mixed, pooled, predicted
+from flowvision.models.slim.inception_blocks import (
+    NORM,
+    Branches,
+    Conv,
+    Pool,
+    chain,
+    full_size,
+    linear,
+    mixed,
+    pooled,
+    predicted,
+)
 from flowvision.models.slim.inception_v3 import stem
 from flowvision.models.slim.layers import ACTIVATIONS, Style, flat
 from flowvision.models.slim.network import Description, EndPoints, Layers
@@ -10,7 +21,12 @@ from flowvision.models.slim.padding import SAME, VALID, avg_pool
 from oneflow import Tensor
 from oneflow.core.errors import ArgumentError
 
-_MIXED_5B: Branches = ([Conv("Conv2d_1x1", 96)], chain([48, 64], (1, 5)), chain([64, 96, 96], (1, 3, 3)), pooled(False, 64))
+_MIXED_5B: Branches = (
+    [Conv("Conv2d_1x1", 96)],
+    chain([48, 64], (1, 5)),
+    chain([64, 96, 96], (1, 3, 3)),
+    pooled(False, 64),
+)
 _BLOCK35: Branches = ([Conv("Conv2d_1x1", 32)], chain([32, 32], (1, 3)), chain([32, 48, 64], (1, 3, 3)))
 _BLOCK17: Branches = ([Conv("Conv2d_1x1", 192)], chain([128, 160, 192], (1, (1, 7), (7, 1))))
 _BLOCK8: Branches = ([Conv("Conv2d_1x1", 192)], chain([192, 224, 256], (1, (1, 3), (3, 1))))
@@ -18,7 +34,10 @@ _BLOCK8: Branches = ([Conv("Conv2d_1x1", 192)], chain([192, 224, 256], (1, (1, 3
 
 def _reduction(padding: str, stride: int, *branches: tuple[int, ...]) -> Branches:
     """Branches that end in a 3x3 with a stride, and a pool; before the 3x3 a 1x1 and perhaps another 3x3."""
-    ends = [[*chain(widths[:-1], (1, 3)[: len(widths) - 1]), Conv("Conv2d_1a_3x3", widths[-1], 3, stride, padding)] for widths in branches]
+    ends = [
+        [*chain(widths[:-1], (1, 3)[: len(widths) - 1]), Conv("Conv2d_1a_3x3", widths[-1], 3, stride, padding)]
+        for widths in branches
+    ]
     return (*ends, [Pool(True, stride, padding)])
 
 
@@ -32,11 +51,15 @@ def inception_resnet_v2(
     align_feature_maps: bool = False,
     activation: str = "relu",
 ) -> tuple[Tensor, EndPoints]:
-    """``output_stride`` 8 keeps the maps of the middle large; ``align_feature_maps`` pads everything SAME; ``activation`` may be relu6."""
+    """``output_stride`` 8 keeps the maps of the middle large; ``align_feature_maps`` pads everything SAME;
+    ``activation`` may be relu6."""
     if output_stride not in (8, 16):
         raise ArgumentError(f"output_stride is 8 or 16, got {output_stride}")
     if output_stride == 8 and num_classes:
-        raise ArgumentError("with output_stride 8 the network ends at PreAuxLogits, as slim's does: give num_classes=None for its features")
+        raise ArgumentError(
+            "with output_stride 8 the network ends at PreAuxLogits, as slim's does: give num_classes=None for its "
+            "features"
+        )
     if activation not in ACTIVATIONS:
         raise ArgumentError(f"activation is {' or '.join(ACTIVATIONS)}, got {activation!r}")
     layers.style = layers.style.but(activation=activation)
@@ -70,7 +93,9 @@ def inception_resnet_v2(
             return predicted(layers, layers.dense(x, num_classes, "Logits", linear(layers.style)))
 
 
-def _repeat(layers: Layers, x: Tensor, scope: str, block: str, times: int, branches: Branches, scale: float, activation: str) -> Tensor:
+def _repeat(
+    layers: Layers, x: Tensor, scope: str, block: str, times: int, branches: Branches, scale: float, activation: str
+) -> Tensor:
     for number in range(1, times + 1):
         with layers.scope(scope, f"{block}_{number}"):
             x = _residual(layers, x, branches, scale, activation)
@@ -91,4 +116,6 @@ def _auxiliary(layers: Layers, x: Tensor, num_classes: int) -> None:
         layers.note("AuxLogits", layers.dense(flat(x), num_classes, "Logits", linear(layers.style)))
 
 
-NETWORKS = {"inception_resnet_v2": Description(inception_resnet_v2, 299, 4e-5, Style(norm=NORM, regularizes_biases=True))}
+NETWORKS = {
+    "inception_resnet_v2": Description(inception_resnet_v2, 299, 4e-5, Style(norm=NORM, regularizes_biases=True))
+}

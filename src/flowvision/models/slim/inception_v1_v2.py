@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from flowvision.models.slim.inception_blocks import NORM, Branches, Conv, Pool, chain, full_size, linear, mixed, pooled, predicted, squeezed
+from flowvision.models.slim.inception_blocks import (
+    NORM,
+    Branches,
+    Conv,
+    Pool,
+    chain,
+    full_size,
+    linear,
+    mixed,
+    pooled,
+    predicted,
+    squeezed,
+)
 from flowvision.models.slim.initializers import he, truncated_normal
 from flowvision.models.slim.layers import Style
 from flowvision.models.slim.network import Description, EndPoints, Layers
@@ -29,7 +41,12 @@ _V1: tuple[tuple[Any, ...], ...] = (
 
 
 def inception_v1(
-    layers: Layers, x: Tensor, num_classes: int | None, dropout_keep_prob: float = 0.8, spatial_squeeze: bool = True, global_pool: bool = False
+    layers: Layers,
+    x: Tensor,
+    num_classes: int | None,
+    dropout_keep_prob: float = 0.8,
+    spatial_squeeze: bool = True,
+    global_pool: bool = False,
 ) -> tuple[Tensor, EndPoints]:
     note, style = layers.note, layers.style
     layers.style = style.but(weights=truncated_normal(0.01))
@@ -60,7 +77,12 @@ def inception_v1(
 def _v1_branches(name: str, first: int, second: tuple[int, int], third: tuple[int, int], last: int) -> Branches:
     # One layer of slim's has another letter than its place, and the released weights have it too.
     odd = "Conv2d_0a_3x3" if name == "Mixed_5b" else "Conv2d_0b_3x3"
-    return chain([first], [1]), chain(second, (1, 3)), [Conv("Conv2d_0a_1x1", third[0]), Conv(odd, third[1], 3)], pooled(True, last)
+    return (
+        chain([first], [1]),
+        chain(second, (1, 3)),
+        [Conv("Conv2d_0a_1x1", third[0]), Conv(odd, third[1], 3)],
+        pooled(True, last),
+    )
 
 
 # Name, then the channels of: 1x1; 1x1 and 3x3; 1x1, 3x3 and 3x3; 1x1 after a pool.
@@ -101,11 +123,16 @@ def inception_v2(
         multiplier = min(int(depth(64) / x.shape[1]), 8)
         x = note("Conv2d_1a_7x7", layers.separable_conv(x, depth(64), 7, "Conv2d_1a_7x7", 2, multiplier, stem))
         x = note("MaxPool_2a_3x3", max_pool(x, 3, 2, SAME))
-        x = note("Conv2d_2b_1x1", layers.conv(x, depth(64), 1, "Conv2d_2b_1x1", style=layers.style.but(weights=truncated_normal(0.1))))
+        x = note(
+            "Conv2d_2b_1x1",
+            layers.conv(x, depth(64), 1, "Conv2d_2b_1x1", style=layers.style.but(weights=truncated_normal(0.1))),
+        )
         x = note("Conv2d_2c_3x3", layers.conv(x, depth(192), 3, "Conv2d_2c_3x3"))
         x = note("MaxPool_3a_3x3", max_pool(x, 3, 2, SAME))
         for name, *widths in _V2:
-            scaled: list[Any] = [depth(width) if isinstance(width, int) else [depth(each) for each in width] for width in widths]
+            scaled: list[Any] = [
+                depth(width) if isinstance(width, int) else [depth(each) for each in width] for width in widths
+            ]
             branches = _v2_reduction(*scaled) if len(scaled) == 2 else _v2_branches(name, *scaled)
             with layers.scope(name):
                 x = note(name, mixed(layers, x, branches))
@@ -135,7 +162,11 @@ def _v2_reduction(first: list[int], second: list[int]) -> Branches:
     opens = truncated_normal(0.09)
     return (
         [Conv("Conv2d_0a_1x1", first[0], weights=opens), Conv("Conv2d_1a_3x3", first[1], 3, 2)],
-        [Conv("Conv2d_0a_1x1", second[0], weights=opens), Conv("Conv2d_0b_3x3", second[1], 3), Conv("Conv2d_1a_3x3", second[2], 3, 2)],
+        [
+            Conv("Conv2d_0a_1x1", second[0], weights=opens),
+            Conv("Conv2d_0b_3x3", second[1], 3),
+            Conv("Conv2d_1a_3x3", second[2], 3, 2),
+        ],
         [Pool(True, 2)],
     )
 

@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
-from flowvision.models.slim.inception_blocks import NORM, Branches, Conv, Fork, Pool, Step, chain, full_size, linear, mixed, pooled, predicted, squeezed
+from flowvision.models.slim.inception_blocks import (
+    NORM,
+    Branches,
+    Conv,
+    Fork,
+    Pool,
+    Step,
+    chain,
+    full_size,
+    linear,
+    mixed,
+    pooled,
+    predicted,
+    squeezed,
+)
 from flowvision.models.slim.initializers import he, truncated_normal
 from flowvision.models.slim.layers import Style
 from flowvision.models.slim.network import Description, EndPoints, Layers
@@ -12,7 +26,8 @@ from oneflow.core.errors import ArgumentError
 
 
 def stem(layers: Layers, x: Tensor, depth: list[int], padding: str = VALID) -> Tensor:
-    """The seven layers that inception_v3 and inception_resnet_v2 begin with; ``depth`` has the channels of the five convolutions."""
+    """The seven layers that inception_v3 and inception_resnet_v2 begin with; ``depth`` has the channels of the five
+    convolutions."""
     note, style = layers.note, layers.style.but(padding=padding)
     x = note("Conv2d_1a_3x3", layers.conv(x, depth[0], 3, "Conv2d_1a_3x3", 2, style))
     x = note("Conv2d_2a_3x3", layers.conv(x, depth[1], 3, "Conv2d_2a_3x3", 1, style))
@@ -93,7 +108,14 @@ def inception_v3(
             with layers.scope(name):
                 x = note(name, mixed(layers, x, branches))
         if create_aux_logits and num_classes:
-            _auxiliary(layers, layers.end_points["Mixed_6e"], num_classes, max(int(128 * depth_multiplier), min_depth), max(int(768 * depth_multiplier), min_depth), spatial_squeeze)
+            _auxiliary(
+                layers,
+                layers.end_points["Mixed_6e"],
+                num_classes,
+                max(int(128 * depth_multiplier), min_depth),
+                max(int(768 * depth_multiplier), min_depth),
+                spatial_squeeze,
+            )
         with layers.scope("Logits"):
             if global_pool:
                 x = note("global_pool", x.mean((2, 3), keepdim=True))

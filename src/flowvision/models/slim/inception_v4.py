@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from flowvision.models.slim.inception_blocks import NORM, Branches, Conv, Fork, Pool, chain, full_size, linear, mixed, pooled, predicted
+from flowvision.models.slim.inception_blocks import (
+    NORM,
+    Branches,
+    Conv,
+    Fork,
+    Pool,
+    chain,
+    full_size,
+    linear,
+    mixed,
+    pooled,
+    predicted,
+)
 from flowvision.models.slim.initializers import he, xavier
 from flowvision.models.slim.layers import Style, flat
 from flowvision.models.slim.network import Description, EndPoints, Layers
@@ -20,7 +32,10 @@ _B: Branches = (
 _C: Branches = (
     chain([256], [1]),
     [Conv("Conv2d_0a_1x1", 384), Fork(Conv("Conv2d_0b_1x3", 256, (1, 3)), Conv("Conv2d_0c_3x1", 256, (3, 1)))],
-    [*chain([384, 448, 512], (1, (3, 1), (1, 3))), Fork(Conv("Conv2d_0d_1x3", 256, (1, 3)), Conv("Conv2d_0e_3x1", 256, (3, 1)))],
+    [
+        *chain([384, 448, 512], (1, (3, 1), (1, 3))),
+        Fork(Conv("Conv2d_0d_1x3", 256, (1, 3)), Conv("Conv2d_0e_3x1", 256, (3, 1))),
+    ],
     pooled(False, 256),
 )
 _BLOCKS: dict[str, Branches] = {

@@ -1,4 +1,5 @@
-"""How slim's variables begin: each initializer fills a tensor in torch's layout, with the fans that TensorFlow counts in its own."""
+"""How slim's variables begin: each initializer fills a tensor in torch's layout, with the fans that TensorFlow counts
+in its own."""
 
 from __future__ import annotations
 
@@ -32,7 +33,8 @@ def xavier() -> Initializer:
 
 
 def he(by_fan_out: bool = False) -> Initializer:
-    """Truncated normal numbers whose variance is about 2 / fan: the factor 1.3 makes up for what the truncation takes."""
+    """Truncated normal numbers whose variance is about 2 / fan: the factor 1.3 makes up for what the truncation
+    takes."""
 
     def fill(tensor: Tensor, fans: Fans) -> Tensor:
         return truncated_normal(math.sqrt(1.3 * 2 / fans[by_fan_out]))(tensor, fans)

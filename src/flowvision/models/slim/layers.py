@@ -1,4 +1,5 @@
-"""slim's layers as modules. Their parameters have slim's names, so that a path in the state dict is a variable's name with dots for slashes."""
+"""slim's layers as modules. Their parameters have slim's names, so that a path in the state dict is a variable's name
+with dots for slashes."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ class Layer(nn.Module):
 
 
 class BatchNorm(Layer):
-    """Normalises by the batch's biased variance; the moving variance takes the unbiased one, as TensorFlow's fused op does."""
+    """Normalises by the batch's biased variance; the moving variance takes the unbiased one, as TensorFlow's fused op
+    does."""
 
     moving_mean: Tensor
     moving_variance: Tensor
@@ -86,7 +88,9 @@ class BatchNorm(Layer):
     def forward(self, x: Tensor) -> Tensor:
         if self.training and x.numel() == x.shape[1]:
             return self._of_one_value(x)
-        return F.batch_norm(x, self.moving_mean, self.moving_variance, self.gamma, self.beta, self.training, self.momentum, self.epsilon)
+        return F.batch_norm(
+            x, self.moving_mean, self.moving_variance, self.gamma, self.beta, self.training, self.momentum, self.epsilon
+        )
 
     def _of_one_value(self, x: Tensor) -> Tensor:
         """A batch of one pixel is its own mean and varies by nothing, where torch refuses."""
@@ -124,7 +128,9 @@ class _WithBiases(Layer):
 class Conv(_WithBiases):
     """``slim.conv2d``: weights [kh, kw, in, out] there, (out, in, kh, kw) here."""
 
-    def __init__(self, in_channels: int, channels: int, kernel: Pair, stride: Pair, dilation: int, has_biases: bool, style: Style) -> None:
+    def __init__(
+        self, in_channels: int, channels: int, kernel: Pair, stride: Pair, dilation: int, has_biases: bool, style: Style
+    ) -> None:
         super().__init__(channels, style)
         if not has_biases:
             self.biases = None
@@ -151,9 +157,19 @@ class Conv(_WithBiases):
 
 
 class SeparableConv(_WithBiases):
-    """``slim.separable_conv2d``: every channel by itself, then, unless ``channels`` is None, a 1x1 over all; one norm and activation after both."""
+    """``slim.separable_conv2d``: every channel by itself, then, unless ``channels`` is None, a 1x1 over all; one norm
+    and activation after both."""
 
-    def __init__(self, in_channels: int, channels: int | None, kernel: Pair, multiplier: int, stride: Pair, has_biases: bool, style: Style) -> None:
+    def __init__(
+        self,
+        in_channels: int,
+        channels: int | None,
+        kernel: Pair,
+        multiplier: int,
+        stride: Pair,
+        has_biases: bool,
+        style: Style,
+    ) -> None:
         middle = in_channels * multiplier
         super().__init__(channels or middle, style)
         if not has_biases:

@@ -1,4 +1,5 @@
-"""mobilenet_v1 and mobilenet_v2: depthwise convolutions, each with a batch norm of its own, which weight decay leaves alone."""
+"""mobilenet_v1 and mobilenet_v2: depthwise convolutions, each with a batch norm of its own, which weight decay leaves
+alone."""
 
 from __future__ import annotations
 
@@ -10,8 +11,32 @@ from flowvision.models.slim.padding import avg_pool
 from oneflow import Tensor
 from oneflow.core.errors import ArgumentError
 
-_V1 = ((1, 64), (2, 128), (1, 128), (2, 256), (1, 256), (2, 512), *[(1, 512)] * 5, (2, 1024), (1, 1024))  # stride, channels
-_V2 = ((1, 16), (2, 24), (1, 24), (2, 32), (1, 32), (1, 32), (2, 64), *[(1, 64)] * 3, *[(1, 96)] * 3, (2, 160), (1, 160), (1, 160), (1, 320))
+_V1 = (
+    (1, 64),
+    (2, 128),
+    (1, 128),
+    (2, 256),
+    (1, 256),
+    (2, 512),
+    *[(1, 512)] * 5,
+    (2, 1024),
+    (1, 1024),
+)  # stride, channels
+_V2 = (
+    (1, 16),
+    (2, 24),
+    (1, 24),
+    (2, 32),
+    (1, 32),
+    (1, 32),
+    (2, 64),
+    *[(1, 64)] * 3,
+    *[(1, 96)] * 3,
+    (2, 160),
+    (1, 160),
+    (1, 160),
+    (1, 320),
+)
 
 
 def make_divisible(value: float, divisor: int = 8) -> int:
@@ -40,7 +65,9 @@ def mobilenet_v1(
         x = note("Conv2d_0", layers.conv(x, depth(32), 3, "Conv2d_0", 2))
         for number, (stride, channels) in enumerate(_V1, 1):
             name = f"Conv2d_{number}_depthwise"
-            x = note(name, layers.separable_conv(x, None, 3, name, stride, style=layers.style.but(regularizes_weights=False)))
+            x = note(
+                name, layers.separable_conv(x, None, 3, name, stride, style=layers.style.but(regularizes_weights=False))
+            )
             name = f"Conv2d_{number}_pointwise"
             x = note(name, layers.conv(x, depth(channels), 1, name))
         with layers.scope("Logits"):
@@ -70,7 +97,12 @@ def mobilenet_v2(
         for number, (stride, channels) in enumerate(_V2):
             name = f"layer_{number + 2}"
             with layers.scope("expanded_conv" if number == 0 else f"expanded_conv_{number}"):
-                x = note(name, _inverted_residual(layers, x, make_divisible(channels * depth_multiplier), stride, 1 if number == 0 else 6, name))
+                x = note(
+                    name,
+                    _inverted_residual(
+                        layers, x, make_divisible(channels * depth_multiplier), stride, 1 if number == 0 else 6, name
+                    ),
+                )
         last = 1280 if keeps_last else make_divisible(1280 * depth_multiplier)
         x = note("layer_19", layers.conv(x, last, 1, "Conv_1"))
         x = note("global_pool", x.mean((2, 3), keepdim=True))
@@ -93,7 +125,9 @@ def _inverted_residual(layers: Layers, x: Tensor, channels: int, stride: int, ex
 
 
 def _classified(layers: Layers, x: Tensor, num_classes: int, keep: float, squeezes: bool) -> tuple[Tensor, EndPoints]:
-    x = layers.conv(layers.dropout(x, keep), num_classes, 1, "Conv2d_1c_1x1", style=layers.style.but(norm=None, activation=None))
+    x = layers.conv(
+        layers.dropout(x, keep), num_classes, 1, "Conv2d_1c_1x1", style=layers.style.but(norm=None, activation=None)
+    )
     if squeezes and tuple(x.shape[2:]) == (1, 1):
         x = x.flatten(1)
     logits = layers.note("Logits", x)

@@ -129,7 +129,8 @@ def _cell(run: _Run, cell: Cell, x: Tensor, previous: Tensor | None, scope: str,
 
 
 def _matched(run: _Run, previous: Tensor | None, x: Tensor, filters: int) -> Tensor:
-    """The cell before the last one, in the size and with the channels of this cell; the first cell has none and takes its input as it is."""
+    """The cell before the last one, in the size and with the channels of this cell; the first cell has none and takes
+    its input as it is."""
     if previous is None:
         return x
     if previous.shape[2:] != x.shape[2:]:
@@ -152,7 +153,14 @@ def _applied(run: _Run, op: str, x: Tensor, filters: int, stride: int) -> Tensor
 
 def _separable_twice(run: _Run, x: Tensor, filters: int, kernel: int, stride: int) -> Tensor:
     for number in (1, 2):
-        x = run.layers.separable_conv(run.active(x), filters, kernel, f"separable_{kernel}x{kernel}_{number}", stride if number == 1 else 1, has_biases=False)
+        x = run.layers.separable_conv(
+            run.active(x),
+            filters,
+            kernel,
+            f"separable_{kernel}x{kernel}_{number}",
+            stride if number == 1 else 1,
+            has_biases=False,
+        )
         x = run.layers.batch_norm(x, f"bn_sep_{kernel}x{kernel}_{number}", run.norm)
     return x
 
@@ -214,10 +222,16 @@ def _cells(run: _Run, results: list[Tensor | None], num_classes: int | None, has
                 stride = 2
             else:
                 index = config.reductions.index(number)
-                x = note(f"Reduction_Cell_{index}", _cell(run, _REDUCTION, x, previous, f"reduction_cell_{index}", scaling, 2))
+                x = note(
+                    f"Reduction_Cell_{index}",
+                    _cell(run, _REDUCTION, x, previous, f"reduction_cell_{index}", scaling, 2),
+                )
                 results.append(x)
                 previous = previous if config.skips_reduction else results[-2]
-        x = note(f"Cell_{number}", _cell(run, _PNASNET if config.is_pnasnet else _NORMAL, x, previous, f"cell_{number}", scaling, stride))
+        x = note(
+            f"Cell_{number}",
+            _cell(run, _PNASNET if config.is_pnasnet else _NORMAL, x, previous, f"cell_{number}", scaling, stride),
+        )
         if has_aux and num_classes and number == config.aux_after:
             note("AuxLogits", _auxiliary(run, x, num_classes, f"aux_{number}"))
         results.append(x)
@@ -265,5 +279,6 @@ _CONFIGS = {
     "pnasnet_large": (331, 4e-5, Config(12, 216, 96, (4, 8), True, 7, 0.5, 0.6, is_pnasnet=True)),
 }
 NETWORKS = {
-    name: Description(_nasnet(config, _CIFAR if config.is_cifar else _IMAGENET), size, decay, _STYLE) for name, (size, decay, config) in _CONFIGS.items()
+    name: Description(_nasnet(config, _CIFAR if config.is_cifar else _IMAGENET), size, decay, _STYLE)
+    for name, (size, decay, config) in _CONFIGS.items()
 }

@@ -1,7 +1,8 @@
 """A slim network as a module.
 
-A network is written once, as a function that names its layers while it calls them (``lenet.py`` and its neighbours). It runs a first time on a
-picture without data, which makes the modules, each where its scope says; every call after that finds them there.
+A network is written once, as a function that names its layers while it calls them (``lenet.py`` and its neighbours). It
+runs a first time on a picture without data, which makes the modules, each where its scope says; every call after that
+finds them there.
 """
 
 from __future__ import annotations
@@ -67,10 +68,20 @@ class Layers:
         return x
 
     def conv(
-        self, x: Tensor, channels: int, kernel: int | Pair, scope: str, stride: int = 1, style: Style | None = None, rate: int | None = None, has_biases: bool = True
+        self,
+        x: Tensor,
+        channels: int,
+        kernel: int | Pair,
+        scope: str,
+        stride: int = 1,
+        style: Style | None = None,
+        rate: int | None = None,
+        has_biases: bool = True,
     ) -> Tensor:
         style = style or self.style
-        return self._layer(scope, lambda: Conv(x.shape[1], channels, pair(kernel), pair(stride), rate or self.rate, has_biases, style))(x)
+        return self._layer(
+            scope, lambda: Conv(x.shape[1], channels, pair(kernel), pair(stride), rate or self.rate, has_biases, style)
+        )(x)
 
     def separable_conv(
         self,
@@ -84,7 +95,10 @@ class Layers:
         has_biases: bool = True,
     ) -> Tensor:
         style = style or self.style
-        return self._layer(scope, lambda: SeparableConv(x.shape[1], channels, pair(kernel), multiplier, pair(stride), has_biases, style))(x)
+        return self._layer(
+            scope,
+            lambda: SeparableConv(x.shape[1], channels, pair(kernel), multiplier, pair(stride), has_biases, style),
+        )(x)
 
     def dense(self, x: Tensor, features: int, scope: str, style: Style | None = None) -> Tensor:
         style = style or self.style
@@ -132,7 +146,16 @@ class SlimNetwork(nn.Module):
     Without classes (``num_classes`` None or 0) the features before the classifier take the place of the logits.
     """
 
-    def __init__(self, name: str, description: Description, num_classes: int | None, is_training: bool, image_size: int, in_channels: int, options: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        name: str,
+        description: Description,
+        num_classes: int | None,
+        is_training: bool,
+        image_size: int,
+        in_channels: int,
+        options: dict[str, Any],
+    ) -> None:
         super().__init__()
         self.name, self.num_classes, self.image_size = name, num_classes, image_size
         self.default_image_size, self.default_weight_decay = description.image_size, description.weight_decay
@@ -155,7 +178,10 @@ class SlimNetwork(nn.Module):
             self._run(x, is_building=True)
         except RuntimeError as error:
             size = f"{x.shape[2]}x{x.shape[3]}"
-            raise ArgumentError(f"{self.name} cannot be built for pictures of {size} ({error}); slim's size is {self.default_image_size}") from None
+            raise ArgumentError(
+                f"{self.name} cannot be built for pictures of {size} ({error}); slim's size is "
+                f"{self.default_image_size}"
+            ) from None
 
     def _run(self, x: Tensor, is_building: bool) -> tuple[Tensor, EndPoints]:
         layers = Layers(self, self._description.style, is_building)
@@ -174,7 +200,8 @@ class SlimNetwork(nn.Module):
         return {f"{path}/{name}": getattr(layer, name) for path, layer in self._layers() for name in layer.regularized}
 
     def regularization_loss(self, weight_decay: float | None = None) -> Tensor:
-        """slim's L2 terms: ``weight_decay`` times half the sum of squares of every regularised variable; None takes the network's own coefficient."""
+        """slim's L2 terms: ``weight_decay`` times half the sum of squares of every regularised variable; None takes the
+        network's own coefficient."""
         decay = self.default_weight_decay if weight_decay is None else weight_decay
         squares = [variable.square().sum() for variable in self.regularized_variables().values()]
         return torch.stack(squares).sum() * (decay / 2)
@@ -190,8 +217,9 @@ class SlimNetwork(nn.Module):
     def load_slim_variables(self, mapping: Mapping[str, Any], exclude: tuple[str, ...] = ()) -> None:
         """Takes the value of every variable from ``mapping`` (slim's names, TensorFlow's layout), all or nothing.
 
-        ``exclude`` has the scopes that keep the values they have, as in fine-tuning: ``("InceptionV3/Logits", "InceptionV3/AuxLogits")``.
-        Names that the network has not, such as ``global_step`` or an optimizer's, are passed over.
+        ``exclude`` has the scopes that keep the values they have, as in fine-tuning: ``("InceptionV3/Logits",
+        "InceptionV3/AuxLogits")``. Names that the network has not, such as ``global_step`` or an optimizer's, are
+        passed over.
         """
         wanted = {
             f"{path}/{name}": (layer, name, tensor)
@@ -205,14 +233,18 @@ class SlimNetwork(nn.Module):
             array = np.asarray(mapping[full])
             expected = layer.to_slim(name, np.empty(tuple(tensor.shape), np.float32)).shape
             if array.shape != expected:
-                raise ArgumentError(f"{self.name} has {full} of shape {list(expected)}; the value to load has {list(array.shape)}{_hint(full)}")
+                raise ArgumentError(
+                    f"{self.name} has {full} of shape {list(expected)}; the value to load has "
+                    f"{list(array.shape)}{_hint(full)}"
+                )
             values.append((tensor, np.array(layer.from_slim(name, array), np.float32)))
         with flow.no_grad():
             for tensor, value in values:
                 tensor.copy_(torch.from_numpy(value))
 
     def set_global_step(self, step: int) -> None:
-        """Tells a network with a drop-path schedule how many steps it has been trained; training passes count on from there."""
+        """Tells a network with a drop-path schedule how many steps it has been trained; training passes count on from
+        there."""
         if "global_step" not in self._buffers:
             raise ArgumentError(f"{self.name} has no schedule that follows the global step")
         self.get_buffer("global_step").fill_(step)
@@ -238,8 +270,14 @@ def _require_all(network: str, wanted: Mapping[str, object], mapping: Mapping[st
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
     if len(missing) == len(wanted):
         given = next(iter(mapping), "nothing")
-        raise ArgumentError(f"none of the {len(wanted)} variables of {network} is there: it has {missing[0]}, and what was given begins with {given}")
-    raise ArgumentError(f"{network} has variables that are missing: {missing[0]}{more}.{nearest(missing[0], mapping)} exclude= names scopes that keep their values")
+        raise ArgumentError(
+            f"none of the {len(wanted)} variables of {network} is there: it has {missing[0]}, and what was given "
+            f"begins with {given}"
+        )
+    raise ArgumentError(
+        f"{network} has variables that are missing: {missing[0]}{more}.{nearest(missing[0], mapping)} exclude= names "
+        f"scopes that keep their values"
+    )
 
 
 def _hint(name: str) -> str:
@@ -251,5 +289,8 @@ def _checked_options(name: str, description: Description, options: dict[str, Any
     known = list(inspect.signature(description.body).parameters)[3:]
     for option in options:
         if option not in known:
-            raise ArgumentError(f"{name} has no option {option!r}.{nearest(option, known)} It has {', '.join(sorted(known))}, image_size and in_channels")
+            raise ArgumentError(
+                f"{name} has no option {option!r}.{nearest(option, known)} It has {', '.join(sorted(known))}, "
+                f"image_size and in_channels"
+            )
     return options

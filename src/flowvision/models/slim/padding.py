@@ -1,4 +1,5 @@
-"""TensorFlow's padding: SAME puts the odd pixel at the bottom and the right, where torch's own padding is the same on both sides."""
+"""TensorFlow's padding: SAME puts the odd pixel at the bottom and the right, where torch's own padding is the same on
+both sides."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ def same_padding(size: int, kernel: int, stride: int, dilation: int = 1) -> Pair
 
 
 def amounts(x: Tensor, kernel: Pair, stride: Pair, padding: str, dilation: int = 1) -> tuple[Pair, Pair]:
-    """(before, after) of the height and of the width. SYMMETRIC does not look at the size: the kernel's reach, halved."""
+    """(before, after) of the height and of the width. SYMMETRIC does not look at the size: the kernel's reach,
+    halved."""
     if padding == VALID:
         return (0, 0), (0, 0)
     if padding == SYMMETRIC:
@@ -54,14 +56,20 @@ def avg_pool(x: Tensor, kernel: int | Pair, stride: int | Pair = 2, padding: str
     kernel, stride = pair(kernel), pair(stride)
     (top, bottom), (left, right) = amounts(x, kernel, stride, padding)
     if _is_torchs((top, bottom), (left, right), stride):
-        return F.avg_pool2d(x, kernel, stride, (top, left), ceil_mode=(top, left) != (bottom, right), count_include_pad=False)
+        return F.avg_pool2d(
+            x, kernel, stride, (top, left), ceil_mode=(top, left) != (bottom, right), count_include_pad=False
+        )
     around = (left, right, top, bottom)
     inside = F.avg_pool2d(F.pad(x.new_ones(1, 1, *x.shape[2:]), around), kernel, stride)
     return F.avg_pool2d(F.pad(x, around), kernel, stride) / inside
 
 
 def _is_torchs(height: Pair, width: Pair, stride: Pair) -> bool:
-    """Whether torch can pool so without a copy: one pixel more behind than before is a last window that leaves the picture."""
+    """Whether torch can pool so without a copy: one pixel more behind than before is a last window that leaves the
+    picture."""
     if height[0] == height[1] and width[0] == width[1]:
         return True
-    return all(before == after or step > after - before for (before, after), step in zip((height, width), stride)) and min(stride) > 1
+    return (
+        all(before == after or step > after - before for (before, after), step in zip((height, width), stride))
+        and min(stride) > 1
+    )

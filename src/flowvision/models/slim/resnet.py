@@ -1,4 +1,5 @@
-"""resnet_v1 and resnet_v2: the stride stands in the last unit of a block, and shortcuts that only shrink have no parameters."""
+"""resnet_v1 and resnet_v2: the stride stands in the last unit of a block, and shortcuts that only shrink have no
+parameters."""
 
 from __future__ import annotations
 
@@ -25,10 +26,16 @@ class Stride:
     rate: int
 
 
-def _conv_same(layers: Layers, x: Tensor, channels: int, kernel: int, scope: str, stride: Stride, style: Style) -> Tensor:
-    """With a step the padding is the same on both sides whatever the size, so that pictures shrink alike at every scale."""
+def _conv_same(
+    layers: Layers, x: Tensor, channels: int, kernel: int, scope: str, stride: Stride, style: Style
+) -> Tensor:
+    """With a step the padding is the same on both sides whatever the size, so that pictures shrink alike at every
+    scale."""
     padding = SAME if stride.step == 1 else SYMMETRIC
-    return layers.note(layers.path(scope), layers.conv(x, channels, kernel, scope, stride.step, style.but(padding=padding), stride.rate))
+    return layers.note(
+        layers.path(scope),
+        layers.conv(x, channels, kernel, scope, stride.step, style.but(padding=padding), stride.rate),
+    )
 
 
 def _subsample(x: Tensor, step: int) -> Tensor:
@@ -42,7 +49,11 @@ def _conv(layers: Layers, x: Tensor, channels: int, scope: str, step: int, style
 def _bottleneck_v1(layers: Layers, x: Tensor, channels: int, stride: Stride) -> Tensor:
     linear = layers.style.but(activation=None)
     with layers.scope("bottleneck_v1"):
-        shortcut = _subsample(x, stride.step) if x.shape[1] == 4 * channels else _conv(layers, x, 4 * channels, "shortcut", stride.step, linear)
+        shortcut = (
+            _subsample(x, stride.step)
+            if x.shape[1] == 4 * channels
+            else _conv(layers, x, 4 * channels, "shortcut", stride.step, linear)
+        )
         y = _conv(layers, x, channels, "conv1", 1, layers.style)
         y = _conv_same(layers, y, channels, 3, "conv2", stride, layers.style)
         y = _conv(layers, y, 4 * channels, "conv3", 1, linear)
@@ -53,15 +64,22 @@ def _bottleneck_v2(layers: Layers, x: Tensor, channels: int, stride: Stride) -> 
     raw = layers.style.but(activation=None, norm=None)
     with layers.scope("bottleneck_v2"):
         before = F.relu(layers.batch_norm(x, "preact", NORM))
-        shortcut = _subsample(x, stride.step) if x.shape[1] == 4 * channels else _conv(layers, before, 4 * channels, "shortcut", stride.step, raw)
+        shortcut = (
+            _subsample(x, stride.step)
+            if x.shape[1] == 4 * channels
+            else _conv(layers, before, 4 * channels, "shortcut", stride.step, raw)
+        )
         y = _conv(layers, before, channels, "conv1", 1, layers.style)
         y = _conv_same(layers, y, channels, 3, "conv2", stride, layers.style)
         y = _conv(layers, y, 4 * channels, "conv3", 1, raw)
         return layers.note(layers.path(), shortcut + y)
 
 
-def _blocks(layers: Layers, x: Tensor, units: Sequence[int], version: int, output_stride: int | None, stores_before_stride: bool) -> Tensor:
-    """Four blocks. Once ``output_stride`` is reached, later steps widen the holes of filters instead; ``stores_before_stride`` takes a block's step after its end point."""
+def _blocks(
+    layers: Layers, x: Tensor, units: Sequence[int], version: int, output_stride: int | None, stores_before_stride: bool
+) -> Tensor:
+    """Four blocks. Once ``output_stride`` is reached, later steps widen the holes of filters instead;
+    ``stores_before_stride`` takes a block's step after its end point."""
     unit_of = _bottleneck_v1 if version == 1 else _bottleneck_v2
     reached, rate = 1, 1
     for number, (count, channels) in enumerate(zip(units, (64, 128, 256, 512)), 1):
@@ -117,4 +135,8 @@ def _resnet(version: int, depth: int, units: Sequence[int]) -> Body:
 
 
 _UNITS = {50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3), 200: (3, 24, 36, 3)}
-NETWORKS = {f"resnet_v{version}_{depth}": Description(_resnet(version, depth, units), 224, 1e-4, STYLE) for version in (1, 2) for depth, units in _UNITS.items()}
+NETWORKS = {
+    f"resnet_v{version}_{depth}": Description(_resnet(version, depth, units), 224, 1e-4, STYLE)
+    for version in (1, 2)
+    for depth, units in _UNITS.items()
+}

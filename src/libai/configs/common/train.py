@@ -6,12 +6,11 @@ from libai.scheduler import WarmupCosineLR
 
 train = dict(
     output_dir="./output",  # log, config, metrics, checkpoints
-
-    # global_batch_size = train_micro_batch_size * num_accumulation_steps * data parallel ranks; two of the first three are enough
+    # global_batch_size = train_micro_batch_size * num_accumulation_steps * data parallel ranks; two of the first three
+    # are enough
     train_micro_batch_size=32,
     global_batch_size=None,
     num_accumulation_steps=None,
-
     # The longer of the two: so many iterations, or so many epochs.
     train_iter=10000,
     train_epoch=0,
@@ -19,18 +18,14 @@ train = dict(
     consumed_train_samples=0,
     consumed_valid_samples=0,
     train_samples=None,
-
     warmup_ratio=0,  # the part of all iterations in which the rate rises
     start_iter=0,
-
     amp=dict(enabled=False),
     activation_checkpoint=dict(enabled=False),
     nccl_fusion_threshold_mb=16,
     nccl_fusion_max_ops=24,
     zero_optimization=dict(enabled=False, stage=1),
-
     checkpointer=dict(period=5000, max_to_keep=100, save_model_after_n_epoch=None),
-
     test_micro_batch_size=32,
     evaluation=dict(
         enabled=True,
@@ -41,13 +36,10 @@ train = dict(
         eval_metric="Acc@1",  # what model_best is the best in
         eval_mode="max",
     ),
-
     load_weight="",  # the folder of a checkpoint: weights only
     log_period=20,
-
     # max_iter and warmup_iter come from the keys above.
     scheduler=LazyCall(WarmupCosineLR)(warmup_factor=0.001, alpha=0.01, warmup_method="linear"),
-
     dist=dict(
         data_parallel_size=1,  # what the other two leave of the ranks
         tensor_parallel_size=1,

@@ -7,7 +7,12 @@ from libai.data.data_utils.dataset_utils import (
     get_train_valid_test_split_,
     is_shared_folder,
 )
-from libai.data.data_utils.indexed_dataset import IndexedCachedDataset, IndexedDataset, MMapIndexedDataset, get_indexed_dataset
+from libai.data.data_utils.indexed_dataset import (
+    IndexedCachedDataset,
+    IndexedDataset,
+    MMapIndexedDataset,
+    get_indexed_dataset,
+)
 
 __all__ = [
     "IndexedCachedDataset",

@@ -13,7 +13,14 @@ from libai.data.data_utils.masking import create_masked_lm_predictions, is_start
 from libai.data.data_utils.sample_maps import sentence_map
 from oneflow.core.errors import ArgumentError
 
-__all__ = ["compile_helper", "create_masked_lm_predictions", "get_samples_mapping", "get_train_valid_test_split_", "is_shared_folder", "is_start_piece"]
+__all__ = [
+    "compile_helper",
+    "create_masked_lm_predictions",
+    "get_samples_mapping",
+    "get_train_valid_test_split_",
+    "is_shared_folder",
+    "is_start_piece",
+]
 
 _PARTS = 3
 _ENDLESS_EPOCHS, _ENDLESS_SAMPLES = np.iinfo(np.int32).max - 1, np.iinfo(np.int64).max - 1
@@ -25,7 +32,8 @@ def compile_helper() -> None:
 
 
 def is_shared_folder(filename: str) -> bool:
-    """Whether a file lies where other machines see it too: by the type of its file system, or because ``IS_SHARED_FILE=1`` says so."""
+    """Whether a file lies where other machines see it too: by the type of its file system, or because
+    ``IS_SHARED_FILE=1`` says so."""
     if os.environ.get("IS_SHARED_FILE") is not None:
         return os.environ["IS_SHARED_FILE"] == "1"
     path = os.path.realpath(filename)
@@ -49,11 +57,23 @@ def get_samples_mapping(
     name: str,
     binary_head: bool,
 ) -> np.ndarray:
-    """Rows (first sentence, last one + 1, target length) of the documents of ``indexed_dataset``, from a file beside the data.
+    """Rows (first sentence, last one + 1, target length) of the documents of ``indexed_dataset``, from a file beside
+    the data.
 
-    Whole epochs, at most ``num_epochs``, until there are ``max_num_samples``. With ``binary_head`` a sample has two sentences or more.
+    Whole epochs, at most ``num_epochs``, until there are ``max_num_samples``. With ``binary_head`` a sample has two
+    sentences or more.
     """
-    return samples_map(indexed_dataset, data_prefix, num_epochs, max_num_samples, max_seq_length, short_seq_prob, seed, name, binary_head).rows
+    return samples_map(
+        indexed_dataset,
+        data_prefix,
+        num_epochs,
+        max_num_samples,
+        max_seq_length,
+        short_seq_prob,
+        seed,
+        name,
+        binary_head,
+    ).rows
 
 
 def samples_map(
@@ -84,7 +104,8 @@ def samples_map(
 
 
 def get_train_valid_test_split_(size: int, splits: Sequence[float] | None = None) -> list[int]:
-    """The four bounds of the parts for training, validation and test of ``size`` documents, by ratios; without ratios all are for training.
+    """The four bounds of the parts for training, validation and test of ``size`` documents, by ratios; without ratios
+    all are for training.
 
     Each part is rounded; what rounding adds or leaves over comes off every bound but the first.
     """

@@ -45,7 +45,8 @@ def get_available_dataset_impl() -> list[str]:
 
 
 def infer_dataset_impl(path: str) -> str | None:
-    """The kind of the files of a prefix, by how the index begins: ``"mmap"``, ``"cached"``, or None where there is no index of either."""
+    """The kind of the files of a prefix, by how the index begins: ``"mmap"``, ``"cached"``, or None where there is no
+    index of either."""
     try:
         with open(index_file_path(path), "rb") as file:
             begin = file.read(len(_MMAP_MAGIC))
@@ -54,7 +55,9 @@ def infer_dataset_impl(path: str) -> str | None:
     return "mmap" if begin == _MMAP_MAGIC else "cached" if begin.startswith(_LAZY_MAGIC) else None
 
 
-def make_builder(out_file: str, impl: str, vocab_size: int | None = None) -> IndexedDatasetBuilder | MMapIndexedDatasetBuilder:
+def make_builder(
+    out_file: str, impl: str, vocab_size: int | None = None
+) -> IndexedDatasetBuilder | MMapIndexedDatasetBuilder:
     """What writes files of a kind. Tokens of ``"mmap"`` are uint16 if they fit, else int32."""
     if _known(impl) == "mmap":
         fits = vocab_size is not None and vocab_size < _SMALL_VOCABULARY
@@ -66,13 +69,21 @@ def make_dataset(path: str, impl: str, skip_warmup: bool = False) -> IndexedData
     """The files of a prefix; ``"infer"`` finds their kind out."""
     for file in (index_file_path(path), data_file_path(path)):
         if not os.path.exists(file):
-            raise DataError(f"there is no {file}; a data prefix is the path of two files without their .bin and .idx, which tools/preprocess_data.py makes")
+            raise DataError(
+                f"there is no {file}; a data prefix is the path of two files without their .bin and .idx, which "
+                f"tools/preprocess_data.py makes"
+            )
     found = infer_dataset_impl(path)
     if found is None:
-        raise DataError(f"{index_file_path(path)} is no index of tokens: it begins with neither {_MMAP_MAGIC!r} nor {_LAZY_MAGIC!r}")
+        raise DataError(
+            f"{index_file_path(path)} is no index of tokens: it begins with neither {_MMAP_MAGIC!r} nor {_LAZY_MAGIC!r}"
+        )
     asked = found if impl == "infer" else _known(impl)
     if (asked == "mmap") != (found == "mmap"):
-        raise DataError(f"{path} has files of the kind {'mmap' if found == 'mmap' else 'lazy or cached'}, not {asked}; give that as data_impl, or 'infer'")
+        raise DataError(
+            f"{path} has files of the kind {'mmap' if found == 'mmap' else 'lazy or cached'}, not {asked}; give that "
+            f"as data_impl, or 'infer'"
+        )
     if asked == "mmap":
         return MMapIndexedDataset(path, skip_warmup)
     return IndexedDataset(path) if asked == "lazy" else IndexedCachedDataset(path)
@@ -83,7 +94,10 @@ def get_indexed_dataset(data_prefix: str, data_impl: str, skip_warmup: bool) -> 
     dataset = make_dataset(data_prefix, data_impl, skip_warmup)
     documents = dataset.get_doc_idx()
     if not len(documents) or documents[0] != 0 or documents[-1] != len(dataset) or (np.diff(documents) < 0).any():
-        raise DataError(f"{index_file_path(data_prefix)}: the document index runs from 0 to the number of sequences, {len(dataset)}; make the files again")
+        raise DataError(
+            f"{index_file_path(data_prefix)}: the document index runs from 0 to the number of sequences, "
+            f"{len(dataset)}; make the files again"
+        )
     return dataset
 
 
@@ -97,7 +111,9 @@ def read_longs(f: IO[bytes], n: int) -> np.ndarray:
     """The next ``n`` 64-bit integers of a file."""
     content = f.read(8 * n)
     if len(content) != 8 * n:
-        raise DataError(f"{getattr(f, 'name', 'the file')} ends after {len(content) // 8} of {n} numbers; it was cut short")
+        raise DataError(
+            f"{getattr(f, 'name', 'the file')} ends after {len(content) // 8} of {n} numbers; it was cut short"
+        )
     return np.frombuffer(content, "<i8")
 
 
@@ -130,7 +146,8 @@ def create_doc_idx(sizes: Sequence[int] | np.ndarray) -> list[int]:
 
 
 class _Documents(Dataset):
-    """What both kinds share: sequences by number or slice, and a document index that can be narrowed to a part of the documents."""
+    """What both kinds share: sequences by number or slice, and a document index that can be narrowed to a part of the
+    documents."""
 
     _path: str
     _doc_idx: np.ndarray
@@ -176,7 +193,8 @@ class _Documents(Dataset):
 
 
 class MMapIndexedDataset(_Documents):
-    """Sequences of the memory-mapped kind. Without ``skip_warmup`` the files are read once, so that the system has them in memory."""
+    """Sequences of the memory-mapped kind. Without ``skip_warmup`` the files are read once, so that the system has them
+    in memory."""
 
     def __init__(self, path: str, skip_warmup: bool = False) -> None:
         self._path = path
@@ -189,9 +207,15 @@ class MMapIndexedDataset(_Documents):
         self._tokens = np.asarray(mapped(data_file_path(self._path), self._dtype))
         self._starts = offsets // self._dtype.itemsize
         ends = self._starts + self._sizes
-        if len(ends) and (self._sizes.min() < 0 or self._starts.min() < 0 or ends.max() > len(self._tokens) or (offsets % self._dtype.itemsize).any()):
+        if len(ends) and (
+            self._sizes.min() < 0
+            or self._starts.min() < 0
+            or ends.max() > len(self._tokens)
+            or (offsets % self._dtype.itemsize).any()
+        ):
             raise DataError(
-                f"{data_file_path(self._path)} has {len(self._tokens)} tokens, its index speaks of {ends.max()}; the two files do not belong together, or one was cut short"
+                f"{data_file_path(self._path)} has {len(self._tokens)} tokens, its index speaks of {ends.max()}; the "
+                f"two files do not belong together, or one was cut short"
             )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -239,9 +263,19 @@ class IndexedDataset(_Documents):
             with open(name, "rb") as file:
                 if file.read(len(_LAZY_MAGIC)) != _LAZY_MAGIC:
                     raise DataError(f"{name} is not an index of the lazy kind: it does not begin with {_LAZY_MAGIC!r}")
-                version, number, self.element_size, self._len, shapes, documents = (int(value) for value in read_longs(file, 6))
-                if version != 1 or number not in dtypes or dtypes[number].itemsize != self.element_size or min(self._len, shapes, documents) < 0:
-                    raise DataError(f"{name} has version {version}, dtype code {number} and {self.element_size} bytes a token; version 1 and the codes {sorted(dtypes)} can be read")
+                version, number, self.element_size, self._len, shapes, documents = (
+                    int(value) for value in read_longs(file, 6)
+                )
+                if (
+                    version != 1
+                    or number not in dtypes
+                    or dtypes[number].itemsize != self.element_size
+                    or min(self._len, shapes, documents) < 0
+                ):
+                    raise DataError(
+                        f"{name} has version {version}, dtype code {number} and {self.element_size} bytes a token; "
+                        f"version 1 and the codes {sorted(dtypes)} can be read"
+                    )
                 self.dtype = dtypes[number]
                 self.dim_offsets, self.data_offsets = read_longs(file, self._len + 1), read_longs(file, self._len + 1)
                 self.sizes, self._doc_idx = read_longs(file, shapes), read_longs(file, documents)
@@ -254,7 +288,10 @@ class IndexedDataset(_Documents):
             raise DataError(f"{name} cannot be read: there is no such file")
         present, expected = os.path.getsize(name) // self.element_size, int(self.data_offsets[-1])
         if present < expected or (np.diff(self.data_offsets) < 0).any() or int(self.dim_offsets[-1]) != len(self.sizes):
-            raise DataError(f"{name} has {present} tokens, its index speaks of {expected}; the two files do not belong together, or one was cut short")
+            raise DataError(
+                f"{name} has {present} tokens, its index speaks of {expected}; the two files do not belong together, "
+                f"or one was cut short"
+            )
 
     def read_data(self, path: str) -> None:
         """Opens the tokens of a prefix."""
@@ -272,7 +309,8 @@ class IndexedDataset(_Documents):
         return self._len
 
     def get(self, idx: int, offset: int = 0, length: int | None = None) -> np.ndarray:
-        """``length`` tokens of a sequence from ``offset`` on, or all that are left; a sequence that is no row has its shape if it is read whole."""
+        """``length`` tokens of a sequence from ``offset`` on, or all that are left; a sequence that is no row has its
+        shape if it is read whole."""
         number = self._number(idx, self._len)
         shape = self.sizes[self.dim_offsets[number] : self.dim_offsets[number + 1]]
         begin, end = int(self.data_offsets[number]) + offset, int(self.data_offsets[number + 1])
@@ -286,7 +324,9 @@ class IndexedDataset(_Documents):
             self.read_data(self._path)
         assert self._handle is not None
         # pread has a place of its own, so processes forked from this one do not move it for each other.
-        return np.frombuffer(os.pread(self._handle, (end - begin) * self.element_size, begin * self.element_size), self.dtype)
+        return np.frombuffer(
+            os.pread(self._handle, (end - begin) * self.element_size, begin * self.element_size), self.dtype
+        )
 
     def num_tokens(self, index: int) -> int:
         """The number of tokens of a sequence."""
@@ -342,7 +382,10 @@ class _Builder:
         given = np.asarray(tokens)
         cast = given.astype(self.dtype)
         if not np.array_equal(cast, given):
-            raise ArgumentError(f"the tokens of {self._beside.target} are {self.dtype}, which cannot hold all of {int(given.min())} to {int(given.max())}; make_builder(vocab_size=) chooses a dtype that can")
+            raise ArgumentError(
+                f"the tokens of {self._beside.target} are {self.dtype}, which cannot hold all of {int(given.min())} to "
+                f"{int(given.max())}; make_builder(vocab_size=) chooses a dtype that can"
+            )
         self._beside.file.write(cast.astype(self.dtype.newbyteorder("<")).tobytes())
         return cast
 
@@ -353,7 +396,10 @@ class _Builder:
 
     def _require_same(self, prefix: str, dtype: np.dtype[Any]) -> None:
         if dtype != self.dtype:
-            raise ArgumentError(f"files that are merged have tokens of one dtype: {prefix} has {dtype}, {self._beside.target} {self.dtype}")
+            raise ArgumentError(
+                f"files that are merged have tokens of one dtype: {prefix} has {dtype}, {self._beside.target} "
+                f"{self.dtype}"
+            )
 
     def _place(self, index_file: str) -> None:
         # An old index would speak of other tokens until the new one is there.
@@ -398,7 +444,17 @@ class IndexedDatasetBuilder(_Builder):
         self._place(index_file)
         with whole_file(index_file) as file:
             file.write(_LAZY_MAGIC)
-            write_longs(file, [1, code(self.dtype), self.element_size, len(self.data_offsets) - 1, len(self.sizes), len(self.doc_idx)])
+            write_longs(
+                file,
+                [
+                    1,
+                    code(self.dtype),
+                    self.element_size,
+                    len(self.data_offsets) - 1,
+                    len(self.sizes),
+                    len(self.doc_idx),
+                ],
+            )
             for part in (self.dim_offsets, self.data_offsets, self.sizes, self.doc_idx):
                 write_longs(file, part)
 
@@ -435,7 +491,10 @@ class MMapIndexedDatasetBuilder(_Builder):
 
 def _known(impl: str, also: tuple[str, ...] = ()) -> str:
     if impl not in (*get_available_dataset_impl(), *also):
-        raise ArgumentError(f"data_impl is one of {', '.join(get_available_dataset_impl())}, or 'infer' for files that are there; got {impl!r}")
+        raise ArgumentError(
+            f"data_impl is one of {', '.join(get_available_dataset_impl())}, or 'infer' for files that are there; got "
+            f"{impl!r}"
+        )
     return impl
 
 

@@ -1,4 +1,5 @@
-"""Index maps on disk: made once by whoever comes first, and made anew when they are not those of the data that is read."""
+"""Index maps on disk: made once by whoever comes first, and made anew when they are not those of the data that is
+read."""
 
 from __future__ import annotations
 
@@ -31,8 +32,9 @@ class IndexMap:
 def cached_map(path: str, fingerprint: bytes, build: Callable[[], np.ndarray]) -> IndexMap:
     """The map in the ``.npy`` file at ``path`` if its fingerprint is this one; else it is built and written there.
 
-    The fingerprint stands behind the array, where readers of such files do not look. Processes that come at once wait for the first one; where
-    files cannot be locked they all build, and the last file stays. In a folder that cannot be written to the map stays in memory.
+    The fingerprint stands behind the array, where readers of such files do not look. Processes that come at once wait
+    for the first one; where files cannot be locked they all build, and the last file stays. In a folder that cannot be
+    written to the map stays in memory.
     """
     found = _read(path, fingerprint)
     if found is not None:
@@ -41,7 +43,9 @@ def cached_map(path: str, fingerprint: bytes, build: Callable[[], np.ndarray]) -
         with _alone(os.path.dirname(os.path.abspath(path))):
             return _read(path, fingerprint) or _written(path, fingerprint, build())
     except OSError as error:
-        _log.warning("the index map %s cannot be kept (%s); it is built in every process, each time", path, error.strerror)
+        _log.warning(
+            "the index map %s cannot be kept (%s); it is built in every process, each time", path, error.strerror
+        )
         return IndexMap(build())
 
 

@@ -47,12 +47,14 @@ def create_masked_lm_predictions(
     geometric_dist: bool = False,
     masking_style: str = "bert",
 ) -> tuple[list[int], list[int], list[int], list[int], list[MaskedSpan]]:
-    """The tokens with some of them masked, the places of these, what stood there, which tokens begin a word (1 or 0), and the spans in their order.
+    """The tokens with some of them masked, the places of these, what stood there, which tokens begin a word (1 or 0),
+    and the spans in their order.
 
-    ``round(len(tokens) * masked_lm_prob)`` are hidden, at least one and at most ``max_predictions_per_seq``: runs of 1 to ``max_ngrams`` whole words, of n
-    words with a probability like 1/n (``favor_longer_ngram``: the other way round; ``geometric_dist``: geometric with 0.2). Of the style "bert" a hidden token is the
-    mask in 80 % of the cases, itself in 10 % and any token in 10 %; "bert-cn-wwm" is the same, and Chinese pieces lose their ``##``; of the style "t5" it is the mask.
-    ``do_permutation`` also mixes the tokens of as many runs again.
+    ``round(len(tokens) * masked_lm_prob)`` are hidden, at least one and at most ``max_predictions_per_seq``: runs of 1
+    to ``max_ngrams`` whole words, of n words with a probability like 1/n (``favor_longer_ngram``: the other way round;
+    ``geometric_dist``: geometric with 0.2). Of the style "bert" a hidden token is the mask in 80 % of the cases, itself
+    in 10 % and any token in 10 %; "bert-cn-wwm" is the same, and Chinese pieces lose their ``##``; of the style "t5" it
+    is the mask. ``do_permutation`` also mixes the tokens of as many runs again.
     """
     if masking_style not in STYLES:
         raise ArgumentError(f"masking_style is one of {', '.join(STYLES)}, got {masking_style!r}")
@@ -93,7 +95,9 @@ def _words(tokens: list[int], begins: list[bool], special: tuple[int | None, ...
     return words
 
 
-def _run_lengths(count: int, longest: int, favor_longer: bool, geometric: bool, random: np.random.RandomState) -> list[int]:
+def _run_lengths(
+    count: int, longest: int, favor_longer: bool, geometric: bool, random: np.random.RandomState
+) -> list[int]:
     """How many words a run takes that begins at each word."""
     room = np.minimum(longest, np.arange(count, 0, -1))  # words up to the end
     if geometric:
@@ -104,7 +108,9 @@ def _run_lengths(count: int, longest: int, favor_longer: bool, geometric: bool, 
     return (1 + (drawn[:, None] >= ends).sum(axis=1)).tolist()
 
 
-def _spans(words: list[list[int]], lengths: list[int], count: float, covered: set[int], random: np.random.RandomState) -> list[list[int]]:
+def _spans(
+    words: list[list[int]], lengths: list[int], count: float, covered: set[int], random: np.random.RandomState
+) -> list[list[int]]:
     """Runs of words, from random places, until ``covered`` has ``count`` tokens; one that does not fit is shortened."""
     spans = []
     for first in random.permutation(len(words)).tolist():
@@ -120,7 +126,9 @@ def _spans(words: list[list[int]], lengths: list[int], count: float, covered: se
     return spans
 
 
-def _hidden(token: int, style: str, mask_id: int | None, vocabulary: Sequence[int], random: np.random.RandomState) -> Any:
+def _hidden(
+    token: int, style: str, mask_id: int | None, vocabulary: Sequence[int], random: np.random.RandomState
+) -> Any:
     if style == "t5" or random.random_sample() < 0.8:
         return mask_id
     return token if random.random_sample() < 0.5 else int(vocabulary[random.randint(0, len(vocabulary))])

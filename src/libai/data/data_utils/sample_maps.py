@@ -18,18 +18,32 @@ _NEARLY_ALL = 0.8
 
 
 def sentence_map(
-    documents: np.ndarray, sizes: np.ndarray, num_epochs: int, max_num_samples: int, max_seq_length: int, short_seq_prob: float, seed: int, min_sentences: int
+    documents: np.ndarray,
+    sizes: np.ndarray,
+    num_epochs: int,
+    max_num_samples: int,
+    max_seq_length: int,
+    short_seq_prob: float,
+    seed: int,
+    min_sentences: int,
 ) -> np.ndarray:
-    """Rows (first sentence, last one + 1, target length), mixed. Whole epochs are added until there are ``max_num_samples`` or ``num_epochs`` of them.
+    """Rows (first sentence, last one + 1, target length), mixed. Whole epochs are added until there are
+    ``max_num_samples`` or ``num_epochs`` of them.
 
-    A sample takes sentences of its document until it has the target length, which is ``max_seq_length`` or, with ``short_seq_prob``, a random
-    smaller one, and at least ``min_sentences``; one sentence alone is never left over.
+    A sample takes sentences of its document until it has the target length, which is ``max_seq_length`` or, with
+    ``short_seq_prob``, a random smaller one, and at least ``min_sentences``; one sentence alone is never left over.
     """
     if max_seq_length < 2:
-        raise ArgumentError(f"samples have room for two tokens or more beside the special ones, got {max_seq_length}; raise max_seq_length")
+        raise ArgumentError(
+            f"samples have room for two tokens or more beside the special ones, got {max_seq_length}; raise "
+            f"max_seq_length"
+        )
     used = _usable(documents, sizes, min_sentences)
     if not len(used):
-        raise DataError(f"none of {len(documents) - 1} documents can be used: a document has {min_sentences} sentences or more, and none of more than {LONG_SENTENCE} tokens")
+        raise DataError(
+            f"none of {len(documents) - 1} documents can be used: a document has {min_sentences} sentences or more, "
+            f"and none of more than {LONG_SENTENCE} tokens"
+        )
     ratio = round(1 / short_seq_prob) if short_seq_prob > 0 else 0
     targets = _targets(ratio, max_seq_length, seed)
     ends = np.concatenate([[0], np.cumsum(sizes[documents[0] : documents[-1]], dtype=np.int64)])
@@ -37,24 +51,34 @@ def sentence_map(
     count = 0
     while count < max_num_samples and len(epochs) < num_epochs:
         # Without draws every epoch is the same.
-        epochs.append(epochs[0] if epochs and not ratio else _epoch(used, ends, int(documents[0]), targets, min_sentences))
+        epochs.append(
+            epochs[0] if epochs and not ratio else _epoch(used, ends, int(documents[0]), targets, min_sentences)
+        )
         count += len(epochs[-1])
     rows = np.concatenate(epochs) if epochs else np.empty((0, 3), np.int64)
-    return rows[_shuffled(len(rows), seed + 1)].astype(np.uint32 if len(sizes) <= np.iinfo(np.uint32).max else np.uint64)
+    return rows[_shuffled(len(rows), seed + 1)].astype(
+        np.uint32 if len(sizes) <= np.iinfo(np.uint32).max else np.uint64
+    )
 
 
 def _usable(documents: np.ndarray, sizes: np.ndarray, min_sentences: int) -> list[tuple[int, int]]:
     """The first and last sentence + 1 of documents that are long enough and have no sentence that is too long."""
     before = np.concatenate([[0], np.cumsum(sizes[documents[0] : documents[-1]] > LONG_SENTENCE)])
     first, last = documents[:-1], documents[1:]
-    fits = (last - first >= min_sentences) & (before[last - documents[0]] == before[first - documents[0]]) & (last > first)
+    fits = (
+        (last - first >= min_sentences) & (before[last - documents[0]] == before[first - documents[0]]) & (last > first)
+    )
     return list(zip(first[fits].tolist(), last[fits].tolist()))
 
 
-def _epoch(used: list[tuple[int, int]], ends: np.ndarray, base: int, targets: Iterator[int], min_sentences: int) -> np.ndarray:
+def _epoch(
+    used: list[tuple[int, int]], ends: np.ndarray, base: int, targets: Iterator[int], min_sentences: int
+) -> np.ndarray:
     rows: list[int] = []
     for first, last in used:
-        tokens = ends[first - base : last - base + 1].tolist()  # tokens before each sentence of the document, and before its end
+        tokens = ends[
+            first - base : last - base + 1
+        ].tolist()  # tokens before each sentence of the document, and before its end
         start, count = 0, last - first
         target = next(targets)
         while start < count:
@@ -73,7 +97,9 @@ def _targets(ratio: int, longest: int, seed: int) -> Iterator[int]:
             yield longest
     twister = np.random.RandomState(seed % 2**32)
     while True:
-        drawn = twister.randint(0, 2**32, 1 << 14, dtype=np.uint32).astype(np.int64)  # the numbers of the 32-bit twister as they come
+        drawn = twister.randint(0, 2**32, 1 << 14, dtype=np.uint32).astype(
+            np.int64
+        )  # the numbers of the 32-bit twister as they come
         yield from np.where(drawn % ratio == 0, 2 + drawn % (longest - 1), longest).tolist()
 
 
@@ -106,7 +132,11 @@ def _twisted(words: np.ndarray) -> np.ndarray:
 
     def mixed(upper: np.ndarray, lower: np.ndarray, far: np.ndarray) -> np.ndarray:
         joined = (upper & ~low) | (lower & low)
-        return far ^ (joined >> np.uint64(1)) ^ np.where(joined & np.uint64(1), np.uint64(0xB5026F5AA96619E9), np.uint64(0))
+        return (
+            far
+            ^ (joined >> np.uint64(1))
+            ^ np.where(joined & np.uint64(1), np.uint64(0xB5026F5AA96619E9), np.uint64(0))
+        )
 
     # The second half of a round reads what the first has made.
     new[:156] = mixed(words[:156], words[1:157], words[156:])
@@ -124,8 +154,8 @@ def _tempered(words: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class TokenMap:
-    """Samples that run on through documents: ``sequences`` in the order in which they are read, ``starts`` of each sample as (place among these, token
-    of that one), one more than there are samples, and the ``order`` of samples."""
+    """Samples that run on through documents: ``sequences`` in the order in which they are read, ``starts`` of each
+    sample as (place among these, token of that one), one more than there are samples, and the ``order`` of samples."""
 
     sequences: np.ndarray
     starts: np.ndarray
@@ -133,13 +163,18 @@ class TokenMap:
 
 
 def token_map(documents: np.ndarray, sizes: np.ndarray, num_samples: int, length: int, seed: int) -> TokenMap:
-    """At least ``num_samples`` samples of ``length + 1`` tokens, each beginning with the last token of the one before, from as many epochs as it takes.
+    """At least ``num_samples`` samples of ``length + 1`` tokens, each beginning with the last token of the one before,
+    from as many epochs as it takes.
 
-    Documents are mixed over all epochs, and samples too. If less than 80 % of the last epoch is needed it is mixed apart, so that the others are read whole first.
+    Documents are mixed over all epochs, and samples too. If less than 80 % of the last epoch is needed it is mixed
+    apart, so that the others are read whole first.
     """
     tokens = int(sizes[documents[0] : documents[-1]].sum(dtype=np.int64))
     if tokens < 2:
-        raise DataError(f"the documents {int(documents[0])} to {int(documents[-1])} have {tokens} tokens; a sample takes two or more")
+        raise DataError(
+            f"the documents {int(documents[0])} to {int(documents[-1])} have {tokens} tokens; a sample takes two or "
+            f"more"
+        )
     epochs = max(1, -(-(num_samples * length + 1) // tokens))
     before = ((epochs - 1) * tokens - 1) // length if epochs > 1 else 0
     is_apart = epochs > 1 and num_samples - before < int(_NEARLY_ALL * ((tokens - 1) // length))

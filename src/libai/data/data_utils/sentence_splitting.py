@@ -16,12 +16,15 @@ _ABBREVIATIONS = frozenset(
 
 
 def split_sentences(text: str, keep_newlines: bool = False) -> list[str]:
-    """The sentences of a text, without the blanks around them; with ``keep_newlines`` each has the blanks and line ends behind it."""
+    """The sentences of a text, without the blanks around them; with ``keep_newlines`` each has the blanks and line ends
+    behind it."""
     found, start = [], 0
     for match in _END.finditer(text):
         if _goes_on(text, start, match):
             continue
-        end = match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip()) if keep_newlines else match.end()
+        end = (
+            match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip()) if keep_newlines else match.end()
+        )
         found.append(text[start:end])
         start = end
     found.append(text[start:])

@@ -17,8 +17,9 @@ _SPECIAL = 3  # [CLS] a [SEP] b [SEP]
 
 
 class BertDataset(MaskedDataset):
-    """Samples with ``input_ids``, ``attention_mask``, ``tokentype_ids``, ``ns_labels`` (1: the segments are the wrong way round), ``lm_labels``
-    (-1: not masked) and ``loss_mask``. Without ``binary_head`` there is one segment. A sample is a function of ``seed`` and its number."""
+    """Samples with ``input_ids``, ``attention_mask``, ``tokentype_ids``, ``ns_labels`` (1: the segments are the wrong
+    way round), ``lm_labels`` (-1: not masked) and ``loss_mask``. Without ``binary_head`` there is one segment. A sample
+    is a function of ``seed`` and its number."""
 
     def __init__(
         self,
@@ -34,7 +35,17 @@ class BertDataset(MaskedDataset):
         binary_head: bool = True,
         masking_style: str = "bert",
     ) -> None:
-        told = (name, tokenizer, indexed_dataset, data_prefix, max_num_samples, mask_lm_prob, max_seq_length, short_seq_prob, seed)
+        told = (
+            name,
+            tokenizer,
+            indexed_dataset,
+            data_prefix,
+            max_num_samples,
+            mask_lm_prob,
+            max_seq_length,
+            short_seq_prob,
+            seed,
+        )
         super().__init__(*told, binary_head, masking_style, _SPECIAL)
         self.binary_head = binary_head
 
@@ -76,7 +87,10 @@ def build_training_sample(
 def get_a_and_b_segments(sample: Sequence[Any], np_rng: np.random.RandomState) -> tuple[list[int], list[int], bool]:
     """The sentences as two segments, cut at a random place, and whether they were swapped, which half of them are."""
     if len(sample) < 2:
-        raise ArgumentError(f"a pair of segments takes two sentences or more, got {len(sample)}; make the data with --split-sentences, or set binary_head=False")
+        raise ArgumentError(
+            f"a pair of segments takes two sentences or more, got {len(sample)}; make the data with --split-sentences, "
+            f"or set binary_head=False"
+        )
     cut = np_rng.randint(1, len(sample)) if len(sample) > 2 else 1
     first, second = _joined(sample[:cut]), _joined(sample[cut:])
     if np_rng.random_sample() < 0.5:
@@ -84,8 +98,11 @@ def get_a_and_b_segments(sample: Sequence[Any], np_rng: np.random.RandomState) -
     return first, second, False
 
 
-def truncate_segments(tokens_a: list[int], tokens_b: list[int], len_a: int, len_b: int, max_num_tokens: int, np_rng: np.random.RandomState) -> bool:
-    """Takes tokens off the longer segment, in place, until both together have ``max_num_tokens``; whether there was anything to take."""
+def truncate_segments(
+    tokens_a: list[int], tokens_b: list[int], len_a: int, len_b: int, max_num_tokens: int, np_rng: np.random.RandomState
+) -> bool:
+    """Takes tokens off the longer segment, in place, until both together have ``max_num_tokens``; whether there was
+    anything to take."""
     if len_a <= 0:
         raise ArgumentError("the first segment is empty; documents have no empty sentences")
     is_cut = len_a + len_b > max_num_tokens
@@ -94,7 +111,9 @@ def truncate_segments(tokens_a: list[int], tokens_b: list[int], len_a: int, len_
     return is_cut
 
 
-def create_tokens_and_tokentypes(tokens_a: Sequence[int], tokens_b: Sequence[int], cls_id: int, sep_id: int) -> tuple[list[int], list[int]]:
+def create_tokens_and_tokentypes(
+    tokens_a: Sequence[int], tokens_b: Sequence[int], cls_id: int, sep_id: int
+) -> tuple[list[int], list[int]]:
     """``[CLS] a [SEP] b [SEP]``, and 0 or 1 by the segment; without b, ``[CLS] a [SEP]``."""
     first = [cls_id, *tokens_a, sep_id]
     second = [*tokens_b, sep_id] if len(tokens_b) else []

@@ -16,14 +16,33 @@ from oneflow.utils.data import Dataset
 
 
 class GPT2Dataset(Dataset):
-    """Samples with ``input_ids`` of ``max_seq_length`` tokens, and ``labels``, the tokens that follow. Only the documents of ``indexed_dataset`` are
-    read, so parts for training and test have no document in common; a document is never torn by the mixing."""
+    """Samples with ``input_ids`` of ``max_seq_length`` tokens, and ``labels``, the tokens that follow. Only the
+    documents of ``indexed_dataset`` are read, so parts for training and test have no document in common; a document is
+    never torn by the mixing."""
 
-    def __init__(self, name: str, tokenizer: Any, data_prefix: str, indexed_dataset: Any, max_num_samples: int, max_seq_length: int, seed: int = 1234) -> None:
+    def __init__(
+        self,
+        name: str,
+        tokenizer: Any,
+        data_prefix: str,
+        indexed_dataset: Any,
+        max_num_samples: int,
+        max_seq_length: int,
+        seed: int = 1234,
+    ) -> None:
         if max_seq_length < 1 or max_num_samples < 1:
-            raise ArgumentError(f"GPT2Dataset: max_seq_length and max_num_samples are 1 or more, got {max_seq_length} and {max_num_samples}")
+            raise ArgumentError(
+                f"GPT2Dataset: max_seq_length and max_num_samples are 1 or more, got {max_seq_length} and "
+                f"{max_num_samples}"
+            )
         self.name, self.tokenizer, self.indexed_dataset = name, tokenizer, indexed_dataset
-        maps = _maps(f"{data_prefix}_{name}_indexmap_{max_num_samples}mns_{max_seq_length}msl_{seed}s", indexed_dataset, max_num_samples, max_seq_length, seed)
+        maps = _maps(
+            f"{data_prefix}_{name}_indexmap_{max_num_samples}mns_{max_seq_length}msl_{seed}s",
+            indexed_dataset,
+            max_num_samples,
+            max_seq_length,
+            seed,
+        )
         self._sequences, self._starts, self._order = maps
 
     doc_idx = property(lambda self: self._sequences.rows)
@@ -42,7 +61,11 @@ class GPT2Dataset(Dataset):
         sequences = self._sequences.rows[first : last + 1].tolist()
         if first == last:
             return self.indexed_dataset.get(sequences[0], begin, end - begin + 1).astype(np.int64)
-        parts = [self.indexed_dataset.get(sequences[0], begin), *map(self.indexed_dataset.get, sequences[1:-1]), self.indexed_dataset.get(sequences[-1], 0, end + 1)]
+        parts = [
+            self.indexed_dataset.get(sequences[0], begin),
+            *map(self.indexed_dataset.get, sequences[1:-1]),
+            self.indexed_dataset.get(sequences[-1], 0, end + 1),
+        ]
         return np.concatenate(parts).astype(np.int64)
 
 

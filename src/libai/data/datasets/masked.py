@@ -32,7 +32,18 @@ class MaskedDataset(SentenceDataset):
         special: int,
     ) -> None:
         room = max_seq_length - special
-        super().__init__(name, tokenizer, indexed_dataset, data_prefix, max_num_samples, max_seq_length, room, short_seq_prob, seed, binary_head)
+        super().__init__(
+            name,
+            tokenizer,
+            indexed_dataset,
+            data_prefix,
+            max_num_samples,
+            max_seq_length,
+            room,
+            short_seq_prob,
+            seed,
+            binary_head,
+        )
         self.mask_lm_prob, self.masking_style = mask_lm_prob, masking_style
         self.cls_id, self.sep_id = token_id(tokenizer, "cls"), token_id(tokenizer, "sep")
         self.mask_id, self.pad_id = token_id(tokenizer, "mask"), token_id(tokenizer, "pad")
@@ -43,12 +54,22 @@ class MaskedDataset(SentenceDataset):
         words = {"vocab_id_list": self.vocab_id_list, "vocab_id_to_token_dict": self.vocab_id_to_token_dict}
         special = {"cls_id": self.cls_id, "sep_id": self.sep_id, "mask_id": self.mask_id, "pad_id": self.pad_id}
         lengths = {"target_seq_length": target, "max_seq_length": self.max_seq_length}
-        return {"tokenizer": self.tokenizer, "sample": sample, **lengths, **words, **special, "masked_lm_prob": self.mask_lm_prob, "np_rng": random}
+        return {
+            "tokenizer": self.tokenizer,
+            "sample": sample,
+            **lengths,
+            **words,
+            **special,
+            "masked_lm_prob": self.mask_lm_prob,
+            "np_rng": random,
+        }
 
 
 def require_room(target_seq_length: int, max_seq_length: int) -> None:
     if target_seq_length > max_seq_length:
-        raise ArgumentError(f"target_seq_length is at most max_seq_length, got {target_seq_length} and {max_seq_length}")
+        raise ArgumentError(
+            f"target_seq_length is at most max_seq_length, got {target_seq_length} and {max_seq_length}"
+        )
 
 
 def masked_fields(
@@ -72,16 +93,37 @@ def masked_fields(
         tokenizer, tokens, vocab_id_list, vocab_id_to_token_dict, masked_lm_prob, cls_id, sep_id, mask_id, most_predictions(masked_lm_prob, target_seq_length),
         np_rng, masking_style=masking_style,
     )  # fmt: skip
-    ids, types_row, labels_row, attention, loss = pad_and_convert_to_numpy(hidden, types, places, labels, pad_id, max_seq_length)
-    inputs = {"input_ids": field(ids), "attention_mask": field(attention, torch.bool), "tokentype_ids": field(types_row)}
-    return inputs, {"lm_labels": field(labels_row, at_the_end=True), "loss_mask": field(loss, torch.bool, at_the_end=True)}
+    ids, types_row, labels_row, attention, loss = pad_and_convert_to_numpy(
+        hidden, types, places, labels, pad_id, max_seq_length
+    )
+    inputs = {
+        "input_ids": field(ids),
+        "attention_mask": field(attention, torch.bool),
+        "tokentype_ids": field(types_row),
+    }
+    return inputs, {
+        "lm_labels": field(labels_row, at_the_end=True),
+        "loss_mask": field(loss, torch.bool, at_the_end=True),
+    }
 
 
 def pad_and_convert_to_numpy(
-    tokens: Sequence[int], tokentypes: Sequence[int], masked_positions: list[int], masked_labels: list[int], pad_id: int, max_seq_length: int
+    tokens: Sequence[int],
+    tokentypes: Sequence[int],
+    masked_positions: list[int],
+    masked_labels: list[int],
+    pad_id: int,
+    max_seq_length: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Rows of ``max_seq_length``: tokens, token types, labels, the mask of tokens and that of labels. Token types are padded with ``pad_id`` too."""
+    """Rows of ``max_seq_length``: tokens, token types, labels, the mask of tokens and that of labels. Token types are
+    padded with ``pad_id`` too."""
     if len(tokens) > max_seq_length:
         raise ArgumentError(f"a sample of {len(tokens)} tokens does not go into max_seq_length={max_seq_length}")
     labels, loss = masked_labels_row(masked_positions, masked_labels, max_seq_length)
-    return padded(tokens, max_seq_length, pad_id), padded(tokentypes, max_seq_length, pad_id), labels, padded([1] * len(tokens), max_seq_length, 0), loss
+    return (
+        padded(tokens, max_seq_length, pad_id),
+        padded(tokentypes, max_seq_length, pad_id),
+        labels,
+        padded([1] * len(tokens), max_seq_length, 0),
+        loss,
+    )

@@ -17,8 +17,8 @@ _SPECIAL = 2  # <s> a </s>
 
 
 class RobertaDataset(MaskedDataset):
-    """Samples with ``input_ids``, ``attention_mask``, ``tokentype_ids``, ``lm_labels`` (-1: not masked) and ``loss_mask``. A sample is a function of
-    ``seed`` and its number."""
+    """Samples with ``input_ids``, ``attention_mask``, ``tokentype_ids``, ``lm_labels`` (-1: not masked) and
+    ``loss_mask``. A sample is a function of ``seed`` and its number."""
 
     def __init__(
         self,
@@ -33,7 +33,17 @@ class RobertaDataset(MaskedDataset):
         seed: int = 1234,
         masking_style: str = "bert",
     ) -> None:
-        told = (name, tokenizer, indexed_dataset, data_prefix, max_num_samples, mask_lm_prob, max_seq_length, short_seq_prob, seed)
+        told = (
+            name,
+            tokenizer,
+            indexed_dataset,
+            data_prefix,
+            max_num_samples,
+            mask_lm_prob,
+            max_seq_length,
+            short_seq_prob,
+            seed,
+        )
         super().__init__(*told, False, masking_style, _SPECIAL)
 
     def __getitem__(self, idx: int) -> Instance:

@@ -14,14 +14,23 @@ from oneflow.utils.data import Dataset
 
 
 class SentenceDataset(Dataset):
-    """Sentences by an index map, and random numbers that belong to a sample. ``room`` is what special tokens leave of ``max_seq_length``."""
+    """Sentences by an index map, and random numbers that belong to a sample. ``room`` is what special tokens leave of
+    ``max_seq_length``."""
 
     def __init__(
         self, name: str, tokenizer: Any, indexed_dataset: Any, data_prefix: str, max_num_samples: int | None, max_seq_length: int, room: int, short_seq_prob: float,
         seed: int, binary_head: bool,
     ) -> None:  # fmt: skip
-        self.name, self.tokenizer, self.indexed_dataset, self.seed, self.max_seq_length = name, tokenizer, indexed_dataset, seed, max_seq_length
-        self._map = samples_map(indexed_dataset, data_prefix, None, max_num_samples, room, short_seq_prob, seed, name, binary_head)
+        self.name, self.tokenizer, self.indexed_dataset, self.seed, self.max_seq_length = (
+            name,
+            tokenizer,
+            indexed_dataset,
+            seed,
+            max_seq_length,
+        )
+        self._map = samples_map(
+            indexed_dataset, data_prefix, None, max_num_samples, room, short_seq_prob, seed, name, binary_head
+        )
         self.vocab_id_to_token_dict = {number: token for token, number in vocabulary(tokenizer).items()}
         self.vocab_id_list = list(self.vocab_id_to_token_dict)
 
@@ -36,7 +45,11 @@ class SentenceDataset(Dataset):
     def sentences(self, idx: int) -> tuple[list[np.ndarray], int, np.random.RandomState]:
         """The sentences of a sample, its target length, and its random numbers."""
         first, end, target = (int(value) for value in self._map.rows[idx])
-        return [self.indexed_dataset[i] for i in range(first, end)], target, np.random.RandomState((self.seed + idx) % 2**32)
+        return (
+            [self.indexed_dataset[i] for i in range(first, end)],
+            target,
+            np.random.RandomState((self.seed + idx) % 2**32),
+        )
 
 
 def vocabulary(tokenizer: Any) -> dict[str, int]:
@@ -50,7 +63,10 @@ def token_id(tokenizer: Any, *kinds: str) -> int:
     for kind in kinds:
         if (found := getattr(tokenizer, f"{kind}_token_id", None)) is not None:
             return found
-    raise ArgumentError(f"the data set needs a tokenizer with a {' or '.join(f'{kind}_token' for kind in kinds)}; {type(tokenizer).__name__} has none")
+    raise ArgumentError(
+        f"the data set needs a tokenizer with a {' or '.join(f'{kind}_token' for kind in kinds)}; "
+        f"{type(tokenizer).__name__} has none"
+    )
 
 
 def most_predictions(masked_lm_prob: float, target_length: int) -> float:
@@ -70,7 +86,9 @@ def padded(values: Any, length: int, fill: int) -> np.ndarray:
     return row
 
 
-def masked_labels_row(masked_positions: list[int], masked_labels: list[int], length: int) -> tuple[np.ndarray, np.ndarray]:
+def masked_labels_row(
+    masked_positions: list[int], masked_labels: list[int], length: int
+) -> tuple[np.ndarray, np.ndarray]:
     """What stood at masked places and -1 elsewhere, and 1 at masked places and 0 elsewhere."""
     labels, mask = np.full(length, -1, np.int64), np.zeros(length, np.int64)
     labels[masked_positions], mask[masked_positions] = masked_labels, 1

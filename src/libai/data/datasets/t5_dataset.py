@@ -19,8 +19,9 @@ _LONGEST_SPAN = 10  # words
 
 
 class T5Dataset(SentenceDataset):
-    """Samples with ``encoder_input_ids``, ``decoder_input_ids``, the masks ``encoder_attn_mask``, ``decoder_attn_mask`` (causal) and
-    ``encoder_decoder_attn_mask``, ``lm_labels`` (-1: padding) and ``loss_mask``. A sample is a function of ``seed`` and its number."""
+    """Samples with ``encoder_input_ids``, ``decoder_input_ids``, the masks ``encoder_attn_mask``, ``decoder_attn_mask``
+    (causal) and ``encoder_decoder_attn_mask``, ``lm_labels`` (-1: padding) and ``loss_mask``. A sample is a function of
+    ``seed`` and its number."""
 
     def __init__(
         self,
@@ -36,15 +37,31 @@ class T5Dataset(SentenceDataset):
         seed: int,
     ) -> None:
         room = max_seq_length - _SPECIAL
-        super().__init__(name, tokenizer, indexed_dataset, data_prefix, max_num_samples, max_seq_length, room, short_seq_prob, seed, False)
+        super().__init__(
+            name,
+            tokenizer,
+            indexed_dataset,
+            data_prefix,
+            max_num_samples,
+            max_seq_length,
+            room,
+            short_seq_prob,
+            seed,
+            False,
+        )
         self.masked_lm_prob, self.max_seq_length_dec = masked_lm_prob, max_seq_length_dec
-        self.cls_id, self.sep_id, self.mask_id = (getattr(tokenizer, f"{kind}_token_id", None) for kind in ("cls", "sep", "mask"))
+        self.cls_id, self.sep_id, self.mask_id = (
+            getattr(tokenizer, f"{kind}_token_id", None) for kind in ("cls", "sep", "mask")
+        )
         self.pad_id = token_id(tokenizer, "pad")
         # T5's own tokenizer has no token to begin with: its decoder begins with padding.
         self.bos_id, self.eos_id = token_id(tokenizer, "bos", "cls", "pad"), token_id(tokenizer, "eos", "sep")
         self.sentinel_tokens = list(tokenizer.additional_special_tokens_ids)
         if not self.sentinel_tokens:
-            raise ArgumentError("T5Dataset needs a tokenizer with sentinels, one for each hidden span: T5Tokenizer(extra_ids=100), or additional_special_tokens=[...]")
+            raise ArgumentError(
+                "T5Dataset needs a tokenizer with sentinels, one for each hidden span: T5Tokenizer(extra_ids=100), or "
+                "additional_special_tokens=[...]"
+            )
 
     def __getitem__(self, idx: int) -> Instance:
         sample, target, random = self.sentences(idx)
@@ -74,7 +91,9 @@ def build_training_sample(
 ) -> Instance:
     """A sample of sentences, cut to ``target_seq_length``, with spans of 1 to 10 words replaced by sentinels."""
     if target_seq_length > max_seq_length:
-        raise ArgumentError(f"target_seq_length is at most max_seq_length, got {target_seq_length} and {max_seq_length}")
+        raise ArgumentError(
+            f"target_seq_length is at most max_seq_length, got {target_seq_length} and {max_seq_length}"
+        )
     tokens = [int(token) for sentence in sample for token in sentence][:target_seq_length]
     hidden, places, labels, _, spans = create_masked_lm_predictions(
         tokenizer, tokens, vocab_id_list, vocab_id_to_token_dict, masked_lm_prob, cls_id, sep_id, mask_id, most_predictions(masked_lm_prob, target_seq_length),
@@ -106,11 +125,15 @@ def pad_and_convert_to_numpy(
     eos_id: int | None = None,
     sentinel_tokens: Sequence[int] | None = None,
 ) -> tuple[np.ndarray, ...]:
-    """The encoder's tokens with a sentinel for each span, the decoder's (``bos``, then each sentinel with its span), labels (the same without ``bos``, then
-    ``eos``), the masks of encoder, decoder and between them (rows attend to columns), and the mask of labels."""
+    """The encoder's tokens with a sentinel for each span, the decoder's (``bos``, then each sentinel with its span),
+    labels (the same without ``bos``, then ``eos``), the masks of encoder, decoder and between them (rows attend to
+    columns), and the mask of labels."""
     spans, sentinels = list(masked_spans or ()), list(sentinel_tokens or ())
     if len(spans) > len(sentinels):
-        raise ArgumentError(f"{len(spans)} spans are hidden and there are {len(sentinels)} sentinels; give the tokenizer more, by extra_ids or additional_special_tokens")
+        raise ArgumentError(
+            f"{len(spans)} spans are hidden and there are {len(sentinels)} sentinels; give the tokenizer more, by "
+            f"extra_ids or additional_special_tokens"
+        )
     source, target, start = list[Any](), list[Any](), 0
     for span, sentinel in zip(spans, sentinels):
         source += [*tokens[start : span.index[0]], sentinel]
@@ -119,10 +142,14 @@ def pad_and_convert_to_numpy(
     source += tokens[start:]
     if len(source) > max_seq_length or len(target) >= max_seq_length_dec:
         raise ArgumentError(
-            f"a sample has {len(source)} tokens for the encoder and {len(target) + 1} for the decoder, max_seq_length={max_seq_length} and "
+            f"a sample has {len(source)} tokens for the encoder and {len(target) + 1} for the decoder, "
+            f"max_seq_length={max_seq_length} and "
             f"max_seq_length_dec={max_seq_length_dec} are less; raise them, or lower the part that is masked"
         )
-    is_source, is_target = padded([1] * len(source), max_seq_length, 0), padded([1] * (len(target) + 1), max_seq_length_dec, 0)
+    is_source, is_target = (
+        padded([1] * len(source), max_seq_length, 0),
+        padded([1] * (len(target) + 1), max_seq_length_dec, 0),
+    )
     return (
         padded(source, max_seq_length, pad_id),
         padded([bos_id, *target], max_seq_length_dec, pad_id),
@@ -135,7 +162,8 @@ def pad_and_convert_to_numpy(
 
 
 def make_attention_mask(source_block: np.ndarray, target_block: np.ndarray) -> np.ndarray:
-    """1 where the token of the row and that of the column are above 0, for each of ``source_block`` and each of ``target_block``."""
+    """1 where the token of the row and that of the column are above 0, for each of ``source_block`` and each of
+    ``target_block``."""
     return ((source_block[:, None] >= 1) & (target_block[None, :] >= 1)).astype(np.int64)
 
 

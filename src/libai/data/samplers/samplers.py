@@ -1,7 +1,8 @@
 """Samplers of batches: each gives lists of ``micro_batch_size`` indices for one rank of data parallelism.
 
-By default the ranks have contiguous parts of the data set, buckets, for ever. With ``rank_buckets=False`` they share out each global batch
-of one order of the whole set: the samples of an iteration are then the same for any number of ranks with one global batch size.
+By default the ranks have contiguous parts of the data set, buckets, for ever. With ``rank_buckets=False`` they share
+out each global batch of one order of the whole set: the samples of an iteration are then the same for any number of
+ranks with one global batch size.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from oneflow.utils.data import Sampler
 class CyclicSampler(Sampler):
     """Batches without end, epoch after epoch; what does not fill a global batch is left out of every epoch.
 
-    ``shuffle`` orders epoch e by a permutation of seed ``seed + e``. ``consumed_samples`` counts samples of all ranks: a sampler that is made
-    with the count at which another stopped goes on where that one was. ``len`` is the number of samples of the data set.
+    ``shuffle`` orders epoch e by a permutation of seed ``seed + e``. ``consumed_samples`` counts samples of all ranks:
+    a sampler that is made with the count at which another stopped goes on where that one was. ``len`` is the number of
+    samples of the data set.
     """
 
     def __init__(
@@ -50,7 +52,9 @@ class CyclicSampler(Sampler):
             )
         self.consumed_samples = whole("consumed_samples", consumed_samples, 0)
         self.epoch = self.consumed_samples // (self.data_size_per_epoch * self.data_parallel_size)
-        self.position = 0  # where the batch that was given last begins, among the samples of all ranks since the first epoch
+        self.position = (
+            0  # where the batch that was given last begins, among the samples of all ranks since the first epoch
+        )
 
     def __iter__(self) -> Iterator[list[int]]:
         per_epoch = self.data_size_per_epoch * self.data_parallel_size
@@ -82,18 +86,23 @@ class CyclicSampler(Sampler):
             return [begin + index for index in self._order(self.data_size_per_epoch, epoch)]
         batches = self._order(self.data_size_per_epoch * self.data_parallel_size, epoch)
         first = self.data_parallel_rank * self.micro_batch_size
-        return [index for begin in range(first, len(batches), self.actual_batch_size) for index in batches[begin : begin + self.micro_batch_size]]
+        return [
+            index
+            for begin in range(first, len(batches), self.actual_batch_size)
+            for index in batches[begin : begin + self.micro_batch_size]
+        ]
 
     def _order(self, count: int, epoch: int) -> list[int]:
         return _permutation(count, self.seed + epoch) if self.shuffle else list(range(count))
 
 
 class SingleRoundSampler(Sampler):
-    """Every sample once. Ranks have near-equal contiguous buckets, the first of them one sample more; without ``drop_last`` a rank that has one
-    less ends with sample 0 again, so that all have as many, and the last batch may be short. ``len`` is the number of batches.
+    """Every sample once. Ranks have near-equal contiguous buckets, the first of them one sample more; without
+    ``drop_last`` a rank that has one less ends with sample 0 again, so that all have as many, and the last batch may be
+    short. ``len`` is the number of batches.
 
-    With ``rank_buckets=False`` each global batch of consecutive samples is shared out, and sample 0 fills the last one up where its size
-    is not a multiple of the ranks; the samples that count are then the first ``len(dataset)`` of all.
+    With ``rank_buckets=False`` each global batch of consecutive samples is shared out, and sample 0 fills the last one
+    up where its size is not a multiple of the ranks; the samples that count are then the first ``len(dataset)`` of all.
     """
 
     def __init__(
@@ -121,7 +130,9 @@ class SingleRoundSampler(Sampler):
 
     def __iter__(self) -> Iterator[list[int]]:
         for number, batch in enumerate(self._of_buckets() if self.rank_buckets else self._of_whole_batches()):
-            self.position = number * self.micro_batch_size * self.data_parallel_size + self.data_parallel_rank * len(batch)
+            self.position = number * self.micro_batch_size * self.data_parallel_size + self.data_parallel_rank * len(
+                batch
+            )
             yield batch
 
     def __len__(self) -> int:
@@ -139,7 +150,8 @@ class SingleRoundSampler(Sampler):
             yield indices[number * self.micro_batch_size : (number + 1) * self.micro_batch_size]
 
     def rows_that_count(self, number: int) -> list[int]:
-        """Where the samples of batch ``number`` lie in the batch of all ranks together, without those that only fill it up."""
+        """Where the samples of batch ``number`` lie in the batch of all ranks together, without those that only fill it
+        up."""
         if self.rank_buckets:
             return self._rows_of_buckets(number)
         global_batch_size = self.micro_batch_size * self.data_parallel_size
@@ -149,7 +161,10 @@ class SingleRoundSampler(Sampler):
         size, remainder = divmod(self.data_size, self.data_parallel_size)
         padded = size + (remainder > 0 and not self.drop_last)
         share = min(self.micro_batch_size, padded - number * self.micro_batch_size)
-        counts = [min(share, size + (rank < remainder) - number * self.micro_batch_size) for rank in range(self.data_parallel_size)]
+        counts = [
+            min(share, size + (rank < remainder) - number * self.micro_batch_size)
+            for rank in range(self.data_parallel_size)
+        ]
         return [rank * share + row for rank, count in enumerate(counts) for row in range(count)]
 
     def _of_whole_batches(self) -> Iterator[list[int]]:

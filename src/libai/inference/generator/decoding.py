@@ -1,8 +1,9 @@
 """Decoders with a cache of keys and values: one token of every row at a time, on plain tensors.
 
-A decoder takes the weights of a model as this rank holds them and computes what the model's ``forward`` computes, without dropout: the prompt at once, then
-token by token. Keys and values of all layers lie in one tensor that is made once. A step is a few calls of torch per layer: no module is called, no graph is
-built, no mask is made. Along the tensor axis ranks add up their parts; all of them get all scores.
+A decoder takes the weights of a model as this rank holds them and computes what the model's ``forward`` computes,
+without dropout: the prompt at once, then token by token. Keys and values of all layers lie in one tensor that is made
+once. A step is a few calls of torch per layer: no module is called, no graph is built, no mask is made. Along the
+tensor axis ranks add up their parts; all of them get all scores.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Embed = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Look:
-    """What attention is told at one call: the places of the cache that are written and read, and what is added to scores."""
+    """What attention is told at one call: the places of the cache that are written and read, and what is added to
+    scores."""
 
     batch: int
     length: int
@@ -61,7 +63,8 @@ class Table:
 
 
 class Attention:
-    """Attention of the new positions to those of the cache, by the layout of ``MultiheadAttention``: query, key and value of each head in a row."""
+    """Attention of the new positions to those of the cache, by the layout of ``MultiheadAttention``: query, key and
+    value of each head in a row."""
 
     def __init__(self, module: Any, rows: int, ranks: tuple[int, ...]) -> None:
         self.size = module.head_size
@@ -70,9 +73,13 @@ class Attention:
         self.heads = self.project.outputs // (3 * self.size)
 
     def __call__(self, x: Tensor, look: Look, layer: int) -> Tensor:
-        parts = self.project(x, look.is_step).view(look.batch, look.length, self.heads, 3, self.size).permute(0, 2, 3, 1, 4)
+        parts = (
+            self.project(x, look.is_step).view(look.batch, look.length, self.heads, 3, self.size).permute(0, 2, 3, 1, 4)
+        )
         look.slots[layer].copy_(parts[:, :, 1:])
-        found = F.scaled_dot_product_attention(parts.select(2, 0), look.keys[layer], look.values[layer], look.mask, is_causal=look.is_causal)
+        found = F.scaled_dot_product_attention(
+            parts.select(2, 0), look.keys[layer], look.values[layer], look.mask, is_causal=look.is_causal
+        )
         return self.out(found.transpose(1, 2).reshape(x.shape[0], -1), look.is_step)
 
 
@@ -97,7 +104,9 @@ class CrossAttention:
 class Block:
     """One ``TransformerLayer``."""
 
-    def __init__(self, layer: Any, number: int, rows: int, ranks: tuple[int, ...], states: Tensor | None = None) -> None:
+    def __init__(
+        self, layer: Any, number: int, rows: int, ranks: tuple[int, ...], states: Tensor | None = None
+    ) -> None:
         self.number, self.after_norm = number, layer.apply_residual_post_layernorm
         self.norm, self.mlp_norm = norm_of(layer.input_layernorm), norm_of(layer.post_attention_layernorm)
         self.attention = Attention(layer.self_attention, rows, ranks)
@@ -129,15 +138,21 @@ class RotaryBlock:
         self.number, self.size = number, attention.head_dim
         self.norm, self.mlp_norm = norm_of(layer.input_layernorm), norm_of(layer.post_attention_layernorm)
         self.query, self.key, self.value, self.gate, self.up = (
-            Product(one.weight, one.bias, rows) for one in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
+            Product(one.weight, one.bias, rows)
+            for one in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
         )
-        self.out, self.down = (Product(one.weight, one.bias, rows, sums=ranks) for one in (attention.o_proj, mlp.down_proj))
+        self.out, self.down = (
+            Product(one.weight, one.bias, rows, sums=ranks) for one in (attention.o_proj, mlp.down_proj)
+        )
         self.heads = self.key.outputs // self.size
         self.group = self.query.outputs // self.key.outputs
 
     def __call__(self, x: Tensor, look: Look, cross_mask: Tensor | None = None) -> Tensor:
         h = self.norm(x)
-        query, key, value = (product(h, look.is_step).view(look.batch, look.length, -1, self.size).transpose(1, 2) for product in (self.query, self.key, self.value))
+        query, key, value = (
+            product(h, look.is_step).view(look.batch, look.length, -1, self.size).transpose(1, 2)
+            for product in (self.query, self.key, self.value)
+        )
         look.slots[self.number].select(2, 0).copy_(turned(key, look.rotation))
         look.slots[self.number].select(2, 1).copy_(value)
         found = self._attend(turned(query, look.rotation), look)
@@ -163,20 +178,32 @@ def turned(states: Tensor, rotation: tuple[Tensor, Tensor] | None) -> Tensor:
 
 
 class CachedDecoder:
-    """Scores of the next token of every row: :meth:`start` for the prompts, then :meth:`step` for each token. :meth:`reorder` has rows go on from others."""
+    """Scores of the next token of every row: :meth:`start` for the prompts, then :meth:`step` for each token.
+    :meth:`reorder` has rows go on from others."""
 
-    def __init__(self, blocks: Sequence[Any], embed: Embed, norm: Norm, head: Product, table: Table, shape: tuple[int, int, int, int]) -> None:
+    def __init__(
+        self,
+        blocks: Sequence[Any],
+        embed: Embed,
+        norm: Norm,
+        head: Product,
+        table: Table,
+        shape: tuple[int, int, int, int],
+    ) -> None:
         rows, heads, capacity, size = shape
         self.blocks, self.embed, self.norm, self.head, self.table = blocks, embed, norm, head, table
         weight = table.weight
         self.cache = torch.zeros(len(blocks), rows, heads, 2, capacity, size, dtype=weight.dtype, device=weight.device)
         self.length = 0
-        self.hidden: Tensor | None = None  # [rows, capacity] of what is added to scores; None while every position is looked at
+        self.hidden: Tensor | None = (
+            None  # [rows, capacity] of what is added to scores; None while every position is looked at
+        )
         self.missing: Tensor | None = None  # of each row how many positions of its prompt are empty
         self.cross_mask: Tensor | None = None
 
     def start(self, ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
-        """The prompts, ``[rows, length]``, filled up on the left where ``attention_mask`` is 0; ``[rows, vocabulary]`` of scores."""
+        """The prompts, ``[rows, length]``, filled up on the left where ``attention_mask`` is 0; ``[rows, vocabulary]``
+        of scores."""
         rows, length = ids.shape
         mask = None
         positions = torch.arange(length, device=ids.device).expand(rows, length)
@@ -191,7 +218,11 @@ class CachedDecoder:
 
     def step(self, tokens: Tensor) -> Tensor:
         """The next token of every row, ``[rows]``."""
-        positions = torch.full((1, 1), self.length, device=tokens.device) if self.missing is None else self.length - self.missing
+        positions = (
+            torch.full((1, 1), self.length, device=tokens.device)
+            if self.missing is None
+            else self.length - self.missing
+        )
         mask = None if self.hidden is None else self.hidden[:, None, None, : self.length + 1]
         return self._run(tokens.unsqueeze(1), positions, mask, is_step=True)
 
@@ -221,7 +252,9 @@ class CachedDecoder:
         keys, values = self.cache.narrow(4, 0, end).unbind(3)
         is_causal = mask is None and not is_step
         slots = self.cache.narrow(4, self.length, length).unbind(0)
-        look = Look(batch, length, slots, keys.unbind(0), values.unbind(0), mask, is_causal, is_step, self.rotation(positions))
+        look = Look(
+            batch, length, slots, keys.unbind(0), values.unbind(0), mask, is_causal, is_step, self.rotation(positions)
+        )
         x = self.embed(ids, positions).reshape(batch * length, -1)
         for block in self.blocks:
             x = block(x, look, self.cross_mask) if self.cross_mask is not None else block(x, look)
@@ -263,7 +296,8 @@ def tensor_ranks() -> tuple[tuple[int, ...], int]:
 
 
 def encoder_states(layers: Sequence[Any], x: Tensor, norm: Norm, mask: Tensor | None, ranks: tuple[int, ...]) -> Tensor:
-    """What the layers of an encoder make of its embedded input ``[batch, length, width]``; ``mask`` is what is added to scores."""
+    """What the layers of an encoder make of its embedded input ``[batch, length, width]``; ``mask`` is what is added to
+    scores."""
     batch, length, width = x.shape
     flat = x.reshape(batch * length, width)
     for layer in layers:

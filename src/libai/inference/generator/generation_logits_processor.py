@@ -1,7 +1,7 @@
 """What changes the scores of the next token before one is chosen.
 
-A processor is called with the tokens so far, ``[rows, length]``, and the scores of the next, ``[rows, vocabulary]``, and gives the new scores. Warpers are
-processors that sampling alone uses; they leave out unlikely tokens.
+A processor is called with the tokens so far, ``[rows, length]``, and the scores of the next, ``[rows, vocabulary]``,
+and gives the new scores. Warpers are processors that sampling alone uses; they leave out unlikely tokens.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ class LogitsProcessorList(list[Any]):
             more = list(inspect.signature(processor.__call__).parameters)[2:]
             missing = [name for name in more if name not in kwargs]
             if missing:
-                raise ArgumentError(f"{type(processor).__name__} needs {', '.join(missing)}: call the list with {', '.join(f'{name}=...' for name in missing)}")
+                raise ArgumentError(
+                    f"{type(processor).__name__} needs {', '.join(missing)}: call the list with "
+                    f"{', '.join(f'{name}=...' for name in missing)}"
+                )
             scores = processor(input_ids, scores, **{name: kwargs[name] for name in more})
         return scores
 
@@ -84,7 +87,12 @@ class HammingDiversityLogitsProcessor:
     """Lowers, for a group of beams, the scores of tokens that earlier groups have just chosen."""
 
     def __init__(self, diversity_penalty: float, num_beams: int, num_beam_groups: int) -> None:
-        _require(isinstance(diversity_penalty, float) and diversity_penalty > 0, "diversity_penalty", "a float above 0", diversity_penalty)
+        _require(
+            isinstance(diversity_penalty, float) and diversity_penalty > 0,
+            "diversity_penalty",
+            "a float above 0",
+            diversity_penalty,
+        )
         _require(isinstance(num_beams, int) and num_beams >= 2, "num_beams", "a whole number from 2 on", num_beams)
         is_group_count = isinstance(num_beam_groups, int) and 2 <= num_beam_groups <= num_beams
         _require(is_group_count, "num_beam_groups", f"a whole number from 2 to num_beams={num_beams}", num_beam_groups)
@@ -106,7 +114,12 @@ class NoRepeatNGramLogitsProcessor:
     """No ``ngram_size`` tokens in a row come twice."""
 
     def __init__(self, ngram_size: int) -> None:
-        _require(isinstance(ngram_size, int) and ngram_size > 0, "no_repeat_ngram_size", "a whole number from 1 on", ngram_size)
+        _require(
+            isinstance(ngram_size, int) and ngram_size > 0,
+            "no_repeat_ngram_size",
+            "a whole number from 1 on",
+            ngram_size,
+        )
         self.ngram_size = ngram_size
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -118,7 +131,12 @@ class EncoderNoRepeatNGramLogitsProcessor:
     """No ``encoder_ngram_size`` tokens in a row of the encoder's input come again."""
 
     def __init__(self, encoder_ngram_size: int, encoder_input_ids: Tensor) -> None:
-        _require(isinstance(encoder_ngram_size, int) and encoder_ngram_size > 0, "encoder_no_repeat_ngram_size", "a whole number from 1 on", encoder_ngram_size)
+        _require(
+            isinstance(encoder_ngram_size, int) and encoder_ngram_size > 0,
+            "encoder_no_repeat_ngram_size",
+            "a whole number from 1 on",
+            encoder_ngram_size,
+        )
         self.ngram_size = encoder_ngram_size
         if encoder_input_ids.dim() == 1:
             encoder_input_ids = encoder_input_ids.unsqueeze(0)
@@ -126,7 +144,10 @@ class EncoderNoRepeatNGramLogitsProcessor:
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
         beams = len(input_ids) // len(self._ngrams)
-        return _without(scores, [_next_of(row, self._ngrams[i // beams], self.ngram_size) for i, row in enumerate(input_ids.tolist())])
+        return _without(
+            scores,
+            [_next_of(row, self._ngrams[i // beams], self.ngram_size) for i, row in enumerate(input_ids.tolist())],
+        )
 
 
 class MinLengthLogitsProcessor:
@@ -134,11 +155,17 @@ class MinLengthLogitsProcessor:
 
     def __init__(self, min_length: int, eos_token_id: TokenIds) -> None:
         _require(isinstance(min_length, int) and min_length >= 0, "min_length", "a whole number from 0 on", min_length)
-        _require(all(one >= 0 for one in as_list(eos_token_id)), "eos_token_id", "a whole number from 0 on", eos_token_id)
+        _require(
+            all(one >= 0 for one in as_list(eos_token_id)), "eos_token_id", "a whole number from 0 on", eos_token_id
+        )
         self.min_length, self.eos_token_id = min_length, eos_token_id
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
-        return _without(scores, [as_list(self.eos_token_id)] * len(scores)) if input_ids.shape[-1] < self.min_length else scores
+        return (
+            _without(scores, [as_list(self.eos_token_id)] * len(scores))
+            if input_ids.shape[-1] < self.min_length
+            else scores
+        )
 
 
 class PrefixConstrainedLogitsProcessor:
@@ -152,7 +179,10 @@ class PrefixConstrainedLogitsProcessor:
         for i, row in enumerate(input_ids):
             allowed = self._allowed(i // self._num_beams, row)
             if not len(allowed):
-                raise ArgumentError(f"prefix_allowed_tokens_fn gave no token for sample {i // self._num_beams} after {row.tolist()}; give one at least")
+                raise ArgumentError(
+                    f"prefix_allowed_tokens_fn gave no token for sample {i // self._num_beams} after {row.tolist()}; "
+                    f"give one at least"
+                )
             barred[i, allowed] = 0
         return scores + barred
 
@@ -160,7 +190,9 @@ class PrefixConstrainedLogitsProcessor:
 class ExponentialDecayLengthPenalty:
     """Raises the score of the end of the text more and more: ``(start, factor)``, from ``start`` new tokens on."""
 
-    def __init__(self, exponential_decay_length_penalty: tuple[int, float], eos_token_id: TokenIds, input_ids_seq_length: int) -> None:
+    def __init__(
+        self, exponential_decay_length_penalty: tuple[int, float], eos_token_id: TokenIds, input_ids_seq_length: int
+    ) -> None:
         self.regulation_start = exponential_decay_length_penalty[0] + input_ids_seq_length
         self.regulation_factor = exponential_decay_length_penalty[1]
         self.eos_token_id = eos_token_id
@@ -179,7 +211,12 @@ class TemperatureLogitsWarper:
     """Divides by ``temperature``: below 1 likely tokens become likelier."""
 
     def __init__(self, temperature: float) -> None:
-        _require(isinstance(temperature, (int, float)) and temperature > 0, "temperature", "a number above 0; do_sample=False takes the likeliest token", temperature)
+        _require(
+            isinstance(temperature, (int, float)) and temperature > 0,
+            "temperature",
+            "a number above 0; do_sample=False takes the likeliest token",
+            temperature,
+        )
         self.temperature = float(temperature)
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -191,7 +228,12 @@ class TopPLogitsWarper:
 
     def __init__(self, top_p: float, filter_value: float = -float("Inf"), min_tokens_to_keep: int = 1) -> None:
         _require(0 <= float(top_p) <= 1, "top_p", "a number from 0 to 1", top_p)
-        _require(isinstance(min_tokens_to_keep, int) and min_tokens_to_keep >= 1, "min_tokens_to_keep", "a whole number from 1 on", min_tokens_to_keep)
+        _require(
+            isinstance(min_tokens_to_keep, int) and min_tokens_to_keep >= 1,
+            "min_tokens_to_keep",
+            "a whole number from 1 on",
+            min_tokens_to_keep,
+        )
         self.top_p, self.filter_value, self.min_tokens_to_keep = float(top_p), filter_value, min_tokens_to_keep
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
@@ -218,7 +260,12 @@ class TypicalLogitsWarper:
 
     def __init__(self, mass: float = 0.9, filter_value: float = -float("Inf"), min_tokens_to_keep: int = 1) -> None:
         _require(0 < float(mass) < 1, "typical_p", "a number between 0 and 1", mass)
-        _require(isinstance(min_tokens_to_keep, int) and min_tokens_to_keep >= 1, "min_tokens_to_keep", "a whole number from 1 on", min_tokens_to_keep)
+        _require(
+            isinstance(min_tokens_to_keep, int) and min_tokens_to_keep >= 1,
+            "min_tokens_to_keep",
+            "a whole number from 1 on",
+            min_tokens_to_keep,
+        )
         self.mass, self.filter_value, self.min_tokens_to_keep = float(mass), filter_value, min_tokens_to_keep
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:

@@ -12,7 +12,8 @@ from torch import Tensor
 
 
 class StoppingCriteriaList(list[Any]):
-    """Criteria; generation ends as soon as one of them holds. A criterion gives a bool, or a tensor of one for each row."""
+    """Criteria; generation ends as soon as one of them holds. A criterion gives a bool, or a tensor of one for each
+    row."""
 
     def __call__(self, input_ids: Tensor, scores: Any = None, **kwargs: Any) -> bool:
         done = torch.zeros(len(input_ids), dtype=torch.bool)
@@ -49,10 +50,16 @@ class MaxTimeCriteria:
 
 
 def validate_stopping_criteria(stopping_criteria: StoppingCriteriaList, max_length: int) -> StoppingCriteriaList:
-    """A copy of the criteria that ends at ``max_length``; a warning says where they have another length, which then counts."""
+    """A copy of the criteria that ends at ``max_length``; a warning says where they have another length, which then
+    counts."""
     found = copy.copy(stopping_criteria)
     if found.max_length is None:
         found.append(MaxLengthCriteria(max_length))
     elif found.max_length != max_length:
-        warnings.warn(f"the stopping criteria end at {found.max_length} tokens, max_length is {max_length}: {found.max_length} counts", UserWarning, stacklevel=2)
+        warnings.warn(
+            f"the stopping criteria end at {found.max_length} tokens, max_length is {max_length}: {found.max_length} "
+            f"counts",
+            UserWarning,
+            stacklevel=2,
+        )
     return found

@@ -11,7 +11,11 @@ from torch import Tensor
 import oneflow as flow
 from libai.inference.generator.generation_beam_search import BeamScorer, BeamSearchScorer
 from libai.inference.generator.generation_logits_processor import LogitsProcessorList, TokenIds, as_list
-from libai.inference.generator.generation_stopping_criteria import MaxLengthCriteria, StoppingCriteriaList, validate_stopping_criteria
+from libai.inference.generator.generation_stopping_criteria import (
+    MaxLengthCriteria,
+    StoppingCriteriaList,
+    validate_stopping_criteria,
+)
 from libai.inference.generator.settings import DEFAULTS, Settings
 from libai.inference.generator.steps import CachedSteps, ModelSteps, as_global
 from libai.utils import distributed as dist
@@ -21,8 +25,9 @@ _UNLIKELY = -1e9
 
 
 class Generator:
-    """For a model whose ``forward`` gives ``logits`` or ``prediction_scores``, ``[rows, length, vocabulary]``: what of :meth:`generate` is not said comes from
-    ``self.cfg``, if the model has one. Dropout is off while it generates. All ranks call it together and get the same."""
+    """For a model whose ``forward`` gives ``logits`` or ``prediction_scores``, ``[rows, length, vocabulary]``: what of
+    :meth:`generate` is not said comes from ``self.cfg``, if the model has one. Dropout is off while it generates. All
+    ranks call it together and get the same."""
 
     is_encoder_decoder: bool | None = None
     """Whether ``inputs`` are those of an encoder; what the config says, if this says nothing."""
@@ -32,7 +37,8 @@ class Generator:
         return {"input_ids": input_ids}
 
     def cached_decoder(self, rows: int, capacity: int, **model_kwargs: Any) -> Any:
-        """A decoder that keeps keys and values of ``rows`` texts of up to ``capacity`` tokens; None for a model that has none."""
+        """A decoder that keeps keys and values of ``rows`` texts of up to ``capacity`` tokens; None for a model that
+        has none."""
         return None
 
     # ------------------------------------------------------------------------------------------------------------ ways
@@ -51,7 +57,16 @@ class Generator:
     ) -> Any:
         """The likeliest token, again and again."""
         criteria = self._criteria(stopping_criteria, max_length)
-        return self._one_by_one(input_ids, logits_processor or LogitsProcessorList(), criteria, _likeliest, pad_token_id, eos_token_id, output_scores, model_kwargs)
+        return self._one_by_one(
+            input_ids,
+            logits_processor or LogitsProcessorList(),
+            criteria,
+            _likeliest,
+            pad_token_id,
+            eos_token_id,
+            output_scores,
+            model_kwargs,
+        )
 
     def multinomial_sample(
         self,
@@ -69,7 +84,9 @@ class Generator:
         """A token by chance, as likely as its score says, again and again; torch's generator draws."""
         criteria = self._criteria(stopping_criteria, max_length)
         processors = LogitsProcessorList([*(logits_processor or []), *(logits_warper or [])])
-        return self._one_by_one(input_ids, processors, criteria, _drawn, pad_token_id, eos_token_id, output_scores, model_kwargs)
+        return self._one_by_one(
+            input_ids, processors, criteria, _drawn, pad_token_id, eos_token_id, output_scores, model_kwargs
+        )
 
     def beam_search(
         self,
@@ -84,7 +101,8 @@ class Generator:
         output_scores: bool = False,
         **model_kwargs: Any,
     ) -> Any:
-        """The likeliest texts among those that go on from ``num_beams`` at every token; ``input_ids`` has each prompt so many times."""
+        """The likeliest texts among those that go on from ``num_beams`` at every token; ``input_ids`` has each prompt
+        so many times."""
         criteria, processors = self._criteria(stopping_criteria, max_length), logits_processor or LogitsProcessorList()
         scorer: Any = beam_scorer
         with torch.no_grad():
@@ -102,7 +120,14 @@ class Generator:
                 words = found.shape[-1]
                 best, places = (found + totals[:, None]).view(-1, beams * words).topk(candidates, dim=1)
                 chosen = scorer.process(
-                    texts.ids, best, places % words, places // words, pad_token_id=pad_token_id, eos_token_id=eos_token_id, beam_indices=origins, device=ids.device
+                    texts.ids,
+                    best,
+                    places % words,
+                    places // words,
+                    pad_token_id=pad_token_id,
+                    eos_token_id=eos_token_id,
+                    beam_indices=origins,
+                    device=ids.device,
                 )
                 totals, rows = chosen["next_beam_scores"], chosen["next_beam_indices"]
                 origins = [(*origins[row], row) for row in rows.tolist()]
@@ -159,26 +184,37 @@ class Generator:
         exponential_decay_length_penalty: tuple[int, float] | None = None,
         **model_kwargs: Any,
     ) -> Any:
-        """Texts that go on from ``inputs``, ``[rows, length]`` of tokens: prompts, or what an encoder reads. Greedy, with ``num_beams`` by beam search, with
-        ``do_sample`` by chance. Ends at ``eos_token_id``, at ``max_length`` tokens with those of the prompt, or at ``max_new_tokens`` without them.
+        """Texts that go on from ``inputs``, ``[rows, length]`` of tokens: prompts, or what an encoder reads. Greedy,
+        with ``num_beams`` by beam search, with ``do_sample`` by chance. Ends at ``eos_token_id``, at ``max_length``
+        tokens with those of the prompt, or at ``max_new_tokens`` without them.
 
-        Gives the tokens, prompts first; with ``output_scores`` a dictionary of ``sequences``, ``scores`` of every step, and of beams ``sequences_scores`` and
-        ``beam_indices``. ``attention_mask`` is 0 where a prompt is filled up, on the left; without one, ``pad_token_id`` says it.
+        Gives the tokens, prompts first; with ``output_scores`` a dictionary of ``sequences``, ``scores`` of every step,
+        and of beams ``sequences_scores`` and ``beam_indices``. ``attention_mask`` is 0 where a prompt is filled up, on
+        the left; without one, ``pad_token_id`` says it.
         """
-        given = {name: value for name, value in locals().items() if name in DEFAULTS} | {"is_encoder_decoder": self.is_encoder_decoder}
+        given = {name: value for name, value in locals().items() if name in DEFAULTS} | {
+            "is_encoder_decoder": self.is_encoder_decoder
+        }
         _refuse(force_words_ids=force_words_ids, constraints=constraints)
         settings = Settings(given, getattr(self, "cfg", None))
         prompt = _prompts(inputs, model_kwargs, settings)
         read = _local(prompt)
         mask = _mask(read, model_kwargs.pop("attention_mask", None), settings)
-        ids, encoder_ids = (self._first_tokens(read, settings, model_kwargs), read) if settings.is_encoder_decoder else (read, None)
+        ids, encoder_ids = (
+            (self._first_tokens(read, settings, model_kwargs), read) if settings.is_encoder_decoder else (read, None)
+        )
         limit = settings.length(ids.shape[1])
         own = [*(logits_processor or [])]
-        processors = settings.processors(ids.shape[1], limit, encoder_ids, prefix_allowed_tokens_fn, LogitsProcessorList(own))
+        processors = settings.processors(
+            ids.shape[1], limit, encoder_ids, prefix_allowed_tokens_fn, LogitsProcessorList(own)
+        )
         criteria = settings.criteria(limit, StoppingCriteriaList(stopping_criteria or []))
         copies = settings.num_beams if settings.num_beams > 1 else settings.num_return_sequences
         more = {**model_kwargs, "attention_mask": mask, "encoder_input_ids": encoder_ids}
-        more = {name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and copies > 1 else value for name, value in more.items()}
+        more = {
+            name: value.repeat_interleave(copies, 0) if isinstance(value, Tensor) and copies > 1 else value
+            for name, value in more.items()
+        }
         told = {
             "logits_processor": processors, "stopping_criteria": criteria, "pad_token_id": settings.pad(), "eos_token_id": settings.eos_token_id,
             "is_encoder_decoder": settings.is_encoder_decoder, "output_scores": settings.output_scores, "use_cache": settings.use_cache,
@@ -195,8 +231,11 @@ class Generator:
             return self.multinomial_sample(rows, logits_warper=settings.warpers(), **told)
         return self.greedy_search(rows, **told)
 
-    def compute_transition_beam_scores(self, sequences: Any, scores: Sequence[Tensor], beam_indices: Any, eos_token_id: TokenIds | None = None) -> Tensor:
-        """The log-probability of every new token of texts that a beam search has found, ``[texts, steps]``; 0 behind their ends."""
+    def compute_transition_beam_scores(
+        self, sequences: Any, scores: Sequence[Tensor], beam_indices: Any, eos_token_id: TokenIds | None = None
+    ) -> Tensor:
+        """The log-probability of every new token of texts that a beam search has found, ``[texts, steps]``; 0 behind
+        their ends."""
         texts = _local(sequences)
         longest = max(len(one) for one in beam_indices)
         found = torch.zeros(len(texts), longest, device=texts.device)
@@ -211,7 +250,15 @@ class Generator:
     # --------------------------------------------------------------------------------------------------------- parts
 
     def _one_by_one(
-        self, input_ids: Any, processors: Any, criteria: StoppingCriteriaList, choose: Any, pad: int | None, eos: TokenIds | None, output_scores: bool, model_kwargs: Any
+        self,
+        input_ids: Any,
+        processors: Any,
+        criteria: StoppingCriteriaList,
+        choose: Any,
+        pad: int | None,
+        eos: TokenIds | None,
+        output_scores: bool,
+        model_kwargs: Any,
     ) -> Any:
         ends = _ends(eos)
         with torch.no_grad():
@@ -219,7 +266,11 @@ class Generator:
             filler = pad if pad is not None else ends[0] if ends else 0
             last = torch.tensor(ends, device=ids.device)
             is_open = torch.ones(len(ids), dtype=torch.bool, device=ids.device)
-            texts, steps, kept = _Texts(ids, _length(criteria)), self._steps(ids, _length(criteria), model_kwargs), _Kept(output_scores)
+            texts, steps, kept = (
+                _Texts(ids, _length(criteria)),
+                self._steps(ids, _length(criteria), model_kwargs),
+                _Kept(output_scores),
+            )
             while True:
                 found = processors(texts.ids, steps.scores(texts.ids))
                 kept.add(found)
@@ -238,7 +289,9 @@ class Generator:
             return validate_stopping_criteria(found, max_length)
         if found.max_length is None:
             said = getattr(self, "cfg", None)
-            found.append(MaxLengthCriteria((said.get("max_length") if said is not None else None) or DEFAULTS["max_length"]))
+            found.append(
+                MaxLengthCriteria((said.get("max_length") if said is not None else None) or DEFAULTS["max_length"])
+            )
         return found
 
     def _steps(self, ids: Tensor, capacity: int, model_kwargs: dict[str, Any]) -> Any:
@@ -255,16 +308,28 @@ class Generator:
         given = model_kwargs.pop("decoder_input_ids", None)
         if given is not None:
             return _local(given)
-        start = settings.decoder_start_token_id if settings.decoder_start_token_id is not None else settings.bos_token_id
+        start = (
+            settings.decoder_start_token_id if settings.decoder_start_token_id is not None else settings.bos_token_id
+        )
         if start is None:
-            raise ArgumentError("what does the decoder start with? Give decoder_start_token_id, bos_token_id or decoder_input_ids, or set one in the model's config")
+            raise ArgumentError(
+                "what does the decoder start with? Give decoder_start_token_id, bos_token_id or decoder_input_ids, or "
+                "set one in the model's config"
+            )
         return torch.full((len(read), 1), start, dtype=read.dtype, device=read.device)
 
 
-def going_on(input_ids: Any, past_key_values: Any = None, attention_mask: Any = None, use_cache: bool = True, **kwargs: Any) -> dict[str, Any]:
+def going_on(
+    input_ids: Any, past_key_values: Any = None, attention_mask: Any = None, use_cache: bool = True, **kwargs: Any
+) -> dict[str, Any]:
     """What a decoder is called with: after the first call the last token, and what it kept of those before."""
     ids = input_ids if past_key_values is None else input_ids[:, -1:]
-    return {"input_ids": ids, "past_key_values": past_key_values, "attention_mask": attention_mask, "use_cache": use_cache}
+    return {
+        "input_ids": ids,
+        "past_key_values": past_key_values,
+        "attention_mask": attention_mask,
+        "use_cache": use_cache,
+    }
 
 
 class _Texts:
@@ -327,7 +392,9 @@ def _length(criteria: StoppingCriteriaList) -> int:
 
 def _local(ids: Any) -> Tensor:
     """All tokens on every rank."""
-    found: Tensor = dist.ttol(ids, device=ids.placement.type, ranks=list(range(dist.get_world_size()))) if ids.is_global else ids
+    found: Tensor = (
+        dist.ttol(ids, device=ids.placement.type, ranks=list(range(dist.get_world_size()))) if ids.is_global else ids
+    )
     return found
 
 
@@ -338,7 +405,10 @@ def _as_given(ids: Tensor, like: Any) -> Any:
 def _refuse(**given: Any) -> None:
     for name, value in given.items():
         if value is not None:
-            raise ArgumentError(f"generate() has no constrained beam search: leave {name} out; prefix_allowed_tokens_fn says which tokens may come")
+            raise ArgumentError(
+                f"generate() has no constrained beam search: leave {name} out; prefix_allowed_tokens_fn says which "
+                f"tokens may come"
+            )
 
 
 def _prompts(inputs: Any, model_kwargs: dict[str, Any], settings: Settings) -> Any:
@@ -348,7 +418,10 @@ def _prompts(inputs: Any, model_kwargs: dict[str, Any], settings: Settings) -> A
     found = inputs if inputs is not None else model_kwargs.pop(named[0]) if named else None
     if found is None:
         if settings.bos_token_id is None:
-            raise ArgumentError("generate() goes on from inputs, [rows, length] of tokens, or starts with bos_token_id: give one of them")
+            raise ArgumentError(
+                "generate() goes on from inputs, [rows, length] of tokens, or starts with bos_token_id: give one of "
+                "them"
+            )
         return torch.full((1, 1), settings.bos_token_id)
     if not isinstance(found, Tensor) or found.dim() != 2 or found.is_floating_point() or not found.shape[1]:
         got = f"{found.dtype} of shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__

@@ -23,7 +23,8 @@ def own_part(parameter: Any) -> Any:
 
 
 class Product:
-    """x Wᵀ + b for a weight of (outputs, inputs). With ``sums`` the weight is this rank's part of the inputs, and the ranks add up before the bias."""
+    """x Wᵀ + b for a weight of (outputs, inputs). With ``sums`` the weight is this rank's part of the inputs, and the
+    ranks add up before the bias."""
 
     def __init__(self, weight: Any, bias: Any, rows: int, sums: tuple[int, ...] = ()) -> None:
         self.weight, self.bias = own_part(weight), own_part(bias)
@@ -42,8 +43,9 @@ class Product:
 
 
 def few_rows(weight: Tensor, bias: Tensor | None, rows: int) -> Callable[[Tensor], Tensor]:
-    """The product for exactly ``rows`` rows. A weight is read once for each token, and that is what it costs: torch reads one as oneDNN lays it out for
-    several rows up to 2.5 times as fast, and for one row a wide one by its columns."""
+    """The product for exactly ``rows`` rows. A weight is read once for each token, and that is what it costs: torch
+    reads one as oneDNN lays it out for several rows up to 2.5 times as fast, and for one row a wide one by its
+    columns."""
     is_plain = weight.device.type != "cpu" or weight.dtype is not torch.float32 or weight.numel() * 4 > _MOST_BYTES
     if rows < 1 or rows > _MOST_ROWS or is_plain:
         return lambda x: F.linear(x, weight, bias)

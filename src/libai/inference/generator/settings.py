@@ -7,7 +7,11 @@ from typing import Any
 
 from libai.inference.generator import generation_logits_processor as processors
 from libai.inference.generator.generation_logits_processor import LogitsProcessorList
-from libai.inference.generator.generation_stopping_criteria import MaxLengthCriteria, MaxTimeCriteria, StoppingCriteriaList
+from libai.inference.generator.generation_stopping_criteria import (
+    MaxLengthCriteria,
+    MaxTimeCriteria,
+    StoppingCriteriaList,
+)
 from oneflow.core.errors import ArgumentError
 
 DEFAULTS: dict[str, Any] = {
@@ -33,7 +37,8 @@ class Settings:
         if given.get("max_new_tokens") is not None:
             if given.get("max_length") is not None:
                 raise ArgumentError(
-                    f"max_length={given['max_length']} and max_new_tokens={given['max_new_tokens']} both say when to stop; max_length counts the prompt too. Give one"
+                    f"max_length={given['max_length']} and max_new_tokens={given['max_new_tokens']} both say when to "
+                    f"stop; max_length counts the prompt too. Give one"
                 )
         elif given.get("max_length") is not None:
             self.values["max_new_tokens"] = None  # the config's, which an argument overrides
@@ -50,19 +55,29 @@ class Settings:
             if not isinstance(self.values[name], int) or self.values[name] < 1:
                 raise ArgumentError(f"{name} is a whole number from 1 on, got {self.values[name]!r}")
         if self.num_beam_groups != 1 or self.diversity_penalty:
-            raise ArgumentError(f"num_beam_groups={self.num_beam_groups}, diversity_penalty={self.diversity_penalty}: beams in groups are not supported")
+            raise ArgumentError(
+                f"num_beam_groups={self.num_beam_groups}, diversity_penalty={self.diversity_penalty}: beams in groups "
+                f"are not supported"
+            )
         if self.num_beams > 1 and self.do_sample:
-            raise ArgumentError(f"num_beams={self.num_beams} with do_sample=True: beams by sampling are not supported; take one or the other")
+            raise ArgumentError(
+                f"num_beams={self.num_beams} with do_sample=True: beams by sampling are not supported; take one or the "
+                f"other"
+            )
         if not self.do_sample and self.num_return_sequences > self.num_beams:
             raise ArgumentError(
-                f"num_return_sequences={self.num_return_sequences} is more than num_beams={self.num_beams}: without do_sample=True there are no more different texts"
+                f"num_return_sequences={self.num_return_sequences} is more than num_beams={self.num_beams}: without "
+                f"do_sample=True there are no more different texts"
             )
 
     def length(self, prompt: int) -> int:
         """How many tokens a text has at most, those of the prompt included."""
         found = prompt + self.max_new_tokens if self.max_new_tokens is not None else self.max_length
         if found <= prompt:
-            raise ArgumentError(f"the prompt has {prompt} tokens, and a text ends at {found}: give max_new_tokens, or max_length above {prompt}")
+            raise ArgumentError(
+                f"the prompt has {prompt} tokens, and a text ends at {found}: give max_new_tokens, or max_length above "
+                f"{prompt}"
+            )
         return int(found)
 
     def pad(self) -> int | None:
@@ -71,7 +86,9 @@ class Settings:
             return processors.as_list(self.eos_token_id)[0]
         return None if self.pad_token_id is None else int(self.pad_token_id)
 
-    def processors(self, prompt: int, max_length: int, encoder_input_ids: Any, allowed: Any, own: LogitsProcessorList) -> LogitsProcessorList:
+    def processors(
+        self, prompt: int, max_length: int, encoder_input_ids: Any, allowed: Any, own: LogitsProcessorList
+    ) -> LogitsProcessorList:
         """The processors that the settings ask for, the caller's last but for the normalising one."""
         p, s, found = processors, self, LogitsProcessorList()
         if s.repetition_penalty != 1.0:
@@ -80,7 +97,10 @@ class Settings:
             found.append(p.NoRepeatNGramLogitsProcessor(s.no_repeat_ngram_size))
         if s.encoder_no_repeat_ngram_size:
             if encoder_input_ids is None:
-                raise ArgumentError("encoder_no_repeat_ngram_size needs a model with an encoder and a decoder; no_repeat_ngram_size is about the text itself")
+                raise ArgumentError(
+                    "encoder_no_repeat_ngram_size needs a model with an encoder and a decoder; no_repeat_ngram_size is "
+                    "about the text itself"
+                )
             found.append(p.EncoderNoRepeatNGramLogitsProcessor(s.encoder_no_repeat_ngram_size, encoder_input_ids))
         if s.min_length and s.eos_token_id is not None:
             found.append(p.MinLengthLogitsProcessor(s.min_length, s.eos_token_id))
@@ -95,7 +115,9 @@ class Settings:
         if s.exponential_decay_length_penalty is not None:
             if s.eos_token_id is None:
                 raise ArgumentError("exponential_decay_length_penalty raises the score of eos_token_id: give one")
-            found.append(p.ExponentialDecayLengthPenalty(tuple(s.exponential_decay_length_penalty), s.eos_token_id, prompt))
+            found.append(
+                p.ExponentialDecayLengthPenalty(tuple(s.exponential_decay_length_penalty), s.eos_token_id, prompt)
+            )
         found.extend(own)
         if s.renormalize_logits:
             found.append(p.NormalizationLogitsProcessor())

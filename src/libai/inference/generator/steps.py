@@ -36,7 +36,8 @@ class CachedSteps:
 
 
 class ModelSteps:
-    """By the model's ``forward``, with what its ``prepare_inputs_for_generation`` makes of the tokens. ``past_key_values`` among its results come back to it."""
+    """By the model's ``forward``, with what its ``prepare_inputs_for_generation`` makes of the tokens.
+    ``past_key_values`` among its results come back to it."""
 
     def __init__(self, model: Any, model_kwargs: dict[str, Any]) -> None:
         self._model, self._kwargs = model, model_kwargs
@@ -45,7 +46,9 @@ class ModelSteps:
 
     def scores(self, ids: Tensor) -> Tensor:
         """Of the next token of every row, ``[rows, vocabulary]``."""
-        inputs = self._model.prepare_inputs_for_generation(self._given(ids), **{name: self._given(value) for name, value in self._kwargs.items()})
+        inputs = self._model.prepare_inputs_for_generation(
+            self._given(ids), **{name: self._given(value) for name, value in self._kwargs.items()}
+        )
         outputs = self._model(**inputs)
         if isinstance(outputs, Mapping) and outputs.get("past_key_values") is not None:
             self._kwargs["past_key_values"] = outputs["past_key_values"]
@@ -59,7 +62,9 @@ class ModelSteps:
         past = self._kwargs.get("past_key_values")
         if past is not None:
             own = getattr(self._model, "_reorder_cache", None)
-            self._kwargs["past_key_values"] = own(past, rows) if own is not None else _reordered(past, self._given(rows))
+            self._kwargs["past_key_values"] = (
+                own(past, rows) if own is not None else _reordered(past, self._given(rows))
+            )
 
     def _given(self, value: Any) -> Any:
         """A tensor as the model takes it: global, whole on every rank, for a model of global parameters."""
@@ -88,7 +93,10 @@ def _logits(outputs: Any, model: Any) -> Any:
         for name in ("logits", "prediction_scores"):
             if name in outputs:
                 return outputs[name]
-        raise ArgumentError(f"forward of {type(model).__name__} returned {', '.join(outputs)}; generate() looks for 'logits' or 'prediction_scores', [rows, length, vocabulary]")
+        raise ArgumentError(
+            f"forward of {type(model).__name__} returned {', '.join(outputs)}; generate() looks for 'logits' or "
+            f"'prediction_scores', [rows, length, vocabulary]"
+        )
     return outputs[0] if isinstance(outputs, (tuple, list)) else outputs
 
 

@@ -1,4 +1,5 @@
-"""What models that classify pictures share: their results, their losses out of configs, first values, and growing drop paths."""
+"""What models that classify pictures share: their results, their losses out of configs, first values, and growing drop
+paths."""
 
 from __future__ import annotations
 

@@ -13,8 +13,9 @@ from oneflow import nn
 def place(model: nn.Module) -> None:
     """Makes parameters and buffers that are local tensors global ones: whole on every rank of their stage.
 
-    In a pipeline a model that is not placed by itself is cut between its modules that have parameters: these are its layers, in the order of
-    ``modules()``, shared out as ``train.dist`` says. What comes to such a module is moved to its stage.
+    In a pipeline a model that is not placed by itself is cut between its modules that have parameters: these are its
+    layers, in the order of ``modules()``, shared out as ``train.dist`` says. What comes to such a module is moved to
+    its stage.
     """
     laying = _Laying()
     if dist.get_pipeline_parallel_size() > 1 and not _is_placed(model):
@@ -26,7 +27,8 @@ def place(model: nn.Module) -> None:
 
 
 def layers_of(model: nn.Module) -> Iterator[tuple[nn.Module, int]]:
-    """The modules of a model that have parameters of their own, each with the layer among ``pipeline_num_layers`` that it counts as."""
+    """The modules of a model that have parameters of their own, each with the layer among ``pipeline_num_layers`` that
+    it counts as."""
     owners = [module for module in model.modules() if next(module.parameters(recurse=False), None) is not None]
     layers = dist.get_dist_util().pipeline_num_layers
     for number, module in enumerate(owners):
@@ -79,9 +81,13 @@ class _Mover:
     def __init__(self, layer: int) -> None:
         self.layer = layer
 
-    def __call__(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def __call__(
+        self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         target = dist.get_layer_placement(self.layer)
-        return tuple(_moved(value, target) for value in args), {name: _moved(value, target) for name, value in kwargs.items()}
+        return tuple(_moved(value, target) for value in args), {
+            name: _moved(value, target) for name, value in kwargs.items()
+        }
 
 
 def _moved(value: Any, target: Any) -> Any:

@@ -13,15 +13,25 @@ _log = logging.getLogger(__name__)
 
 
 def recomputed_in(model: nn.Module) -> list[str]:
-    """The names of the modules: transformer layers if there are any; else what stands in lists of modules, and sequences as they are.
+    """The names of the modules: transformer layers if there are any; else what stands in lists of modules, and
+    sequences as they are.
 
-    Of those the only one stays as it is: all that it would not keep is back when the backward pass begins, so that no memory would be saved.
+    Of those the only one stays as it is: all that it would not keep is back when the backward pass begins, so that no
+    memory would be saved.
     """
-    layers = [name for name, module in model.named_modules() if any(kind.__name__ == "TransformerLayer" for kind in type(module).__mro__)]
+    layers = [
+        name
+        for name, module in model.named_modules()
+        if any(kind.__name__ == "TransformerLayer" for kind in type(module).__mro__)
+    ]
     found = layers or list(_outermost(model, ""))
     if layers or len(found) > 1:
         return found
-    _log.info("train.activation_checkpoint: %s has neither transformer layers nor several sequences of modules; computing again would save no memory", type(model).__name__)
+    _log.info(
+        "train.activation_checkpoint: %s has neither transformer layers nor several sequences of modules; computing "
+        "again would save no memory",
+        type(model).__name__,
+    )
     return []
 
 

@@ -15,5 +15,6 @@ def init_method_normal(sigma: float, mean: float = 0.0) -> Callable[[Any], Any]:
 
 
 def scaled_init_method_normal(sigma: float, num_layers: int, mean: float = 0.0) -> Callable[[Any], Any]:
-    """Normal with ``sigma`` / sqrt(2 * ``num_layers``): of the layers whose results are added up, two in each of the model's layers."""
+    """Normal with ``sigma`` / sqrt(2 * ``num_layers``): of the layers whose results are added up, two in each of the
+    model's layers."""
     return init_method_normal(sigma / math.sqrt(2.0 * num_layers), mean)

@@ -1,4 +1,5 @@
-"""Windows of a map of tokens: cutting it into them, which pairs of pixels they hold, and which pixels of a shifted window were apart."""
+"""Windows of a map of tokens: cutting it into them, which pairs of pixels they hold, and which pixels of a shifted
+window were apart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The numbers that dtypes had; ``dtype=`` takes them everywhere. kOFRecord and kTensorBuffer are the types of no blob here."""
+"""The numbers that dtypes had; ``dtype=`` takes them everywhere. kOFRecord and kTensorBuffer are the types of no blob
+here."""
 
 from __future__ import annotations
 

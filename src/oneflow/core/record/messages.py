@@ -39,11 +39,14 @@ _FEATURES = _FEATURE = _KEY = _LIST_VALUE = 1
 _VALUE = 2
 
 
-@dataclass(eq=False, slots=True)  # not frozen: that would triple the time to make one, and a reader makes two per record
+@dataclass(
+    eq=False, slots=True
+)  # not frozen: that would triple the time to make one, and a reader makes two per record
 class FeatureValue:
     """One decoded feature: a name of ``KINDS`` (None: no list was set) and its values. It is not changed once made.
 
-    ``values`` is a list of bytes (or views of bytes) for ``bytes_list``, otherwise a one-dimensional array of the kind's dtype.
+    ``values`` is a list of bytes (or views of bytes) for ``bytes_list``, otherwise a one-dimensional array of the
+    kind's dtype.
     """
 
     kind: str | None
@@ -152,7 +155,9 @@ _UNSET = FeatureValue(None, [])
 
 def _maps(view: memoryview) -> list[tuple[int, int]]:
     """First byte and end of each Features message in an Example; there is one as a rule, several count as one."""
-    return [(start, end) for field, wire, start, end in fields(view, 0, len(view)) if field == _FEATURES and wire == LEN]
+    return [
+        (start, end) for field, wire, start, end in fields(view, 0, len(view)) if field == _FEATURES and wire == LEN
+    ]
 
 
 def _decode_map(reading: _Reading, view: memoryview, start: int, end: int) -> dict[str, FeatureValue]:
@@ -187,7 +192,9 @@ def _merge(before: FeatureValue, kind: str, values: Any) -> FeatureValue:
     """A list sent twice is one list; a list of another kind replaces the one before."""
     if before.kind != kind:
         return FeatureValue(kind, values)
-    return FeatureValue(kind, before.values + values if kind == "bytes_list" else np.concatenate([before.values, values]))
+    return FeatureValue(
+        kind, before.values + values if kind == "bytes_list" else np.concatenate([before.values, values])
+    )
 
 
 def _decode_list(reading: _Reading, kind: str, view: memoryview, start: int, end: int) -> Any:
@@ -225,15 +232,15 @@ def _text(view: memoryview, start: int, stop: int) -> str:
         raise DataError(f"byte {start}: a feature's name is not UTF-8") from None
 
 
-# ------------------------------------------------------------------ decoding some features
-#
-# A loader wants two features of every record and wants them fast. Nearly all messages have each entry in the plain form
-# {key, value} with one list in it. That form is read here, in one loop and without looking at values that nobody asked for.
-# A message in any other form, also a broken one, goes to the general decoder above, so the result is always the same.
+# ------------------------------------------------------------------ decoding some features  A loader wants two features
+# of every record and wants them fast. Nearly all messages have each entry in the plain form {key, value} with one list
+# in it. That form is read here, in one loop and without looking at values that nobody asked for. A message in any other
+# form, also a broken one, goes to the general decoder above, so the result is always the same.
 
 
 def pick_from_record(message: Bytes, keys: Collection[str]) -> dict[str, FeatureValue]:
-    """The features of a serialized OFRecord that are named ``keys``, as far as they are there; bytes are views of the message."""
+    """The features of a serialized OFRecord that are named ``keys``, as far as they are there; bytes are views of the
+    message."""
     view = memoryview(message)
     return _pick(_VIEWS_OF_RECORD, view, 0, len(view), _wanted(tuple(keys)))
 
@@ -257,7 +264,9 @@ _ENTRY_TAG = _KEY_TAG = _LIST_TAG = 1 << 3 | LEN
 _VALUE_TAG = 2 << 3 | LEN
 
 
-def _pick(reading: _Reading, view: memoryview, start: int, end: int, wanted: dict[bytes, str]) -> dict[str, FeatureValue]:
+def _pick(
+    reading: _Reading, view: memoryview, start: int, end: int, wanted: dict[bytes, str]
+) -> dict[str, FeatureValue]:
     try:
         found = _pick_plain(reading, view, start, end, wanted)
     except IndexError:  # the message ends where a byte is missing; the general decoder says which
@@ -268,7 +277,9 @@ def _pick(reading: _Reading, view: memoryview, start: int, end: int, wanted: dic
     return found
 
 
-def _pick_plain(reading: _Reading, view: memoryview, at: int, end: int, wanted: dict[bytes, str]) -> dict[str, FeatureValue] | None:
+def _pick_plain(
+    reading: _Reading, view: memoryview, at: int, end: int, wanted: dict[bytes, str]
+) -> dict[str, FeatureValue] | None:
     """The wanted features of a message in the plain form, None for any other."""
     found: dict[str, FeatureValue] = {}
     while at < end:

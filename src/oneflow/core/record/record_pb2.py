@@ -193,7 +193,11 @@ class Feature(_Message):
     ) -> None:
         self._kind: str | None = None
         self._list: _List | None = None
-        given: dict[str, _List | None] = {"bytes_list": bytes_list, "float_list": float_list, "double_list": double_list}
+        given: dict[str, _List | None] = {
+            "bytes_list": bytes_list,
+            "float_list": float_list,
+            "double_list": double_list,
+        }
         given |= {"int32_list": int32_list, "int64_list": int64_list}
         for kind, values in given.items():
             if values is not None:

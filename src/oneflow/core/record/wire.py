@@ -1,6 +1,7 @@
 """The protobuf wire format: numbers, tags, lengths. What the fields mean is said in ``messages.py``.
 
-Writing (``block``, ``varint``) and reading (``fields``, ``read_varint``) share the names of the wire types and nothing else.
+Writing (``block``, ``varint``) and reading (``fields``, ``read_varint``) share the names of the wire types and nothing
+else.
 """
 
 from __future__ import annotations
@@ -59,7 +60,11 @@ def read_varint(view: memoryview, start: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & _64_BITS, at + 1
         shift += 7
-    raise DataError(f"byte {start}: a number that is cut off" if end - start < 10 else f"byte {start}: a number of more than 10 bytes")
+    raise DataError(
+        f"byte {start}: a number that is cut off"
+        if end - start < 10
+        else f"byte {start}: a number of more than 10 bytes"
+    )
 
 
 def varints(view: memoryview, start: int, stop: int) -> Iterator[int]:

@@ -16,7 +16,15 @@ from types import FrameType
 from oneflow.core.errors import OneFlowError
 from oneflow.data.cli import cifar10, convert, imagenet, make, mnist, show, verify
 
-VERBS = {"make": make, "imagenet": imagenet, "mnist": mnist, "cifar10": cifar10, "convert": convert, "show": show, "verify": verify}
+VERBS = {
+    "make": make,
+    "imagenet": imagenet,
+    "mnist": mnist,
+    "cifar10": cifar10,
+    "convert": convert,
+    "show": show,
+    "verify": verify,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -20,8 +20,12 @@ Split = tuple[np.ndarray, np.ndarray]  # pixels, labels
 def add_arguments(parser: argparse.ArgumentParser, files: str) -> None:
     parser.add_argument("folder", help=f"the folder with {files}")
     parser.add_argument("out", help="the folder to write train/ and test/ to")
-    parser.add_argument("--names", metavar="FILE", help="the names of the classes, one per line in the order of the labels")
-    parser.add_argument("--shuffle-seed", type=int, metavar="N", help="mix the images by this seed (default: as they come)")
+    parser.add_argument(
+        "--names", metavar="FILE", help="the names of the classes, one per line in the order of the labels"
+    )
+    parser.add_argument(
+        "--shuffle-seed", type=int, metavar="N", help="mix the images by this seed (default: as they come)"
+    )
     options.add_output(parser)
 
 
@@ -36,7 +40,12 @@ def write_splits(arguments: argparse.Namespace, splits: Mapping[str, Split], nam
 
 
 def _write_split(
-    arguments: argparse.Namespace, output: Output, split: str, pixels: np.ndarray, labels: np.ndarray, names: Sequence[str]
+    arguments: argparse.Namespace,
+    output: Output,
+    split: str,
+    pixels: np.ndarray,
+    labels: np.ndarray,
+    names: Sequence[str],
 ) -> None:
     order: Sequence[int] = range(len(labels))
     if arguments.shuffle_seed is not None:

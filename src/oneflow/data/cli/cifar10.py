@@ -27,7 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     folder = Path(arguments.folder)
-    return write_splits(arguments, {"train": read_batches(folder, TRAIN_FILES), "test": read_batches(folder, TEST_FILES)}, NAMES)
+    return write_splits(
+        arguments, {"train": read_batches(folder, TRAIN_FILES), "test": read_batches(folder, TEST_FILES)}, NAMES
+    )
 
 
 def read_batches(folder: Path, names: tuple[str, ...]) -> Split:
@@ -43,7 +45,9 @@ def _rows(path: Path) -> np.ndarray:
         hint = "; this is the Python version, take the binary one" if path.with_suffix("").exists() else ""
         raise DataError(f"{path} cannot be read: {error.strerror}{hint}") from None
     if not data or len(data) % _ROW:
-        raise DataError(f"{path}: {len(data)} bytes are no multiple of {_ROW}; the file was cut short or is no CIFAR-10 batch")
+        raise DataError(
+            f"{path}: {len(data)} bytes are no multiple of {_ROW}; the file was cut short or is no CIFAR-10 batch"
+        )
     rows = np.frombuffer(data, np.uint8).reshape(-1, _ROW)
     if rows[:, 0].max() > 9:
         wrong = int(np.argmax(rows[:, 0] > 9))

@@ -15,8 +15,10 @@ from oneflow.data.files import base_name, is_folder, join, list_files, open_sour
 from oneflow.data.records import RecordWriter, read_records
 
 HELP = (
-    "Convert OFRecord to TFRecord or back; every value stays what it is. To TFRecord, int32 lists become int64 lists and "
-    "double lists float lists (an error if a value would change); to OFRecord, int64 lists stay int64 lists unless --int32 names them."
+    "Convert OFRecord to TFRecord or back; every value stays what it is. To TFRecord, int32 lists become int64 lists "
+    "and "
+    "double lists float lists (an error if a value would change); to OFRecord, int64 lists stay int64 lists unless "
+    "--int32 names them."
 )
 
 
@@ -25,7 +27,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", help="the file, or for a folder the folder, to write; files keep their names")
     parser.add_argument("--to", choices=["ofrecord", "tfrecord"], required=True)
     parser.add_argument("--gzip", action="store_true", help="pack the files; for --to tfrecord only")
-    parser.add_argument("--int32", action="append", default=[], metavar="KEY", help="write this int64 feature as int32 (OFRecord only)")
+    parser.add_argument(
+        "--int32", action="append", default=[], metavar="KEY", help="write this int64 feature as int32 (OFRecord only)"
+    )
     parser.add_argument("--rename", action="append", default=[], metavar="OLD=NEW", help="give a feature another name")
     parser.add_argument("--overwrite", action="store_true", help="replace what is there")
     options.add_input(parser)
@@ -103,7 +107,10 @@ def _check_found(arguments: argparse.Namespace, found: set[str]) -> None:
     for option, keys, known in (("--rename", names, found), ("--int32", arguments.int32, renamed)):
         missing = sorted(set(keys) - known)
         if missing:
-            raise DataError(f"{arguments.source}: {option}: no record has a feature {missing[0]!r}; the features are {', '.join(sorted(known))}")
+            raise DataError(
+                f"{arguments.source}: {option}: no record has a feature {missing[0]!r}; the features are "
+                f"{', '.join(sorted(known))}"
+            )
 
 
 def _placed(message: str, where: str) -> str:

@@ -12,7 +12,8 @@ from oneflow.data.cli.pictures import Picture, class_folders, file_features, pic
 from oneflow.data.files import join
 
 HELP = (
-    "Make record files from ILSVRC2012: FOLDER/train/<synset>/*.JPEG and FOLDER/validation/*.JPEG (or val), the latter flat with a "
+    "Make record files from ILSVRC2012: FOLDER/train/<synset>/*.JPEG and FOLDER/validation/*.JPEG (or val), the latter "
+    "flat with a "
     "file of labels, or in folders too. Labels count from 0 in the order of the synsets."
 )
 _VALIDATION_FOLDERS = ("validation", "val")
@@ -22,15 +23,26 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="the folder with train and validation (or val) in it")
     parser.add_argument("out", help="the folder to write train/ and validation/ to")
     parser.add_argument(
-        "--split", choices=["train", "validation"], action="append", help="make only this one (default: those that are there)"
+        "--split",
+        choices=["train", "validation"],
+        action="append",
+        help="make only this one (default: those that are there)",
     )
-    parser.add_argument("--synsets", metavar="FILE", help="a line 'synset [words]' for each label (default: the folders of train, sorted)")
+    parser.add_argument(
+        "--synsets",
+        metavar="FILE",
+        help="a line 'synset [words]' for each label (default: the folders of train, sorted)",
+    )
     parser.add_argument(
         "--labels", metavar="FILE",
         help="for a flat validation folder: a line 'synset' for each picture in the order of their names, or 'name synset' in any order",
     )  # fmt: skip
     parser.add_argument(
-        "--shuffle-seed", type=int, default=0, metavar="N", help="the order of the training pictures (default: %(default)s)"
+        "--shuffle-seed",
+        type=int,
+        default=0,
+        metavar="N",
+        help="the order of the training pictures (default: %(default)s)",
     )
     options.add_output(parser, parts=256, suffix_length=5)
 
@@ -41,7 +53,10 @@ def run(arguments: argparse.Namespace) -> int:
     for split in arguments.split or _splits(arguments.folder):
         pictures = _training(arguments, synsets) if split == "train" else _validation(arguments, synsets)
         target = join(arguments.out, split)
-        with staged(target, output.prefix, output.overwrite) as folder, options.progress(len(pictures), "images") as done:
+        with (
+            staged(target, output.prefix, output.overwrite) as folder,
+            options.progress(len(pictures), "images") as done,
+        ):
             write_parts(folder, pictures, lambda picture: file_features(picture, output.format), output, done)
             write_labels(folder, [f"{synset} {words}".strip() for synset, words in synsets.items()])
         print(f"{split}: {len(pictures)} images of {len(synsets)} classes in {output.parts} parts: {target}")

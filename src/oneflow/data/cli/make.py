@@ -16,7 +16,12 @@ HELP = "Make record files from a folder of pictures, one sub-folder a class. Lab
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", help="the pictures: FOLDER/<class>/<picture>")
     parser.add_argument("out", help="the folder to write part files and labels.txt to")
-    parser.add_argument("--shuffle-seed", type=int, metavar="N", help="mix the pictures by this seed (default: in the order of the names)")
+    parser.add_argument(
+        "--shuffle-seed",
+        type=int,
+        metavar="N",
+        help="mix the pictures by this seed (default: in the order of the names)",
+    )
     options.add_output(parser)
 
 
@@ -24,11 +29,18 @@ def run(arguments: argparse.Namespace) -> int:
     output = Output.of(arguments)
     classes = class_folders(arguments.folder)
     if not classes:
-        raise DataError(f"{arguments.folder} has no sub-folders; there must be one for each class, with its pictures in it")
+        raise DataError(
+            f"{arguments.folder} has no sub-folders; there must be one for each class, with its pictures in it"
+        )
     pictures = folder_pictures(arguments.folder, classes)
     if arguments.shuffle_seed is not None:
-        pictures = shuffled(pictures, lambda picture: os.path.relpath(picture.path, arguments.folder), arguments.shuffle_seed)
-    with staged(arguments.out, output.prefix, output.overwrite) as folder, options.progress(len(pictures), "images") as done:
+        pictures = shuffled(
+            pictures, lambda picture: os.path.relpath(picture.path, arguments.folder), arguments.shuffle_seed
+        )
+    with (
+        staged(arguments.out, output.prefix, output.overwrite) as folder,
+        options.progress(len(pictures), "images") as done,
+    ):
         write_parts(folder, pictures, lambda picture: file_features(picture, output.format), output, done)
         write_labels(folder, classes)
     print(f"{len(pictures)} images of {len(classes)} classes in {output.parts} parts: {arguments.out}")

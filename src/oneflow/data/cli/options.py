@@ -31,7 +31,11 @@ def at_least(least: int) -> Callable[[str], int]:
 
 def add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--threads", type=at_least(1), default=cores(), metavar="N", help="threads that work (default: one a core, %(default)s)"
+        "--threads",
+        type=at_least(1),
+        default=cores(),
+        metavar="N",
+        help="threads that work (default: one a core, %(default)s)",
     )
 
 
@@ -39,8 +43,12 @@ def add_output(parser: argparse.ArgumentParser, parts: int | None = 1, suffix_le
     """How part files are written."""
     parser.add_argument("--format", choices=["ofrecord", "tfrecord"], default="ofrecord", help="(default: %(default)s)")
     parser.add_argument("--gzip", action="store_true", help="pack the files; for tfrecord only")
-    parser.add_argument("--parts", type=at_least(1), default=parts, metavar="N", help="number of part files (default: %(default)s)")
-    parser.add_argument("--prefix", default="part-", help="what the names of part files begin with (default: %(default)s)")
+    parser.add_argument(
+        "--parts", type=at_least(1), default=parts, metavar="N", help="number of part files (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--prefix", default="part-", help="what the names of part files begin with (default: %(default)s)"
+    )
     parser.add_argument(
         "--suffix-length", type=int, default=suffix_length, metavar="N",
         help="digits of the number in a part's name: -1 for part-0, 5 for part-00000 (default: %(default)s)",
@@ -51,8 +59,12 @@ def add_output(parser: argparse.ArgumentParser, parts: int | None = 1, suffix_le
 
 def add_input(parser: argparse.ArgumentParser) -> None:
     """How part files are found and read."""
-    parser.add_argument("--format", choices=["ofrecord", "tfrecord"], help="(default: told by the first bytes of each file)")
-    parser.add_argument("--prefix", default="part-", help="in a folder, the files whose names begin so (default: %(default)s)")
+    parser.add_argument(
+        "--format", choices=["ofrecord", "tfrecord"], help="(default: told by the first bytes of each file)"
+    )
+    parser.add_argument(
+        "--prefix", default="part-", help="in a folder, the files whose names begin so (default: %(default)s)"
+    )
 
 
 def cores() -> int:

@@ -48,17 +48,22 @@ class Output:
 def staged(folder: Address, prefix: str, overwrite: bool) -> Iterator[str]:
     """A folder to write a data set into; what is in it appears in ``folder`` when the body ends well.
 
-    Where ``folder`` is new it appears in one step. Part files that are there already are an error, or with ``overwrite`` are
-    replaced: also those that have no new one of the same name. A remote folder is written in place, each file complete,
-    and must have no part files.
+    Where ``folder`` is new it appears in one step. Part files that are there already are an error, or with
+    ``overwrite`` are replaced: also those that have no new one of the same name. A remote folder is written in place,
+    each file complete, and must have no part files.
     """
     target = os.fspath(folder)
     old = _old_parts(target, prefix)
     if old and not overwrite:
-        raise DataError(f"{target} has {len(old)} files named {prefix}*; give --overwrite to replace them, or another folder")
+        raise DataError(
+            f"{target} has {len(old)} files named {prefix}*; give --overwrite to replace them, or another folder"
+        )
     if is_remote(target):
         if old:
-            raise DataError(f"{target} has {len(old)} files named {prefix}*; a remote data set is not overwritten, give another folder")
+            raise DataError(
+                f"{target} has {len(old)} files named {prefix}*; a remote data set is not overwritten, give another "
+                f"folder"
+            )
         make_folder(target)
         yield target
         return
@@ -99,12 +104,13 @@ def write_parts(
 ) -> list[str]:
     """Writes one record an item into ``output.parts`` files of ``folder``, in order, and gives their names.
 
-    The parts have equal numbers of records, the first ones one more where it does not come out even. ``features`` runs in
-    many threads. The first error stops all.
+    The parts have equal numbers of records, the first ones one more where it does not come out even. ``features`` runs
+    in many threads. The first error stops all.
     """
     if len(items) < output.parts:
         raise DataError(
-            f"{output.parts} parts cannot be made of {len(items)} records; every part has at least one. Use --parts {len(items) or 1}"
+            f"{output.parts} parts cannot be made of {len(items)} records; every part has at least one. Use --parts "
+            f"{len(items) or 1}"
         )
     names = part_names(output.prefix, output.parts, output.suffix_length)
     stop = Event()
@@ -127,7 +133,8 @@ class Stopped(Exception):
 
 
 def in_threads(work: Callable[[int], None], numbers: Sequence[int], threads: int, stop: Event) -> None:
-    """``work(n)`` for all numbers. After the first error, or when the program is to end, the rest is stopped and waited for."""
+    """``work(n)`` for all numbers. After the first error, or when the program is to end, the rest is stopped and waited
+    for."""
     with ThreadPoolExecutor(threads, thread_name_prefix="oneflow-data") as pool:
         futures = [pool.submit(_stopping(work, stop), number) for number in numbers]
         try:

@@ -39,7 +39,8 @@ def file_features(picture: Picture, format: str) -> dict[str, FeatureValue]:
 
 
 def pixel_features(pixels: np.ndarray, name: str, label: int, words: str, format: str) -> dict[str, FeatureValue]:
-    """The record of uint8 pixels, (height, width) or (height, width, 3); they are stored as PNG, which loses nothing."""
+    """The record of uint8 pixels, (height, width) or (height, width, 3); they are stored as PNG, which loses
+    nothing."""
     packed = io.BytesIO()
     Image.fromarray(pixels).save(packed, "PNG")
     return _keyed(format, picture_features(packed.getvalue(), name, label, words))
@@ -100,7 +101,8 @@ def class_folders(root: str) -> list[str]:
 
 
 def picture_files(folder: str, recursive: bool = True, endings: Sequence[str] = ENDINGS) -> list[str]:
-    """The picture files of a folder and, unless told otherwise, those under it, sorted; other files and hidden ones are left out."""
+    """The picture files of a folder and, unless told otherwise, those under it, sorted; other files and hidden ones are
+    left out."""
     found: list[str] = []
     for here, folders, files in os.walk(folder, onerror=_raise):
         folders[:] = sorted(name for name in folders if recursive and not name.startswith("."))

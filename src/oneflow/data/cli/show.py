@@ -27,7 +27,11 @@ _CELL, _CAPTION = 128, 14
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("source", help="a file, or a folder of part files")
     parser.add_argument(
-        "--records", type=options.at_least(0), default=3, metavar="N", help="print the first N records (default: %(default)s)"
+        "--records",
+        type=options.at_least(0),
+        default=3,
+        metavar="N",
+        help="print the first N records (default: %(default)s)",
     )
     parser.add_argument(
         "--scan",
@@ -38,9 +42,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--sheet", metavar="PNG", help="write the first pictures, small and side by side, to this file")
     parser.add_argument(
-        "--pictures", type=options.at_least(1), default=64, metavar="N", help="pictures on the sheet (default: %(default)s)"
+        "--pictures",
+        type=options.at_least(1),
+        default=64,
+        metavar="N",
+        help="pictures on the sheet (default: %(default)s)",
     )
-    parser.add_argument("--columns", type=options.at_least(1), default=8, metavar="N", help="pictures in a row (default: %(default)s)")
+    parser.add_argument(
+        "--columns", type=options.at_least(1), default=8, metavar="N", help="pictures in a row (default: %(default)s)"
+    )
     parser.add_argument("--key", help="the feature with the picture (default: the first that is one)")
     options.add_input(parser)
 
@@ -150,7 +160,8 @@ def _write_sheet(arguments: argparse.Namespace, parts: Parts) -> None:
     key = arguments.key or image_key(parts[0].features)
     if key is None:
         raise DataError(
-            f"{parts[0].where}: no feature looks like a picture; name it with --key. The record has {sorted(parts[0].features)}"
+            f"{parts[0].where}: no feature looks like a picture; name it with --key. The record has "
+            f"{sorted(parts[0].features)}"
         )
     count = min(arguments.pictures, len(parts))
     columns = min(arguments.columns, count)

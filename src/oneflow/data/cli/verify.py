@@ -16,7 +16,8 @@ from oneflow.data.image import decode
 from oneflow.data.index import RecordFile
 
 HELP = (
-    "Read every record, check lengths and checksums, and decode every picture. Each problem is a line with file, record number and byte "
+    "Read every record, check lengths and checksums, and decode every picture. Each problem is a line with file, "
+    "record number and byte "
     "offset; the exit code is 1 if there is any."
 )
 _CHUNK = 64
@@ -33,7 +34,9 @@ class Findings:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("sources", nargs="+", help="files, or folders of part files")
-    parser.add_argument("--require", action="append", default=[], metavar="KEY", help="a record without this feature is a problem")
+    parser.add_argument(
+        "--require", action="append", default=[], metavar="KEY", help="a record without this feature is a problem"
+    )
     parser.add_argument("--no-images", action="store_true", help="do not decode pictures")
     options.add_input(parser)
     options.add_threads(parser)
@@ -93,7 +96,11 @@ def _check_chunk(arguments: argparse.Namespace, file: RecordFile, numbers: range
         except DataError as error:
             found.problems.append(str(error))
             continue
-        problems = [f"feature {key!r} is missing; the record has {sorted(features)}" for key in arguments.require if key not in features]
+        problems = [
+            f"feature {key!r} is missing; the record has {sorted(features)}"
+            for key in arguments.require
+            if key not in features
+        ]
         if not arguments.no_images:
             problems += _check_images(features, found)
         found.problems += [f"{record.where}: {problem}" for problem in problems]
@@ -103,7 +110,8 @@ def _check_chunk(arguments: argparse.Namespace, file: RecordFile, numbers: range
 def _check_images(features: dict[str, FeatureValue], found: Findings) -> list[str]:
     images = encoded_images(features)
     problems = [
-        f"feature {key!r} should be one picture, it is a {feature.kind or 'feature without a list'} of {len(feature.values)} values"
+        f"feature {key!r} should be one picture, it is a {feature.kind or 'feature without a list'} of "
+        f"{len(feature.values)} values"
         for key, feature in features.items()
         if is_image_name(key) and key not in images
     ]

@@ -1,6 +1,13 @@
 """Pictures: decoding, resizing, cropping, and all of it in one go into a batch."""
 
-from oneflow.data.image.crop import Window, aspect_window, center_crop, keep_aspect_size, random_crop_window, shorter_side_size
+from oneflow.data.image.crop import (
+    Window,
+    aspect_window,
+    center_crop,
+    keep_aspect_size,
+    random_crop_window,
+    shorter_side_size,
+)
 from oneflow.data.image.decode import decode, size_of
 from oneflow.data.image.fused import backend, decode_crop_resize_normalize
 from oneflow.data.image.resize import resize, resize_auto

@@ -33,12 +33,13 @@ def random_crop_window(
 ) -> Window:
     """A window of random area (a share of the picture's) and random aspect ratio (width by height), at a random place.
 
-    The area is uniform, the ratio uniform in its logarithm. ``rng`` gives uniform numbers in [0, 1): two an attempt, then one
-    for y and one for x. If no attempt fits, the window is the largest one of an allowed ratio.
+    The area is uniform, the ratio uniform in its logarithm. ``rng`` gives uniform numbers in [0, 1): two an attempt,
+    then one for y and one for x. If no attempt fits, the window is the largest one of an allowed ratio.
     """
     if not (0 < area[0] <= area[1] <= 1 and 0 < ratio[0] <= ratio[1] and attempts >= 0):
         raise ArgumentError(
-            f"a random crop takes 0 < area <= 1 and 0 < ratio, each (low, high), and attempts >= 0; got {area}, {ratio}, {attempts}"
+            f"a random crop takes 0 < area <= 1 and 0 < ratio, each (low, high), and attempts >= 0; got {area}, "
+            f"{ratio}, {attempts}"
         )
     w, h = _random_size(width, height, area, ratio, attempts, rng) or _largest_size(width, height, ratio)
     y = int(rng() * (height - h + 1))
@@ -47,7 +48,12 @@ def random_crop_window(
 
 
 def _random_size(
-    width: int, height: int, area: tuple[float, float], ratio: tuple[float, float], attempts: int, rng: Callable[[], float]
+    width: int,
+    height: int,
+    area: tuple[float, float],
+    ratio: tuple[float, float],
+    attempts: int,
+    rng: Callable[[], float],
 ) -> tuple[int, int] | None:
     low, high = math.log(ratio[0]), math.log(ratio[1])
     for _ in range(attempts):
@@ -64,11 +70,16 @@ def _largest_size(width: int, height: int, ratio: tuple[float, float]) -> tuple[
     return min(width, max(1, round(height * aspect))), min(height, max(1, round(width / aspect)))
 
 
-def center_crop(width: int, height: int, crop_width: int, crop_height: int, anchor: tuple[float, float] = (0.5, 0.5)) -> Window:
-    """The window of ``crop_width`` x ``crop_height`` whose free space is divided by ``anchor`` (x, y): 0.5 is the middle, 0 left or top."""
+def center_crop(
+    width: int, height: int, crop_width: int, crop_height: int, anchor: tuple[float, float] = (0.5, 0.5)
+) -> Window:
+    """The window of ``crop_width`` x ``crop_height`` whose free space is divided by ``anchor`` (x, y): 0.5 is the
+    middle, 0 left or top."""
     if crop_width > width or crop_height > height:
         raise DataError(f"a crop of {crop_width} x {crop_height} does not fit in a picture of {width} x {height}")
-    return Window(int((width - crop_width) * anchor[0]), int((height - crop_height) * anchor[1]), crop_width, crop_height)
+    return Window(
+        int((width - crop_width) * anchor[0]), int((height - crop_height) * anchor[1]), crop_width, crop_height
+    )
 
 
 def aspect_window(width: int, height: int, aspect: float) -> Window:
@@ -84,11 +95,18 @@ def shorter_side_size(width: int, height: int, shorter: int) -> tuple[int, int]:
 
 
 def keep_aspect_size(
-    width: int, height: int, target: int, side: str = "shorter", min_size: int | None = None, max_size: int | None = None
+    width: int,
+    height: int,
+    target: int,
+    side: str = "shorter",
+    min_size: int | None = None,
+    max_size: int | None = None,
 ) -> tuple[int, int]:
-    """Width and height with the ``side`` ("shorter" or "longer") made ``target``; the other is rounded, halves to the even number.
+    """Width and height with the ``side`` ("shorter" or "longer") made ``target``; the other is rounded, halves to the
+    even number.
 
-    ``max_size`` limits the longer side when the shorter is given, ``min_size`` the shorter one when the longer is given.
+    ``max_size`` limits the longer side when the shorter is given, ``min_size`` the shorter one when the longer is
+    given.
     """
     if side not in ("shorter", "longer"):
         raise ArgumentError(f"side is 'shorter' or 'longer', got {side!r}")

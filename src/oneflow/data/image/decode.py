@@ -35,8 +35,8 @@ _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 def decode(data: Bytes, color: str = "RGB") -> np.ndarray:
     """The picture as uint8 of (height, width, channels): 3 channels in the order ``color`` names, or 1 for "GRAY".
 
-    JPEG (also progressive, grey, CMYK), PNG (also palette, 16-bit), BMP, GIF (first frame), PPM, TIFF and WebP. 16-bit numbers
-    keep their upper 8 bits, transparency is left out. What does not decode completely is a ``DataError``.
+    JPEG (also progressive, grey, CMYK), PNG (also palette, 16-bit), BMP, GIF (first frame), PPM, TIFF and WebP. 16-bit
+    numbers keep their upper 8 bits, transparency is left out. What does not decode completely is a ``DataError``.
     """
     check_color(color)
     if is_jpeg(data):
@@ -90,7 +90,8 @@ def _jpeg_pixels(data: Bytes, color: str) -> np.ndarray:
 
 
 def _without_profile(data: Bytes) -> bytes | None:
-    """A JPEG without its colour profile: nothing here reads one, so that a broken one does not matter. None if there is none to leave out."""
+    """A JPEG without its colour profile: nothing here reads one, so that a broken one does not matter. None if there is
+    none to leave out."""
     view, at, kept = memoryview(data), 2, [bytes(data[:2])]
     while at + 4 <= len(view) and view[at] == 0xFF and view[at + 1] != _START_OF_SCAN:
         end = at + 2 + int.from_bytes(view[at + 2 : at + 4], "big")
@@ -104,7 +105,9 @@ def _without_profile(data: Bytes) -> bytes | None:
 def check_pixels(width: int, height: int) -> None:
     """A header that promises more pixels than any picture has is a ``DataError``."""
     if width * height > MOST_PIXELS:
-        raise DataError(f"the header says {width} x {height} pixels, more than the {MOST_PIXELS} that are taken for a picture")
+        raise DataError(
+            f"the header says {width} x {height} pixels, more than the {MOST_PIXELS} that are taken for a picture"
+        )
 
 
 def _decode_other(data: Bytes, color: str) -> np.ndarray:

@@ -1,7 +1,7 @@
 """From a compressed picture straight into its place in a batch: decode, crop, resize, cut, flip, normalise.
 
-Two implementations give the same pixels within one level: the one here, and ``native``, a C extension that decodes only the
-part of a JPEG that is needed. The extension is optional; ``ONEFLOW_IMAGE_BACKEND=python`` leaves it aside.
+Two implementations give the same pixels within one level: the one here, and ``native``, a C extension that decodes only
+the part of a JPEG that is needed. The extension is optional; ``ONEFLOW_IMAGE_BACKEND=python`` leaves it aside.
 """
 
 from __future__ import annotations
@@ -41,10 +41,11 @@ def decode_crop_resize_normalize(
 ) -> None:
     """Writes one picture into ``out``, a float32 array or tensor of (C, H, W), or (H, W, C) with ``layout="HWC"``.
 
-    ``window`` is the part of the picture to take (or a function of the picture's width and height; None: all of it), ``size`` the
-    (width, height) it is resized to by ``method`` (or a function of the window's width and height; None: that of ``out``). If that is
-    larger than ``out``, the part at ``anchor`` is cut out of it, as ``center_crop`` says. Then ``flip`` mirrors it left to
-    right, and a pixel becomes ``(level - mean) / std`` with levels 0 to 255 and one mean and std for all channels or one per channel.
+    ``window`` is the part of the picture to take (or a function of the picture's width and height; None: all of it),
+    ``size`` the (width, height) it is resized to by ``method`` (or a function of the window's width and height; None:
+    that of ``out``). If that is larger than ``out``, the part at ``anchor`` is cut out of it, as ``center_crop`` says.
+    Then ``flip`` mirrors it left to right, and a pixel becomes ``(level - mean) / std`` with levels 0 to 255 and one
+    mean and std for all channels or one per channel.
     """
     check_color(color)
     check_method(method)
@@ -62,7 +63,8 @@ def decode_crop_resize_normalize(
 
 
 class _Task(NamedTuple):
-    """What to do with a picture; ``cuts`` says of its width and height the window, the new size and the part of that to keep."""
+    """What to do with a picture; ``cuts`` says of its width and height the window, the new size and the part of that to
+    keep."""
 
     cuts: Callable[[int, int], tuple[Window, Size, Window]]
     flip: bool
@@ -79,7 +81,10 @@ def backend() -> str:
     if asked not in ("", "native", "python"):
         raise ArgumentError(f"ONEFLOW_IMAGE_BACKEND is 'native' or 'python', got {asked!r}")
     if asked == "native" and native.library is None:
-        raise ArgumentError("ONEFLOW_IMAGE_BACKEND=native, but the extension was not built; install with a C compiler and libjpeg-turbo's headers")
+        raise ArgumentError(
+            "ONEFLOW_IMAGE_BACKEND=native, but the extension was not built; install with a C compiler and "
+            "libjpeg-turbo's headers"
+        )
     return "python" if asked == "python" or native.library is None else "native"
 
 
@@ -107,7 +112,17 @@ def _load_native(data: Bytes, task: _Task) -> bool:
     method = auto_method(part.w, part.h, *new) if task.method == "auto" else task.method
     factor, offset = (values if len(values) == 3 else values * 3 for values in (task.factor, task.offset))
     _call(
-        native.library.load, data, task.target, part, new, cut, task.flip, COLORS.index(task.color), METHODS.index(method), factor, offset
+        native.library.load,
+        data,
+        task.target,
+        part,
+        new,
+        cut,
+        task.flip,
+        COLORS.index(task.color),
+        METHODS.index(method),
+        factor,
+        offset,
     )
     return True
 
@@ -126,7 +141,10 @@ def _target(out: Slot, color: str, layout: str) -> np.ndarray:
     if layout not in ("CHW", "HWC"):
         raise ArgumentError(f"layout is 'CHW' or 'HWC', got {layout!r}")
     if array.ndim != 3 or array.shape[layout.index("C")] != channels or array.dtype != np.float32:
-        raise ArgumentError(f"a {color} picture in {layout} is written to float32 of {channels} channels, got {array.dtype} of {array.shape}")
+        raise ArgumentError(
+            f"a {color} picture in {layout} is written to float32 of {channels} channels, got {array.dtype} of "
+            f"{array.shape}"
+        )
     return array if layout == "CHW" else array.transpose(2, 0, 1)
 
 

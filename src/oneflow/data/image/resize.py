@@ -1,11 +1,11 @@
 """Resizing pictures: Pillow's antialiased filter, and OpenCV's formulas, which OneFlow's ops were defined by.
 
-    "antialias"  triangle filter that widens when shrinking: equal to Pillow's bilinear within one level
-    "linear"     OpenCV's INTER_LINEAR within one level: two neighbours per axis, whatever the scale
-    "area"       OpenCV's INTER_AREA within one level: the mean of the covered area when both sides shrink
-    "nearest"    OpenCV's INTER_NEAREST
-    "cubic"      OpenCV's INTER_CUBIC within one level: four neighbours per axis, whatever the scale
-    "auto"       OneFlow's rule: "linear" where the result has more pixels, "area" otherwise
+"antialias"  triangle filter that widens when shrinking: equal to Pillow's bilinear within one level
+"linear"     OpenCV's INTER_LINEAR within one level: two neighbours per axis, whatever the scale
+"area"       OpenCV's INTER_AREA within one level: the mean of the covered area when both sides shrink
+"nearest"    OpenCV's INTER_NEAREST
+"cubic"      OpenCV's INTER_CUBIC within one level: four neighbours per axis, whatever the scale
+"auto"       OneFlow's rule: "linear" where the result has more pixels, "area" otherwise
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ METHODS = ("antialias", "linear", "area", "nearest", "auto", "cubic")  # the ext
 
 
 class Taps(NamedTuple):
-    """One axis of a separable filter: for each result (row) the source indices it adds up and their weights, which sum to 1."""
+    """One axis of a separable filter: for each result (row) the source indices it adds up and their weights, which sum
+    to 1."""
 
     indices: np.ndarray
     weights: np.ndarray
@@ -43,7 +44,9 @@ def resize(image: np.ndarray, width: int, height: int, method: str = "antialias"
         return _cubic(image, width, height)
     if method == "nearest":
         return image[nearest_indices(old_height, height)[:, None], nearest_indices(old_width, width)]
-    axis = _area if old_width >= width and old_height >= height else _area_enlarging  # OpenCV averages only where both sides shrink
+    axis = (
+        _area if old_width >= width and old_height >= height else _area_enlarging
+    )  # OpenCV averages only where both sides shrink
     return _separable(image, axis(old_height, height), axis(old_width, width))
 
 
@@ -62,10 +65,13 @@ def auto_method(old_width: int, old_height: int, width: int, height: int) -> str
 
 
 def _by_torch(image: np.ndarray, width: int, height: int, antialias: bool) -> np.ndarray:
-    # A batch of one whose strides say channels-last in all four dimensions: torch's fast way for bytes. A picture with gaps between
-    # its rows is copied here, because torch would set all cores to it, which pictures resized by several threads do not need.
+    # A batch of one whose strides say channels-last in all four dimensions: torch's fast way for bytes. A picture with
+    # gaps between its rows is copied here, because torch would set all cores to it, which pictures resized by several
+    # threads do not need.
     source = torch.from_numpy(np.ascontiguousarray(image)).unsqueeze(0).permute(0, 3, 1, 2)
-    result = torch.nn.functional.interpolate(source, (height, width), mode="bilinear", align_corners=False, antialias=antialias)
+    result = torch.nn.functional.interpolate(
+        source, (height, width), mode="bilinear", align_corners=False, antialias=antialias
+    )
     return result[0].permute(1, 2, 0).numpy()
 
 

@@ -1,4 +1,5 @@
-"""``flow.nn.functional``: functions on tensors. Those that OneFlow and torch share are torch's own; the others are in the files beside."""
+"""``flow.nn.functional``: functions on tensors. Those that OneFlow and torch share are torch's own; the others are in
+the files beside."""
 
 from torch.nn.functional import (
     adaptive_avg_pool1d,

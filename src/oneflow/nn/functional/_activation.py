@@ -42,14 +42,18 @@ def log_softmax(x: Tensor, dim: int | None = None, dtype: torch.dtype | None = N
 
 @also(logits="x", input="x")
 def gumbel_softmax(x: Tensor, dim: int = -1, tau: float = 1.0, hard: bool = False) -> Tensor:
-    """A sample of the Gumbel-softmax of the logits ``x`` over ``dim``, at temperature ``tau``; with ``hard`` one-hot, with the gradient
-    of the soft sample. OneFlow's order: ``dim`` before ``tau``."""
+    """A sample of the Gumbel-softmax of the logits ``x`` over ``dim``, at temperature ``tau``; with ``hard`` one-hot,
+    with the gradient of the soft sample. OneFlow's order: ``dim`` before ``tau``."""
     if as_whole(dim) is None:
-        raise ArgumentError(f"gumbel_softmax: dim is an int, got {dim!r}; the order is (x, dim, tau, hard), so give tau and hard by name")
+        raise ArgumentError(
+            f"gumbel_softmax: dim is an int, got {dim!r}; the order is (x, dim, tau, hard), so give tau and hard by "
+            f"name"
+        )
     return functional.gumbel_softmax(x, tau=tau, hard=hard, dim=dim)
 
 
 @also(eps="epsilon")
 def normalize(input: Tensor, p: float = 2.0, dim: int = 0, epsilon: float = 1e-12) -> Tensor:
-    """``input`` divided by its p-norm over ``dim`` (0 unless said, where torch has 1), or by ``epsilon`` where that is larger."""
+    """``input`` divided by its p-norm over ``dim`` (0 unless said, where torch has 1), or by ``epsilon`` where that is
+    larger."""
     return functional.normalize(input, p, dim, epsilon)

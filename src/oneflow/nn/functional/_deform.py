@@ -1,4 +1,5 @@
-"""``flow.nn.functional.deform_conv2d``: a convolution whose kernel points are moved, each by an offset of its own at each place."""
+"""``flow.nn.functional.deform_conv2d``: a convolution whose kernel points are moved, each by an offset of its own at
+each place."""
 
 from __future__ import annotations
 
@@ -38,8 +39,8 @@ def deform_conv2d(
 ) -> Tensor:
     """Convolution of (N, C, H, W) that samples bilinearly at moved points; zeros lie outside the picture.
 
-    ``offset`` is (N, 2 · groups · kh · kw, oh, ow): for each offset group and kernel point how far down, then how far right. ``mask``
-    (N, groups · kh · kw, oh, ow) scales each sample. ``weight`` is (out, C / weight groups, kh, kw).
+    ``offset`` is (N, 2 · groups · kh · kw, oh, ow): for each offset group and kernel point how far down, then how far
+    right. ``mask`` (N, groups · kh · kw, oh, ow) scales each sample. ``weight`` is (out, C / weight groups, kh, kw).
     """
     steps, around, spread = _pair("stride", stride), _pair("padding", padding), _pair("dilation", dilation)
     sizes = _sizes(input, offset, weight, mask, steps, around, spread)
@@ -71,7 +72,9 @@ def _sizes(
     spread: tuple[int, int],
 ) -> _Sizes:
     if not input.dim() == offset.dim() == weight.dim() == 4:
-        raise ArgumentError(f"deform_conv2d: input, offset and weight have rank 4, got {input.dim()}, {offset.dim()} and {weight.dim()}")
+        raise ArgumentError(
+            f"deform_conv2d: input, offset and weight have rank 4, got {input.dim()}, {offset.dim()} and {weight.dim()}"
+        )
     batch, channels, *extent = input.shape
     kernel = weight.shape[2], weight.shape[3]
     out = [(extent[d] + 2 * around[d] - spread[d] * (kernel[d] - 1) - 1) // steps[d] + 1 for d in range(2)]
@@ -80,12 +83,14 @@ def _sizes(
     wanted = (batch, 2 * groups * points, *out)
     if groups < 1 or tuple(offset.shape) != wanted or channels % groups:
         raise ArgumentError(
-            f"deform_conv2d: offset is (batch, 2 x groups x {points}, {out[0]}, {out[1]}) with groups that divide the {channels} channels, "
+            f"deform_conv2d: offset is (batch, 2 x groups x {points}, {out[0]}, {out[1]}) with groups that divide the "
+            f"{channels} channels, "
             f"got {tuple(offset.shape)} for a batch of {batch}"
         )
     if channels % weight.shape[1] or weight.shape[0] % (channels // weight.shape[1]):
         raise ArgumentError(
-            f"deform_conv2d: weight {tuple(weight.shape)} does not fit {channels} channels; it is (out, channels / groups, kh, kw)"
+            f"deform_conv2d: weight {tuple(weight.shape)} does not fit {channels} channels; it is (out, channels / "
+            f"groups, kh, kw)"
         )
     if mask is not None and tuple(mask.shape) != (batch, groups * points, *out):
         raise ArgumentError(f"deform_conv2d: mask is {(batch, groups * points, *out)}, got {tuple(mask.shape)}")
@@ -95,7 +100,8 @@ def _sizes(
 def _places(
     offset: Tensor, sizes: _Sizes, steps: tuple[int, int], around: tuple[int, int], spread: tuple[int, int]
 ) -> tuple[Tensor, Tensor]:
-    """Where each kernel point falls at each place of the result: down and right, of (batch x offset groups, points x places)."""
+    """Where each kernel point falls at each place of the result: down and right, of (batch x offset groups, points x
+    places)."""
     moved = offset.reshape(sizes.batch, sizes.offset_groups, sizes.points, 2, *sizes.result)
     found = []
     for d in range(2):

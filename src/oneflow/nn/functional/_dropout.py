@@ -24,14 +24,21 @@ def dropout(
     addend: Tensor | None = None,
     inplace: bool = False,
 ) -> Tensor:
-    """``x`` with a part ``p`` of its elements 0 and the others divided by 1 - p, if ``training``; then ``addend`` added."""
+    """``x`` with a part ``p`` of its elements 0 and the others divided by 1 - p, if ``training``; then ``addend``
+    added."""
     if isinstance(generator, bool):  # torch's fourth parameter
         generator, inplace = None, generator
-    dropped = functional.dropout(x, p, training, inplace) if generator is None else dropped_by(x, p, training, generator, inplace)
+    dropped = (
+        functional.dropout(x, p, training, inplace)
+        if generator is None
+        else dropped_by(x, p, training, generator, inplace)
+    )
     return dropped if addend is None else dropped + addend
 
 
-def dropped_by(x: Tensor, p: float, training: bool, generator: torch.Generator, inplace: bool, spatial: int = 0) -> Tensor:
+def dropped_by(
+    x: Tensor, p: float, training: bool, generator: torch.Generator, inplace: bool, spatial: int = 0
+) -> Tensor:
     """Dropout whose mask ``generator`` draws; the last ``spatial`` dimensions are dropped or kept together."""
     if not isinstance(generator, torch.Generator):
         raise DTypeError(f"dropout: generator is a flow.Generator or None, got {generator!r}")

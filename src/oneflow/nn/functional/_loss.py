@@ -1,4 +1,5 @@
-"""``flow.nn.functional``: losses in OneFlow's order of parameters; torch's ``size_average`` and ``reduce`` only by name.
+"""``flow.nn.functional``: losses in OneFlow's order of parameters; torch's ``size_average`` and ``reduce`` only by
+name.
 
 Classes (targets, labels) are integers of any width, where torch takes int64 alone.
 """
@@ -29,13 +30,18 @@ def cross_entropy(
     reduce: bool | None = None,
 ) -> Tensor:
     """Cross entropy of softmax(``input``), classes along dimension 1, against class numbers or probabilities."""
-    return functional.cross_entropy(input, indices(target), weight, size_average, ignore_index, reduce, reduction, label_smoothing)
+    return functional.cross_entropy(
+        input, indices(target), weight, size_average, ignore_index, reduce, reduction, label_smoothing
+    )
 
 
 def sparse_softmax_cross_entropy(labels: Tensor, logits: Tensor) -> Tensor:
-    """-log of the softmax probability of each label, unreduced: ``labels`` has the shape of ``logits`` without its last dimension."""
+    """-log of the softmax probability of each label, unreduced: ``labels`` has the shape of ``logits`` without its last
+    dimension."""
     if labels.is_floating_point() or labels.is_complex():
-        raise DTypeError(f"sparse_softmax_cross_entropy: labels are class numbers, got {labels.dtype}; the order is (labels, logits)")
+        raise DTypeError(
+            f"sparse_softmax_cross_entropy: labels are class numbers, got {labels.dtype}; the order is (labels, logits)"
+        )
     if labels.shape != logits.shape[:-1]:
         raise ArgumentError(
             f"sparse_softmax_cross_entropy: labels have the shape of logits without the last dimension, "
@@ -68,7 +74,9 @@ def binary_cross_entropy_with_logits(
     reduce: bool | None = None,
 ) -> Tensor:
     """Binary cross entropy of sigmoid(``input``); ``pos_weight`` scales the positive part."""
-    return functional.binary_cross_entropy_with_logits(input, target, weight, size_average, reduce, reduction, pos_weight)
+    return functional.binary_cross_entropy_with_logits(
+        input, target, weight, size_average, reduce, reduction, pos_weight
+    )
 
 
 def kl_div(
@@ -87,14 +95,24 @@ def kl_div(
 
 
 def l1_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
 ) -> Tensor:
     """|input - target|."""
     return functional.l1_loss(input, target, size_average, reduce, reduction)
 
 
 def mse_loss(
-    input: Tensor, target: Tensor, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    *,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
 ) -> Tensor:
     """(input - target)²."""
     return functional.mse_loss(input, target, size_average, reduce, reduction)
@@ -118,8 +136,8 @@ def one_hot(input: Tensor, num_classes: int = -1, on_value: float = 1, off_value
 def ctc_greedy_decoder(log_probs: Tensor, input_lengths: Tensor, merge_repeated: bool = True) -> tuple[Tensor, Tensor]:
     """The best class of each time step of (T, N, C), up to each sequence's length, without blanks (class 0).
 
-    With ``merge_repeated`` equal neighbours count once. Gives int64 (N, T), zeros behind each sequence, and (N, 1) with the sum of the
-    negated best scores.
+    With ``merge_repeated`` equal neighbours count once. Gives int64 (N, T), zeros behind each sequence, and (N, 1) with
+    the sum of the negated best scores.
     """
     steps, batch = _ctc_sizes(log_probs, input_lengths)
     scores, best = log_probs.max(dim=2)
@@ -139,5 +157,7 @@ def _ctc_sizes(log_probs: Tensor, lengths: Tensor) -> tuple[int, int]:
             f"got {tuple(log_probs.shape)} and {tuple(lengths.shape)}"
         )
     if lengths.numel() and not (0 <= int(lengths.min()) and int(lengths.max()) <= log_probs.shape[0]):
-        raise ArgumentError(f"ctc_greedy_decoder: input_lengths are from 0 to {log_probs.shape[0]}, got {lengths.tolist()}")
+        raise ArgumentError(
+            f"ctc_greedy_decoder: input_lengths are from 0 to {log_probs.shape[0]}, got {lengths.tolist()}"
+        )
     return log_probs.shape[0], log_probs.shape[1]

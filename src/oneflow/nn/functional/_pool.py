@@ -28,7 +28,9 @@ def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> Callable[..., An
         data_format: str = "channels_first",
     ) -> Any:
         if data_format not in ("channels_first", "channels_last"):
-            raise ArgumentError(f"max_pool{dims}d: data_format is 'channels_first' or 'channels_last', got {data_format!r}")
+            raise ArgumentError(
+                f"max_pool{dims}d: data_format is 'channels_first' or 'channels_last', got {data_format!r}"
+            )
         window = (kernel_size, stride, padding, dilation, ceil_mode)
         if data_format == "channels_first":
             return pool(x, *window, return_indices=return_indices)
@@ -41,7 +43,9 @@ def _max_pool(dims: int, pool: Callable[..., Any], doc: str) -> Callable[..., An
 
 
 max_pool1d = _max_pool(
-    1, functional.max_pool1d, "The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension."
+    1,
+    functional.max_pool1d,
+    "The largest element of each window of (N, C, W); ``max_pool2d`` with one spatial dimension.",
 )
 max_pool2d = _max_pool(
     2,
@@ -52,7 +56,9 @@ max_pool2d = _max_pool(
     """,
 )
 max_pool3d = _max_pool(
-    3, functional.max_pool3d, "The largest element of each window of (N, C, D, H, W); ``max_pool2d`` with three spatial dimensions."
+    3,
+    functional.max_pool3d,
+    "The largest element of each window of (N, C, D, H, W); ``max_pool2d`` with three spatial dimensions.",
 )
 
 
@@ -68,10 +74,13 @@ def upsample(
 
 
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool = False) -> Tensor:
-    """The places that ``grid_sample`` takes for an affine transformation; ``align_corners`` is False unless said, where torch warns."""
+    """The places that ``grid_sample`` takes for an affine transformation; ``align_corners`` is False unless said, where
+    torch warns."""
     return functional.affine_grid(theta, list(size), align_corners)
 
 
-def grid_sample(input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False) -> Tensor:
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False
+) -> Tensor:
     """``input`` at the places of ``grid``; ``align_corners`` is False unless said, where torch warns."""
     return functional.grid_sample(input, grid, mode, padding_mode, align_corners)

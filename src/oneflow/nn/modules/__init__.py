@@ -1,4 +1,5 @@
-"""``flow.nn.modules``: the modules of ``flow.nn``, one file per kind. Those that OneFlow and torch share are torch's own classes."""
+"""``flow.nn.modules``: the modules of ``flow.nn``, one file per kind. Those that OneFlow and torch share are torch's
+own classes."""
 
 from oneflow.nn.modules.activation import (
     CELU,

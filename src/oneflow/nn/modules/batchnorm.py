@@ -8,7 +8,15 @@ from torch.nn import BatchNorm1d, BatchNorm2d, BatchNorm3d, SyncBatchNorm
 
 from oneflow.core.errors import ArgumentError
 
-__all__ = ["BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "FusedBatchNorm1d", "FusedBatchNorm2d", "FusedBatchNorm3d", "SyncBatchNorm"]
+__all__ = [
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
+    "FusedBatchNorm1d",
+    "FusedBatchNorm2d",
+    "FusedBatchNorm3d",
+    "SyncBatchNorm",
+]
 
 
 def _activated(normalised: Tensor, addend: Tensor | None) -> Tensor:
@@ -16,7 +24,8 @@ def _activated(normalised: Tensor, addend: Tensor | None) -> Tensor:
         return torch.relu(normalised)
     if addend.shape != normalised.shape:
         raise ArgumentError(
-            f"a fused batch norm takes an addend of the shape of its input, got {tuple(addend.shape)} for {tuple(normalised.shape)}"
+            f"a fused batch norm takes an addend of the shape of its input, got {tuple(addend.shape)} for "
+            f"{tuple(normalised.shape)}"
         )
     return torch.relu(normalised + addend)
 

@@ -1,4 +1,5 @@
-"""``flow.nn.modules.dataset``: records, tokens and random choice as modules. Each call of a reader moves on by one batch, without end."""
+"""``flow.nn.modules.dataset``: records, tokens and random choice as modules. Each call of a reader moves on by one
+batch, without end."""
 
 from __future__ import annotations
 
@@ -42,10 +43,13 @@ __all__ = [
 
 def _refuse_global(what: str, device: Any, placement: Any, sbp: Any) -> None:
     if placement is not None or sbp is not None:
-        raise UnsupportedError(f"{what} gives local tensors: leave placement and sbp out, and make the batch global where it is used")
+        raise UnsupportedError(
+            f"{what} gives local tensors: leave placement and sbp out, and make the batch global where it is used"
+        )
     if device is not None and torch.device(device).type != "cpu":
         raise UnsupportedError(
-            f"{what} reads into the CPU's memory, got device {device!r}; leave it out and move the batch with .to(device)"
+            f"{what} reads into the CPU's memory, got device {device!r}; leave it out and move the batch with "
+            f".to(device)"
         )
 
 
@@ -64,10 +68,12 @@ def _records(what: str, value: Any) -> Records:
 
 
 class OFRecordReader(Source, Module):
-    """A reader of OFRecord part files: a call gives the next batch of records, for a decoder such as ``OFRecordRawDecoder``.
+    """A reader of OFRecord part files: a call gives the next batch of records, for a decoder such as
+    ``OFRecordRawDecoder``.
 
-    Files, order and shuffling are those of ``flow.data.ofrecord_reader``. The order is a function of ``random_seed`` and the files; -1
-    stands for the seed of ``flow.manual_seed``. Threads read ahead, and decode what was decoded of the batches before; ``close`` ends them.
+    Files, order and shuffling are those of ``flow.data.ofrecord_reader``. The order is a function of ``random_seed``
+    and the files; -1 stands for the seed of ``flow.manual_seed``. Threads read ahead, and decode what was decoded of
+    the batches before; ``close`` ends them.
     """
 
     def __init__(
@@ -92,7 +98,9 @@ class OFRecordReader(Source, Module):
         buffer = shuffle_buffer_size if random_shuffle else 0
         reading = Reading(batch_size, buffer, bool(shuffle_after_epoch), _seed("OFRecordReader", random_seed))
         files = (ofrecord_dir, data_part_num, part_name_prefix, part_name_suffix_length)
-        self._reader = RecordReader(open_pipeline("OFRecordReader", name or "OFRecordReader", files, reading).parts, reading)
+        self._reader = RecordReader(
+            open_pipeline("OFRecordReader", name or "OFRecordReader", files, reading).parts, reading
+        )
 
     def forward(self) -> Records:
         return read(self, self._next)
@@ -123,8 +131,8 @@ class OFRecordReader(Source, Module):
 class OFRecordRawDecoder(Module):
     """Feature ``blob_name`` of each record as numbers: (batch, *shape) of ``dtype``.
 
-    Number lists have as many values as ``shape``; ``auto_zero_padding`` fills up fewer with zeros, ``truncate`` cuts more. A bytes feature
-    is one entry whose bytes are signed numbers, unsigned where ``dtype`` is uint8.
+    Number lists have as many values as ``shape``; ``auto_zero_padding`` fills up fewer with zeros, ``truncate`` cuts
+    more. A bytes feature is one entry whose bytes are signed numbers, unsigned where ``dtype`` is uint8.
     """
 
     def __init__(
@@ -139,7 +147,9 @@ class OFRecordRawDecoder(Module):
     ) -> None:
         super().__init__()
         if dim1_varying_length:
-            raise UnsupportedError("dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape")
+            raise UnsupportedError(
+                "dim1_varying_length=True is not supported; use auto_zero_padding=True and a largest shape"
+            )
         row = row_spec("OFRecordRawDecoder", list(shape), dtype)
         key = feature_name("OFRecordRawDecoder", blob_name)
         self._step = Numbers(key, row.shape, row.dtype.name, bool(auto_zero_padding), bool(truncate))
@@ -166,7 +176,8 @@ class OFRecordBytesDecoder(Module):
 
 
 class OFRecordImageDecoder(Module):
-    """The picture in feature ``blob_name`` of each record, in its own size: for ``flow.nn.image.Resize`` and ``CropMirrorNormalize``.
+    """The picture in feature ``blob_name`` of each record, in its own size: for ``flow.nn.image.Resize`` and
+    ``CropMirrorNormalize``.
 
     ``color_space`` is "BGR", "RGB" or "GRAY".
     """
@@ -186,8 +197,9 @@ class OFRecordImageDecoder(Module):
 class OFRecordImageDecoderRandomCrop(Module):
     """As ``OFRecordImageDecoder``, but a random part of each picture.
 
-    A part is a share ``random_area`` of the picture, its width by height within ``random_aspect_ratio``; after ``num_attempts``
-    that do not fit, the largest part that does. The parts are a function of the reader's seed, ``random_seed`` and each sample's place.
+    A part is a share ``random_area`` of the picture, its width by height within ``random_aspect_ratio``; after
+    ``num_attempts`` that do not fit, the largest part that does. The parts are a function of the reader's seed,
+    ``random_seed`` and each sample's place.
     """
 
     def __init__(
@@ -213,14 +225,18 @@ class OFRecordImageDecoderRandomCrop(Module):
 
 
 def _not_pictures(value: Any) -> ArgumentError:
-    return ArgumentError(f"CropMirrorNormalize takes pictures, or uint8 of (batch, height, width, channels); got {value!r:.200}")
+    return ArgumentError(
+        f"CropMirrorNormalize takes pictures, or uint8 of (batch, height, width, channels); got {value!r:.200}"
+    )
 
 
 class CropMirrorNormalize(Module):
-    """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror`` is not 0, and makes ``(x - mean) / std`` of it.
+    """Cuts ``crop_h`` x ``crop_w`` out of each picture, mirrors those whose ``mirror`` is not 0, and makes ``(x - mean)
+    / std`` of it.
 
-    Takes pictures of any size, or uint8 of (batch, height, width, channels), for which 0 for the crop is the full size. The free space
-    above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it; the result is "NCHW" or "NHWC".
+    Takes pictures of any size, or uint8 of (batch, height, width, channels), for which 0 for the crop is the full size.
+    The free space above and to the left of the crop is the share ``crop_pos_y`` and ``crop_pos_x`` of it; the result is
+    "NCHW" or "NHWC".
     """
 
     def __init__(
@@ -254,7 +270,13 @@ class CropMirrorNormalize(Module):
             raise _not_pictures(pixels)
         size = self._size[0] or pixels.shape[1], self._size[1] or pixels.shape[2]
         normal = rows.crop_normalize(
-            pixels, size=size, position=self._position, mean=self._mean, std=self._std, channels=self._channels, layout=self._layout
+            pixels,
+            size=size,
+            position=self._position,
+            mean=self._mean,
+            std=self._std,
+            channels=self._channels,
+            layout=self._layout,
         )
         if mirror is not None:
             normal = rows.mirror(normal, mirror, dim=3 if self._layout == "CHW" else 2)
@@ -309,7 +331,10 @@ class CoinFlip(Source, Module):
         """Goes on with the flips that followed when ``state`` was taken."""
         given = state.get("generator", "") if isinstance(state, dict) else ""
         if (given is None) != (self.generator is None):
-            raise DataError(f"the saved CoinFlip had {_coin(given)}, this one has {_coin(self.generator)}; go on with the same random_seed")
+            raise DataError(
+                f"the saved CoinFlip had {_coin(given)}, this one has {_coin(self.generator)}; go on with the same "
+                f"random_seed"
+            )
         if self.generator is not None:
             _set_state(self.generator, given)
 
@@ -329,9 +354,11 @@ def _set_state(generator: torch.Generator, given: Any) -> None:
 
 
 class RawReader(Source, Module):
-    """A reader of files that hold rows of ``shape`` and ``dtype`` and nothing else: a call gives the next (batch_size, *shape).
+    """A reader of files that hold rows of ``shape`` and ``dtype`` and nothing else: a call gives the next (batch_size,
+    *shape).
 
-    With ``random_shuffle`` every epoch has an order of its own, in which ``shuffle_block_size`` neighbours stay together (0: none do).
+    With ``random_shuffle`` every epoch has an order of its own, in which ``shuffle_block_size`` neighbours stay
+    together (0: none do).
     """
 
     def __init__(
@@ -353,7 +380,9 @@ class RawReader(Source, Module):
         if isinstance(files, (str, os.PathLike)) or not files:
             raise ArgumentError(f"RawReader: files is a list of at least one path, got {files!r}")
         row = row_spec("RawReader", list(shape), dtype)
-        self._rows = RawRows(list(files), row, batch_size, bool(random_shuffle), shuffle_block_size, _seed("RawReader", random_seed))
+        self._rows = RawRows(
+            list(files), row, batch_size, bool(random_shuffle), shuffle_block_size, _seed("RawReader", random_seed)
+        )
 
     def forward(self) -> Tensor:
         return read(self, self._next)
@@ -371,11 +400,13 @@ class RawReader(Source, Module):
 
 
 class GPTIndexedBinDataReader(Source, Module):
-    """A reader of tokens for language models from ``<data_file_prefix>.bin`` and ``.idx`` (Megatron's memory-mapped kind).
+    """A reader of tokens for language models from ``<data_file_prefix>.bin`` and ``.idx`` (Megatron's memory-mapped
+    kind).
 
-    A call gives the next (batch_size, seq_length + 1) of ``dtype``. Samples are cut from the documents in a row, one token shared between
-    neighbours; after ``num_samples`` they begin again. ``shuffle`` mixes documents in each epoch, and samples. ``split_sizes`` are shares
-    of the documents, of which ``split_index`` says the one to read. ``close`` ends the threads that read ahead.
+    A call gives the next (batch_size, seq_length + 1) of ``dtype``. Samples are cut from the documents in a row, one
+    token shared between neighbours; after ``num_samples`` they begin again. ``shuffle`` mixes documents in each epoch,
+    and samples. ``split_sizes`` are shares of the documents, of which ``split_index`` says the one to read. ``close``
+    ends the threads that read ahead.
     """
 
     def __init__(
@@ -398,12 +429,18 @@ class GPTIndexedBinDataReader(Source, Module):
         _refuse_global(what, device, placement, sbp)
         positive(what, seq_length=seq_length, num_samples=num_samples, batch_size=batch_size)
         tokens = open_indexed(data_file_prefix)
-        documents = range(len(tokens.lengths)) if split_sizes is None else _split(what, len(tokens.lengths), split_sizes, split_index)
+        documents = (
+            range(len(tokens.lengths))
+            if split_sizes is None
+            else _split(what, len(tokens.lengths), split_sizes, split_index)
+        )
         seed = _seed(what, random_seed)
         source = TokenSamples(tokens, documents, seq_length, num_samples, bool(shuffle), seed)
         into = row_spec(what, [seq_length + 1], dtype).dtype.require_numpy()
         order = "shuffle" if shuffle else "sequential"
-        self._loader = Loader(source, batch_size, lambda sample, draws: sample.astype(into), order=order, seed=seed, threads=1)
+        self._loader = Loader(
+            source, batch_size, lambda sample, draws: sample.astype(into), order=order, seed=seed, threads=1
+        )
 
     def forward(self) -> Tensor:
         return read(self, self._next)
@@ -431,7 +468,8 @@ def _split(what: str, count: int, sizes: Sequence[str | float], index: int | Non
         raise ArgumentError(f"{what}: split_sizes is a list of numbers, got {sizes!r}") from None
     if not shares or type(index) is not int:
         raise ArgumentError(
-            f"{what}: split_sizes is a list of numbers and split_index the place of one of them, got {sizes!r} and {index!r}"
+            f"{what}: split_sizes is a list of numbers and split_index the place of one of them, got {sizes!r} and "
+            f"{index!r}"
         )
     return split_documents(count, shares, index)
 

@@ -1,7 +1,7 @@
 """``flow.nn.modules.dropout``: dropout as modules, by a generator of their own if one is given.
 
-Without one they draw from torch's default generator, as torch's do: every call has another mask. In OneFlow each module owns a generator
-with the default seed, so that the first calls of all modules drop alike.
+Without one they draw from torch's default generator, as torch's do: every call has another mask. In OneFlow each module
+owns a generator with the default seed, so that the first calls of all modules drop alike.
 """
 
 from __future__ import annotations

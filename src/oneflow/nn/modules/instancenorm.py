@@ -1,4 +1,5 @@
-"""``flow.nn.modules.instancenorm``: normalisation of each channel of each sample. Inside a job the names are the job's ops."""
+"""``flow.nn.modules.instancenorm``: normalisation of each channel of each sample. Inside a job the names are the job's
+ops."""
 
 from __future__ import annotations
 

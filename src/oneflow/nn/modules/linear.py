@@ -30,12 +30,17 @@ class FusedMLP(Module):
         skip_final_activation: bool = False,
     ) -> None:
         super().__init__()
-        self.in_features, self.out_features, self.skip_final_activation = in_features, out_features, skip_final_activation
+        self.in_features, self.out_features, self.skip_final_activation = (
+            in_features,
+            out_features,
+            skip_final_activation,
+        )
         self.hidden_features = tuple(hidden_features)
         hidden = [0.0] * len(self.hidden_features) if hidden_dropout_rate is None else list(hidden_dropout_rate)
         if len(hidden) != len(self.hidden_features):
             raise ArgumentError(
-                f"FusedMLP: hidden_dropout_rate has a rate for each of the {len(self.hidden_features)} hidden layers, got {len(hidden)}"
+                f"FusedMLP: hidden_dropout_rate has a rate for each of the {len(self.hidden_features)} hidden layers, "
+                f"got {len(hidden)}"
             )
         self.dropout_rates = (*hidden, out_dropout_rate)
         if not all(0 <= rate <= 1 for rate in self.dropout_rates):
@@ -74,6 +79,7 @@ class FusedMLP(Module):
 
     def extra_repr(self) -> str:
         return (
-            f"in_features={self.in_features}, hidden_features={self.hidden_features}, out_features={self.out_features}, "
+            f"in_features={self.in_features}, hidden_features={self.hidden_features}, "
+            f"out_features={self.out_features}, "
             f"skip_final_activation={self.skip_final_activation}"
         )

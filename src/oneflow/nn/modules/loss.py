@@ -1,4 +1,5 @@
-"""``flow.nn.modules.loss``: losses as modules, in OneFlow's order of parameters; torch's ``size_average`` and ``reduce`` only by name.
+"""``flow.nn.modules.loss``: losses as modules, in OneFlow's order of parameters; torch's ``size_average`` and
+``reduce`` only by name.
 
 Names that are functions in jobs are those there (``core/eras.py``): ``flow.nn.MSELoss(a, b)`` inside a job is the op.
 """
@@ -47,7 +48,9 @@ class L1Loss(torch.nn.L1Loss, metaclass=EitherClass):
     _of_job = staticmethod(jobs.L1Loss)
     _blobs = 2
 
-    def __init__(self, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None) -> None:
+    def __init__(
+        self, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+    ) -> None:
         super().__init__(size_average, reduce, _reduction("L1Loss", reduction))
 
 
@@ -57,7 +60,9 @@ class MSELoss(torch.nn.MSELoss, metaclass=EitherClass):
     _of_job = staticmethod(jobs.MSELoss)
     _blobs = 2
 
-    def __init__(self, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None) -> None:
+    def __init__(
+        self, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+    ) -> None:
         super().__init__(size_average, reduce, _reduction("MSELoss", reduction))
 
 
@@ -68,7 +73,12 @@ class BCELoss(torch.nn.BCELoss, metaclass=EitherClass):
     _blobs = 2
 
     def __init__(
-        self, weight: Tensor | None = None, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+        self,
+        weight: Tensor | None = None,
+        reduction: str = "mean",
+        *,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
     ) -> None:
         super().__init__(weight, size_average, reduce, _reduction("BCELoss", reduction))
 
@@ -98,7 +108,12 @@ class KLDivLoss(torch.nn.KLDivLoss, metaclass=EitherClass):
     _blobs = 2
 
     def __init__(
-        self, reduction: str = "mean", log_target: bool = False, *, size_average: bool | None = None, reduce: bool | None = None
+        self,
+        reduction: str = "mean",
+        log_target: bool = False,
+        *,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
     ) -> None:
         known = reduction if reduction == "batchmean" else _reduction("KLDivLoss", reduction)
         super().__init__(size_average, reduce, known, log_target)
@@ -114,13 +129,19 @@ class MarginRankingLoss(torch.nn.MarginRankingLoss, metaclass=EitherClass):
     _blobs = 3
 
     def __init__(
-        self, margin: float = 0.0, reduction: str = "mean", *, size_average: bool | None = None, reduce: bool | None = None
+        self,
+        margin: float = 0.0,
+        reduction: str = "mean",
+        *,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
     ) -> None:
         super().__init__(margin, size_average, reduce, _reduction("MarginRankingLoss", reduction))
 
 
 class TripletMarginLoss(torch.nn.TripletMarginLoss, metaclass=EitherClass):
-    """max(0, |anchor - positive| - |anchor - negative| + margin), p-norms over the last dimension. The parameters are torch's."""
+    """max(0, |anchor - positive| - |anchor - negative| + margin), p-norms over the last dimension. The parameters are
+    torch's."""
 
     _of_job = staticmethod(jobs.TripletMarginLoss)
     _blobs = 3
@@ -139,7 +160,9 @@ class CrossEntropyLoss(torch.nn.CrossEntropyLoss):
         size_average: bool | None = None,
         reduce: bool | None = None,
     ) -> None:
-        super().__init__(weight, size_average, ignore_index, reduce, _reduction("CrossEntropyLoss", reduction), label_smoothing)
+        super().__init__(
+            weight, size_average, ignore_index, reduce, _reduction("CrossEntropyLoss", reduction), label_smoothing
+        )
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return cross_entropy(input, target, self.weight, self.ignore_index, self.reduction, self.label_smoothing)
@@ -166,14 +189,22 @@ class NLLLoss(torch.nn.NLLLoss):
 class SmoothL1Loss(torch.nn.SmoothL1Loss):
     """d² / (2 · beta) where |d| < beta, else |d| - beta / 2, for d = input - target."""
 
-    def __init__(self, reduction: str = "mean", beta: float = 1.0, *, size_average: bool | None = None, reduce: bool | None = None) -> None:
+    def __init__(
+        self,
+        reduction: str = "mean",
+        beta: float = 1.0,
+        *,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+    ) -> None:
         super().__init__(size_average, reduce, _reduction("SmoothL1Loss", reduction), beta)
 
 
 class CombinedMarginLoss(Module):
     """The margins of face recognition: of the cosines (N, classes) that of the label becomes cos(m1 · θ + m2) - m3.
 
-    Not reduced: what comes out are cosines again, for a scale and a cross entropy. ``label`` is (N,), of any integer type.
+    Not reduced: what comes out are cosines again, for a scale and a cross entropy. ``label`` is (N,), of any integer
+    type.
     """
 
     def __init__(self, m1: float = 1.0, m2: float = 0.0, m3: float = 0.0) -> None:
@@ -183,7 +214,8 @@ class CombinedMarginLoss(Module):
     def forward(self, x: Tensor, label: Tensor) -> Tensor:
         if x.dim() != 2 or tuple(label.shape) != (x.shape[0],):
             raise ArgumentError(
-                f"CombinedMarginLoss takes cosines (batch, classes) and labels (batch,), got {tuple(x.shape)} and {tuple(label.shape)}"
+                f"CombinedMarginLoss takes cosines (batch, classes) and labels (batch,), got {tuple(x.shape)} and "
+                f"{tuple(label.shape)}"
             )
         return combined_margin(x, label, self.m1, self.m2, self.m3)
 

@@ -1,4 +1,5 @@
-"""``flow.nn.modules.normalization``: normalisation over layers and groups. ``GroupNorm`` inside a job is the job's op."""
+"""``flow.nn.modules.normalization``: normalisation over layers and groups. ``GroupNorm`` inside a job is the job's
+op."""
 
 from __future__ import annotations
 
@@ -43,7 +44,8 @@ def rms_layer_norm(hidden_states: Tensor, weight: Tensor, variance_epsilon: floa
 
 
 class RMSLayerNorm(Module):
-    """T5's normalisation: x / sqrt(mean(x²) + eps) over the last dimension, computed in float32, times ``weight`` of (hidden_size,)."""
+    """T5's normalisation: x / sqrt(mean(x²) + eps) over the last dimension, computed in float32, times ``weight`` of
+    (hidden_size,)."""
 
     def __init__(self, hidden_size: int, eps: float = 1e-6) -> None:
         super().__init__()

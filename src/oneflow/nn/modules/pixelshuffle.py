@@ -14,11 +14,17 @@ __all__ = ["PixelShuffle"]
 
 
 class PixelShuffle(torch.nn.PixelShuffle, metaclass=EitherClass):
-    """(..., C · h · w, H, W) to (..., C, H · h, W · w): one ``upscale_factor`` for both, or one for the height and one for the width."""
+    """(..., C · h · w, H, W) to (..., C, H · h, W · w): one ``upscale_factor`` for both, or one for the height and one
+    for the width."""
 
     _of_job = staticmethod(jobs.PixelShuffle)
 
-    def __init__(self, upscale_factor: int | None = None, h_upscale_factor: int | None = None, w_upscale_factor: int | None = None) -> None:
+    def __init__(
+        self,
+        upscale_factor: int | None = None,
+        h_upscale_factor: int | None = None,
+        w_upscale_factor: int | None = None,
+    ) -> None:
         given = (h_upscale_factor, w_upscale_factor) if upscale_factor is None else (upscale_factor, upscale_factor)
         if None in given or (upscale_factor is not None and (h_upscale_factor, w_upscale_factor) != (None, None)):
             raise ArgumentError(
@@ -35,7 +41,8 @@ class PixelShuffle(torch.nn.PixelShuffle, metaclass=EitherClass):
             return super().forward(input)
         if input.dim() < 3 or input.shape[-3] % (h * w):
             raise ArgumentError(
-                f"PixelShuffle by {h} x {w} takes (..., channels, height, width), channels a multiple of {h * w}; got {tuple(input.shape)}"
+                f"PixelShuffle by {h} x {w} takes (..., channels, height, width), channels a multiple of {h * w}; got "
+                f"{tuple(input.shape)}"
             )
         split = input.unflatten(-3, (-1, h, w))  # ..., C, h, w, H, W
         return split.movedim((-4, -3), (-3, -1)).flatten(-4, -3).flatten(-2)

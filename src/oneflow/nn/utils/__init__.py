@@ -1,4 +1,5 @@
-"""``flow.nn.utils``: clipping of gradients, weight normalisation, parameters as one vector, sequences of unequal length (``rnn``)."""
+"""``flow.nn.utils``: clipping of gradients, weight normalisation, parameters as one vector, sequences of unequal length
+(``rnn``)."""
 
 from torch.nn.utils import clip_grad_value_, parameters_to_vector, remove_weight_norm, vector_to_parameters
 

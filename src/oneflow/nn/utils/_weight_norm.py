@@ -1,6 +1,8 @@
-"""Weight normalisation by a magnitude ``<name>_g`` and a direction ``<name>_v``: the names that checkpoints of OneFlow have.
+"""Weight normalisation by a magnitude ``<name>_g`` and a direction ``<name>_v``: the names that checkpoints of OneFlow
+have.
 
-Torch's own function of that name warns that it is going. Its hook class does the work here, so that ``remove_weight_norm`` is torch's.
+Torch's own function of that name warns that it is going. Its hook class does the work here, so that
+``remove_weight_norm`` is torch's.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ _M = TypeVar("_M", bound=Module)
 
 
 def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
-    """Makes parameter ``name`` of ``module`` g · v / norm(v), one norm per index of ``dim``, or one for all with None. Gives the module."""
+    """Makes parameter ``name`` of ``module`` g · v / norm(v), one norm per index of ``dim``, or one for all with None.
+    Gives the module."""
     if any(isinstance(hook, WeightNorm) and hook.name == name for hook in module._forward_pre_hooks.values()):
-        raise ArgumentError(f"parameter {name!r} has a weight_norm already; flow.nn.utils.remove_weight_norm takes it away")
+        raise ArgumentError(
+            f"parameter {name!r} has a weight_norm already; flow.nn.utils.remove_weight_norm takes it away"
+        )
     weight = module._parameters.get(name)
     if weight is None:
         known = [other for other, value in module._parameters.items() if value is not None]

@@ -62,7 +62,13 @@ def leaky_relu(b: AtenBuilder, x: Operand, negative_slope: float = 0.01) -> Wire
 
 @EMITTERS.row("rrelu_with_noise_functional.default")
 def rrelu(
-    b: AtenBuilder, x: Operand, noise: Operand, lower: float = 0.125, upper: float = 1 / 3, training: bool = False, *_: Any
+    b: AtenBuilder,
+    x: Operand,
+    noise: Operand,
+    lower: float = 0.125,
+    upper: float = 1 / 3,
+    training: bool = False,
+    *_: Any,
 ) -> list[Wire]:
     """In evaluation the slope is the mean of its limits."""
     if training:

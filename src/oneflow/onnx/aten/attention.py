@@ -17,7 +17,14 @@ EMITTERS = AtenEmitters()
 
 
 def _attention(
-    b: AtenBuilder, q: Operand, k: Operand, v: Operand, mask: Operand | None, dropout_p: float, is_causal: bool, scale: float | None
+    b: AtenBuilder,
+    q: Operand,
+    k: Operand,
+    v: Operand,
+    mask: Operand | None,
+    dropout_p: float,
+    is_causal: bool,
+    scale: float | None,
 ) -> tuple[Wire, Wire, Wire]:
     """The result, the weights and the scores."""
     if dropout_p:

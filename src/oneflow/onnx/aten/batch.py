@@ -17,7 +17,8 @@ FACTOR = 2
 
 @dataclass(frozen=True)
 class Pairing:
-    """The nodes of a graph and those of the same one traced with ``FACTOR`` times the batch, whose size was ``size``."""
+    """The nodes of a graph and those of the same one traced with ``FACTOR`` times the batch, whose size was
+    ``size``."""
 
     size: int
     other: dict[fx.Node, fx.Node]
@@ -28,20 +29,24 @@ class Pairing:
         shape, doubled = tuple(mine.shape), tuple(theirs.shape)
         if len(shape) != len(doubled) or any(a != b and not self._follows(a, b) for a, b in zip(shape, doubled)):
             raise UnsupportedError(
-                f"{line_of(node)}dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from {shape} to {doubled}; "
+                f"{line_of(node)}dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from "
+                f"{shape} to {doubled}; "
                 "a dim can follow the batch only as a whole multiple of it. Export with dynamic_batch=False"
             )
         return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)
 
     def _follows(self, number: int, doubled: int) -> bool:
-        """Whether it is a whole multiple of the batch. Of n // 2 and its like two sizes do not tell how it is rounded for others."""
+        """Whether it is a whole multiple of the batch. Of n // 2 and its like two sizes do not tell how it is rounded
+        for others."""
         return doubled == number * FACTOR and number % self.size == 0
 
     def argument(self, mine: Any, theirs: Any) -> Any:
         """An argument with ``Times`` for the numbers that follow the batch; nodes stay nodes."""
         if isinstance(mine, (list, tuple)):
             if len(mine) != len(theirs):
-                raise UnsupportedError(f"dynamic_batch: how many values it takes depends on the batch: {mine}, then {theirs}")
+                raise UnsupportedError(
+                    f"dynamic_batch: how many values it takes depends on the batch: {mine}, then {theirs}"
+                )
             return [self.argument(a, b) for a, b in zip(mine, theirs)]
         if isinstance(mine, fx.Node) or mine == theirs or (mine != mine and theirs != theirs):
             return mine
@@ -60,12 +65,15 @@ def line_of(node: fx.Node) -> str:
 
 
 def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
-    """Both graphs node by node. They must have the same ops on the same values, so that one file can hold them for every batch."""
+    """Both graphs node by node. They must have the same ops on the same values, so that one file can hold them for
+    every batch."""
     nodes, others = list(captured.graph.nodes), list(doubled.graph.nodes)
     for node, other in zip(nodes, others):
         _require_alike(node, other, captured.title)
     if len(nodes) != len(others):
-        raise UnsupportedError(f"dynamic_batch: {captured.title} takes {len(nodes)} steps, with {FACTOR} times the batch {len(others)}")
+        raise UnsupportedError(
+            f"dynamic_batch: {captured.title} takes {len(nodes)} steps, with {FACTOR} times the batch {len(others)}"
+        )
     pairing = Pairing(size, dict(zip(nodes, others)))
     for node, other in pairing.other.items():
         _require_same_inputs(node, other, pairing)
@@ -77,14 +85,17 @@ def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
 def _require_alike(node: fx.Node, other: fx.Node, title: str) -> None:
     if (node.op, str(node.target)) != (other.op, str(other.target)):
         raise UnsupportedError(
-            f"{line_of(node)}dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first {other.target} for "
+            f"{line_of(node)}dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first "
+            f"{other.target} for "
             f"{node.target}; write it without looking at the batch size, or export with dynamic_batch=False"
         )
 
 
 def _require_same_inputs(node: fx.Node, other: fx.Node, pairing: Pairing) -> None:
     if [pairing.other[n] for n in node.all_input_nodes] != other.all_input_nodes:
-        raise UnsupportedError(f"{line_of(node)}dynamic_batch: {node.target} takes other values with {FACTOR} times the batch")
+        raise UnsupportedError(
+            f"{line_of(node)}dynamic_batch: {node.target} takes other values with {FACTOR} times the batch"
+        )
 
 
 def _require_same_value(name: str, value: torch.Tensor, other: torch.Tensor) -> None:

@@ -27,16 +27,20 @@ Size = int | Times
 
 @dataclass(frozen=True)
 class Batch:
-    """The batch size: an int64 vector of one element that the model reads from an input, and what it was in the trace."""
+    """The batch size: an int64 vector of one element that the model reads from an input, and what it was in the
+    trace."""
 
     wire: Wire
     size: int
 
 
 class AtenBuilder(Builder):
-    """Collects the nodes of one aten op. ``wanted`` are the results that something uses; ``batch`` is None where all sizes are known."""
+    """Collects the nodes of one aten op. ``wanted`` are the results that something uses; ``batch`` is None where all
+    sizes are known."""
 
-    def __init__(self, name: str, opset: int, results: tuple[Operand, ...], wanted: frozenset[int], batch: Batch | None = None) -> None:
+    def __init__(
+        self, name: str, opset: int, results: tuple[Operand, ...], wanted: frozenset[int], batch: Batch | None = None
+    ) -> None:
         super().__init__(name, opset, results)
         self.wanted = wanted
         self.batch = batch
@@ -130,7 +134,8 @@ class AtenBuilder(Builder):
         if self.opset < 13:
             if any(isinstance(size, Times) for size in sizes):
                 raise UnsupportedError(
-                    f"parts whose sizes follow the batch are there since opset 13, this is {self.opset}; export with opset=13"
+                    f"parts whose sizes follow the batch are there since opset 13, this is {self.opset}; export with "
+                    f"opset=13"
                 )
             return self.many("Split", [x], dtypes, {"axis": dim, "split": list(sizes)})
         return self.many("Split", [x, self.vector(sizes)], dtypes, {"axis": dim})

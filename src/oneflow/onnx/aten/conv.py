@@ -47,7 +47,8 @@ def convolution(
 
 @dataclass(frozen=True)
 class Window:
-    """Where a pool looks: all lists have a number for each spatial dim. ``extra`` is what the last window reaches beyond the padding."""
+    """Where a pool looks: all lists have a number for each spatial dim. ``extra`` is what the last window reaches
+    beyond the padding."""
 
     kernel: list[int]
     stride: list[int]
@@ -79,7 +80,13 @@ def _batched(b: AtenBuilder, x: Operand, dims: int) -> tuple[Wire, bool]:
 
 def _max_pool(dims: int) -> None:
     def emit(
-        b: AtenBuilder, x: Operand, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+        b: AtenBuilder,
+        x: Operand,
+        kernel_size: Any,
+        stride: Any = (),
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
     ) -> list[Wire | None]:
         window = _window(x, b.result, dims, kernel_size, stride, padding, dilation)
         source, is_alone = _batched(b, x, dims)
@@ -114,7 +121,11 @@ def _avg_pool(dims: int) -> None:
         window = _window(x, b.result, dims, kernel_size, stride, padding)
         source, is_alone = _batched(b, x, dims)
         counts_pads = count_include_pad or divisor_override is not None
-        made = _mean_with_pads(b, source, dims, window, divisor_override) if counts_pads else _mean(b, source, window, window.pads())
+        made = (
+            _mean_with_pads(b, source, dims, window, divisor_override)
+            if counts_pads
+            else _mean(b, source, window, window.pads())
+        )
         return b.squeeze(made, 0) if is_alone else made
 
     EMITTERS.add(f"avg_pool{dims}d.default", emit)
@@ -129,7 +140,9 @@ def _mean_with_pads(b: AtenBuilder, x: Wire, dims: int, window: Window, divisor:
     """The padding counts, but not what the last window reaches beyond it, unless the divisor is given."""
     inside = window.pads() if divisor else window.padding * 2
     beyond = [0] * 2 * dims if divisor else [0] * dims + window.extra
-    wide = b.node("Pad", x, b.ints([0, 0, *inside[:dims], 0, 0, *inside[dims:]]), 0, mode="constant") if any(inside) else x
+    wide = (
+        b.node("Pad", x, b.ints([0, 0, *inside[:dims], 0, 0, *inside[dims:]]), 0, mode="constant") if any(inside) else x
+    )
     mean = _mean(b, wide, window, beyond)
     return mean if divisor is None else b.node("Mul", mean, prod(window.kernel) / divisor)
 
@@ -171,7 +184,9 @@ def _adaptive_max(dims: int) -> None:
     def emit(b: AtenBuilder, x: Operand, output_size: Any) -> list[Wire | None]:
         sizes, counts = x.sizes(range(x.rank - dims, x.rank)), b.result.sizes(range(x.rank - dims, x.rank))
         if any(n % count for n, count in zip(sizes, counts)) or not b.wanted <= {0}:
-            raise UnsupportedError(f"parts of different size, or their places: from {sizes} to {counts}; use an output size that divides")
+            raise UnsupportedError(
+                f"parts of different size, or their places: from {sizes} to {counts}; use an output size that divides"
+            )
         source, is_alone = _batched(b, x, dims)
         kernel = [n // count for n, count in zip(sizes, counts)]
         made = b.node("MaxPool", source, kernel_shape=kernel, strides=kernel)

@@ -26,7 +26,14 @@ def _same(value: Number, *names: str) -> None:
 
 _same(0, "zeros.default", "zeros_like.default", "new_zeros.default", "zero.default")
 _same(1, "ones.default", "ones_like.default", "new_ones.default")
-_same(0, "empty.memory_format", "empty_like.default", "new_empty.default", "empty_strided.default", "new_empty_strided.default")
+_same(
+    0,
+    "empty.memory_format",
+    "empty_like.default",
+    "new_empty.default",
+    "empty_strided.default",
+    "new_empty_strided.default",
+)
 
 
 @EMITTERS.row("full.default", follows=["size"])
@@ -88,7 +95,9 @@ def eye(b: AtenBuilder, *_: int, **__: Any) -> Wire:
 
 def _triangle(name: str) -> None:
     find = getattr(torch, name)
-    EMITTERS.add(f"{name}.default", lambda b, row, col, offset=0, **_: b.constant(find(row, col, offset, dtype=b.result.dtype)))
+    EMITTERS.add(
+        f"{name}.default", lambda b, row, col, offset=0, **_: b.constant(find(row, col, offset, dtype=b.result.dtype))
+    )
 
 
 _triangle("tril_indices")
@@ -96,8 +105,23 @@ _triangle("triu_indices")
 
 EMITTERS.cannot(
     "its random bits are torch's, which ONNX's random operators do not give; draw outside of the model and pass it in",
-    *("rand.default", "rand_like.default", "randn.default", "randn_like.default", "randint.low", "randint.default", "randint_like.default"),
-    *("randint_like.low_dtype", "randperm.default", "bernoulli.default", "bernoulli.p", "multinomial.default", "normal.Tensor_Tensor"),
+    *(
+        "rand.default",
+        "rand_like.default",
+        "randn.default",
+        "randn_like.default",
+        "randint.low",
+        "randint.default",
+        "randint_like.default",
+    ),
+    *(
+        "randint_like.low_dtype",
+        "randperm.default",
+        "bernoulli.default",
+        "bernoulli.p",
+        "multinomial.default",
+        "normal.Tensor_Tensor",
+    ),
     *("normal_functional.default", "uniform.default", "exponential.default"),
 )
 

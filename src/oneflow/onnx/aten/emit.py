@@ -19,15 +19,19 @@ from oneflow.onnx.aten.tidy import only_used, transposed_in_gemm
 from oneflow.onnx.builder import TENSOR_TYPES, Node, Operand, Wire
 from oneflow.onnx.emit import OnnxParts
 
-_CHECKS = frozenset(["_assert_tensor_metadata.default", "_assert_async.msg", "_assert_async.default", "_assert_scalar.default"])
+_CHECKS = frozenset(
+    ["_assert_tensor_metadata.default", "_assert_async.msg", "_assert_async.default", "_assert_scalar.default"]
+)
 Value = Operand | tuple[Operand | None, ...]
 
 
 class AtenGraphEmitter:
-    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which ``batch_inputs`` have
-    one."""
+    """Walks a graph in order and lets each op's emitter speak. ``pairing`` tells what follows the batch, of which
+    ``batch_inputs`` have one."""
 
-    def __init__(self, captured: Captured, opset: int, pairing: Pairing | None = None, batch_inputs: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, captured: Captured, opset: int, pairing: Pairing | None = None, batch_inputs: tuple[str, ...] = ()
+    ) -> None:
         self._captured = captured
         self._opset = opset
         self._pairing = pairing
@@ -55,7 +59,11 @@ class AtenGraphEmitter:
     # Inputs and constants.
 
     def _batch_of(self, inputs: tuple[str, ...]) -> Batch | None:
-        return None if self._pairing is None or not inputs else Batch(Wire(f"{inputs[0]}/batch", torch.int64), self._pairing.size)
+        return (
+            None
+            if self._pairing is None or not inputs
+            else Batch(Wire(f"{inputs[0]}/batch", torch.int64), self._pairing.size)
+        )
 
     def _read_batch(self, batch: Batch) -> None:
         source = batch.wire.name.removesuffix("/batch")
@@ -90,7 +98,8 @@ class AtenGraphEmitter:
             written = node.args[0] if str(node.target) == "aten.copy_.default" else None
             if isinstance(written, fx.Node) and self._names.get(written) in self._captured.constants:
                 raise UnsupportedError(
-                    f"{self._line(node)}: it writes {self._names[written]!r}, and an ONNX model has no variables that a call could write; "
+                    f"{self._line(node)}: it writes {self._names[written]!r}, and an ONNX model has no variables that "
+                    f"a call could write; "
                     "call .eval() on the module, or return the new value instead"
                 )
 
@@ -136,13 +145,19 @@ class AtenGraphEmitter:
         """Results without a dtype in ONNX are there, so that others have their places; nobody can use them."""
         value = node.meta["val"][index]
         is_known = isinstance(value, torch.Tensor) and value.dtype in TENSOR_TYPES
-        return self._operand(node, f"{name}/out_{index}", index) if is_known else Operand(f"{name}/out_{index}", torch.float32, ())
+        return (
+            self._operand(node, f"{name}/out_{index}", index)
+            if is_known
+            else Operand(f"{name}/out_{index}", torch.float32, ())
+        )
 
     def _row(self, node: fx.Node) -> AtenRow:
         name = _overload(node)
         if name in ROWS:
             return ROWS[name]
-        reason = REASONS.get(name, "there is no emitter of it; write it with other ops, or compute it outside of the model")
+        reason = REASONS.get(
+            name, "there is no emitter of it; write it with other ops, or compute it outside of the model"
+        )
         raise UnsupportedError(f"{self._line(node)}: ONNX cannot express it: {reason}")
 
     def _arguments(self, node: fx.Node, row: AtenRow) -> tuple[list[Any], dict[str, Any]]:
@@ -175,13 +190,16 @@ class AtenGraphEmitter:
     # Outputs and messages.
 
     def _outputs(self) -> None:
-        """Outputs in order, each under its name. Copies, so that an input, a parameter or the same value twice may be one."""
+        """Outputs in order, each under its name. Copies, so that an input, a parameter or the same value twice may be
+        one."""
         taken = {value.name for value in self.parts.inputs} | set(self._captured.constants)
         for name, node in zip(self._captured.outputs, self._captured.output_nodes(), strict=True):
             value = self._values[node]
             assert isinstance(value, Operand)
             if name in taken:
-                raise ArgumentError(f"the output {name!r} has the name of an input, a parameter or another output; give output_names")
+                raise ArgumentError(
+                    f"the output {name!r} has the name of an input, a parameter or another output; give output_names"
+                )
             taken.add(name)
             self.parts.nodes.append(Node("Identity", f"{name}/result", (value.name,), (name,)))
             self.parts.outputs.append(Operand(name, value.dtype, value.shape, value.batch_dims))
@@ -194,7 +212,9 @@ class AtenGraphEmitter:
 
 def _operand(name: str, value: torch.Tensor, follows: frozenset[int] = frozenset()) -> Operand:
     if value.dtype not in TENSOR_TYPES:
-        raise UnsupportedError(f"{name!r} is of {value.dtype}, which the ONNX export does not have; cast it to another dtype")
+        raise UnsupportedError(
+            f"{name!r} is of {value.dtype}, which the ONNX export does not have; cast it to another dtype"
+        )
     return Operand(name, value.dtype, tuple(value.shape), follows)
 
 
@@ -222,8 +242,8 @@ def _plain_arguments(node: fx.Node) -> list[Any]:
 
 
 def _tells_strides_alone(node: fx.Node) -> bool:
-    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for pictures with
-    channels last."""
+    """Whether an ``as_strided`` gives the same elements, with other strides of dims of size 1, as torch's pools do for
+    pictures with channels last."""
     if _overload(node) != "as_strided.default":
         return False
     size, stride, *offset = _plain_arguments(node)
@@ -250,7 +270,8 @@ def _require_known(row: AtenRow, args: list[Any], kwargs: dict[str, Any]) -> Non
     for name, value in bound.items():
         if name not in row.follows and _has_times(value):
             raise UnsupportedError(
-                f"dynamic_batch: its argument {name!r} is computed from the batch size; write it without (such as -1 or *_like), "
+                f"dynamic_batch: its argument {name!r} is computed from the batch size; write it without (such as -1 "
+                f"or *_like), "
                 "or export with dynamic_batch=False"
             )
 

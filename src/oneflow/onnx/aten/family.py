@@ -10,7 +10,8 @@ from oneflow.core.errors import ArgumentError
 from oneflow.onnx.builder import Wire
 
 Made = Wire | Sequence[Wire | None]
-"""What an emitter gives: one wire, or one for each result of an op that has several, with None for those that ONNX cannot give."""
+"""What an emitter gives: one wire, or one for each result of an op that has several, with None for those that ONNX
+cannot give."""
 
 AtenEmit = Callable[..., Made]
 E = TypeVar("E", bound=AtenEmit)
@@ -20,7 +21,8 @@ E = TypeVar("E", bound=AtenEmit)
 class AtenRow:
     """The emitter of one overload: takes an AtenBuilder and the op's own arguments, with an Operand for every tensor.
 
-    ``follows`` names the parameters of the emitter that may be numbers which follow the batch (``Times``); others are refused then.
+    ``follows`` names the parameters of the emitter that may be numbers which follow the batch (``Times``); others are
+    refused then.
     """
 
     emit: AtenEmit
@@ -28,7 +30,8 @@ class AtenRow:
 
 
 class AtenEmitters:
-    """The emitters of one file by overload, as ``add.Tensor``; ``reasons`` has the overloads that ONNX cannot express."""
+    """The emitters of one file by overload, as ``add.Tensor``; ``reasons`` has the overloads that ONNX cannot
+    express."""
 
     def __init__(self) -> None:
         self.rows: dict[str, AtenRow] = {}

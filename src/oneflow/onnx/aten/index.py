@@ -17,7 +17,14 @@ EMITTERS = AtenEmitters()
 
 EMITTERS.cannot(
     "the size of its result depends on values; use torch.where or masked_fill, which keep the shape",
-    *("nonzero.default", "masked_select.default", "_unique2.default", "unique_dim.default", "bincount.default", "nonzero_static.default"),
+    *(
+        "nonzero.default",
+        "masked_select.default",
+        "_unique2.default",
+        "unique_dim.default",
+        "bincount.default",
+        "nonzero_static.default",
+    ),
 )
 EMITTERS.cannot("which element goes where depends on how many came before; use torch.where", "masked_scatter.default")
 
@@ -28,7 +35,12 @@ def _places(b: AtenBuilder, index: Wire) -> Wire:
 
 @EMITTERS.row("embedding.default")
 def embedding(
-    b: AtenBuilder, weight: Operand, indices: Operand, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    b: AtenBuilder,
+    weight: Operand,
+    indices: Operand,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
 ) -> Wire:
     return b.node("Gather", weight, _places(b, indices), axis=0)
 
@@ -55,7 +67,8 @@ def take(b: AtenBuilder, x: Operand, index: Operand) -> Wire:
 
 @dataclass(frozen=True)
 class Indexed:
-    """How the dims of ``x[indices]`` stand: the dims that are indexed, the others, and where the indices' own dims go."""
+    """How the dims of ``x[indices]`` stand: the dims that are indexed, the others, and where the indices' own dims
+    go."""
 
     dims: list[int]
     others: list[int]
@@ -95,7 +108,9 @@ def _together(b: AtenBuilder, indices: list[Operand]) -> Wire:
 def _given(indices: list[Operand | None]) -> list[Operand]:
     found = [index for index in indices if index is not None]
     if any(index.dtype in (torch.bool, torch.uint8) for index in found):
-        raise UnsupportedError("a mask as index, of which the number of elements depends on values; use torch.where or masked_fill")
+        raise UnsupportedError(
+            "a mask as index, of which the number of elements depends on values; use torch.where or masked_fill"
+        )
     return found
 
 
@@ -110,7 +125,9 @@ def index(b: AtenBuilder, x: Operand, indices: list[Operand | None]) -> Wire:
 
 
 @EMITTERS.row("index_put.default", "_unsafe_index_put.default")
-def index_put(b: AtenBuilder, x: Operand, indices: list[Operand | None], values: Operand, accumulate: bool = False) -> Wire:
+def index_put(
+    b: AtenBuilder, x: Operand, indices: list[Operand | None], values: Operand, accumulate: bool = False
+) -> Wire:
     if indices[0] is not None and indices[0].dtype == torch.bool and len(indices) == 1:
         return _put_mask(b, x, indices[0], values, accumulate)
     given = _given(indices)
@@ -126,7 +143,9 @@ def index_put(b: AtenBuilder, x: Operand, indices: list[Operand | None], values:
 
 def _put_mask(b: AtenBuilder, x: Operand, mask: Operand, values: Operand, accumulate: bool) -> Wire:
     if accumulate or torch.Size(values.shape).numel() != 1:
-        raise UnsupportedError("several values for a mask as index, of which the number depends on values; use torch.where")
+        raise UnsupportedError(
+            "several values for a mask as index, of which the number depends on values; use torch.where"
+        )
     new = x.rank - mask.rank
     wide = b.unsqueeze(mask, *range(mask.rank, x.rank)) if new else mask
     return b.where(wide, b.reshape(b.cast(values, x.dtype), []), x)
@@ -139,7 +158,8 @@ def _sum(b: AtenBuilder, accumulate: bool) -> dict[str, Any]:
 def _reduction(b: AtenBuilder, kind: str, least: int) -> dict[str, Any]:
     if b.opset < least:
         raise UnsupportedError(
-            f"what is scattered is combined ({kind!r}) since opset {least}, this is {b.opset}; export with opset={least}"
+            f"what is scattered is combined ({kind!r}) since opset {least}, this is {b.opset}; export with "
+            f"opset={least}"
         )
     return {"reduction": kind}
 
@@ -187,10 +207,13 @@ def scatter_add(b: AtenBuilder, x: Operand, dim: int, index: Operand, src: Opera
 
 
 @EMITTERS.row("scatter_reduce.two", "scatter.reduce")
-def scatter_reduce(b: AtenBuilder, x: Operand, dim: int, index: Operand, src: Operand, reduce: str, *, include_self: bool = True) -> Wire:
+def scatter_reduce(
+    b: AtenBuilder, x: Operand, dim: int, index: Operand, src: Operand, reduce: str, *, include_self: bool = True
+) -> Wire:
     if reduce not in _REDUCTIONS or not include_self:
         raise UnsupportedError(
-            f"ONNX has no scatter_reduce {reduce!r} with include_self={include_self}; use sum, prod, amax or amin that include it"
+            f"ONNX has no scatter_reduce {reduce!r} with include_self={include_self}; use sum, prod, amax or amin that "
+            f"include it"
         )
     return _scatter(b, x, dim, index, _fitting(b, src, index, x.dtype), _reduction(b, *_REDUCTIONS[reduce]))
 

@@ -54,26 +54,39 @@ def soft_margin_loss(b: AtenBuilder, x: Operand, target: Operand, reduction: int
 
 
 @EMITTERS.row("binary_cross_entropy.default")
-def binary_cross_entropy(b: AtenBuilder, x: Operand, target: Operand, weight: Operand | None = None, reduction: int = _MEAN) -> Wire:
+def binary_cross_entropy(
+    b: AtenBuilder, x: Operand, target: Operand, weight: Operand | None = None, reduction: int = _MEAN
+) -> Wire:
     """Logarithms are held above -100, as torch holds them."""
     opposite = b.node("Sub", b.wire(1, x.dtype), x)
     yes, no = (b.node("Max", b.node("Log", p), b.wire(-100, x.dtype)) for p in (x, opposite))
-    loss = b.node("Neg", b.node("Add", b.node("Mul", target, yes), b.node("Mul", b.node("Sub", b.wire(1, x.dtype), target), no)))
+    loss = b.node(
+        "Neg", b.node("Add", b.node("Mul", target, yes), b.node("Mul", b.node("Sub", b.wire(1, x.dtype), target), no))
+    )
     return _reduced(b, loss if weight is None else b.node("Mul", loss, weight), x.rank, reduction)
 
 
 @EMITTERS.row("binary_cross_entropy_with_logits.default")
 def binary_cross_entropy_with_logits(
-    b: AtenBuilder, x: Operand, target: Operand, weight: Operand | None = None, pos_weight: Operand | None = None, reduction: int = _MEAN
+    b: AtenBuilder,
+    x: Operand,
+    target: Operand,
+    weight: Operand | None = None,
+    pos_weight: Operand | None = None,
+    reduction: int = _MEAN,
 ) -> Wire:
     yes, no = log_sigmoid(b, x), b.node("Neg", b.node("Softplus", x))
     yes = yes if pos_weight is None else b.node("Mul", yes, pos_weight)
-    loss = b.node("Neg", b.node("Add", b.node("Mul", target, yes), b.node("Mul", b.node("Sub", b.wire(1, x.dtype), target), no)))
+    loss = b.node(
+        "Neg", b.node("Add", b.node("Mul", target, yes), b.node("Mul", b.node("Sub", b.wire(1, x.dtype), target), no))
+    )
     return _reduced(b, loss if weight is None else b.node("Mul", loss, weight), x.rank, reduction)
 
 
 @EMITTERS.row("nll_loss_forward.default", "nll_loss2d_forward.default")
-def nll_loss(b: AtenBuilder, x: Operand, target: Operand, weight: Operand | None, reduction: int, ignore_index: int) -> list[Wire]:
+def nll_loss(
+    b: AtenBuilder, x: Operand, target: Operand, weight: Operand | None, reduction: int, ignore_index: int
+) -> list[Wire]:
     """The classes stand at dim 1, or at dim 0 of a single sample."""
     dim = 0 if x.rank == 1 else 1
     counted = b.negate(b.compare("Equal", b.cast(target, torch.int64), ignore_index))

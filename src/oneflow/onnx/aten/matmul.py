@@ -17,7 +17,9 @@ for _name in ("mm", "bmm", "mv", "matmul", "dot", "vdot"):
 
 
 @EMITTERS.row("addmm.default", "addmv.default", "addbmm.default", "baddbmm.default", "addr.default")
-def add_product(b: AtenBuilder, x: Operand, left: Operand, right: Operand, *, beta: Number = 1, alpha: Number = 1) -> Wire:
+def add_product(
+    b: AtenBuilder, x: Operand, left: Operand, right: Operand, *, beta: Number = 1, alpha: Number = 1
+) -> Wire:
     """beta * x + alpha * product. With beta 0 torch does not look at x, which may be no number."""
     if left.rank == right.rank == 2 and x.rank <= 2 and left.dtype.is_floating_point and beta != 0:
         return b.node("Gemm", left, right, x, dtype=left.dtype, alpha=float(alpha), beta=float(beta))

@@ -30,7 +30,12 @@ def _statistics(b: AtenBuilder, x: Wire, dims: Sequence[int], eps: float) -> tup
 
 @EMITTERS.row("native_layer_norm.default")
 def layer_norm(
-    b: AtenBuilder, x: Operand, normalized_shape: Sequence[int], weight: Operand | None, bias: Operand | None, eps: float
+    b: AtenBuilder,
+    x: Operand,
+    normalized_shape: Sequence[int],
+    weight: Operand | None,
+    bias: Operand | None,
+    eps: float,
 ) -> list[Wire | None]:
     first = x.rank - len(normalized_shape)
     if b.opset >= 17 and b.wanted <= {0}:
@@ -38,11 +43,16 @@ def layer_norm(
         parameters = [b.cast(scale, x.dtype)] + ([] if bias is None else [b.cast(bias, x.dtype)])
         return [b.node("LayerNormalization", x, *parameters, axis=first, epsilon=eps), None, None]
     y, mean, rstd = _statistics(b, x, range(first, x.rank), eps)
-    return [_affine(b, y, weight, bias), *(b.cast(value, like.dtype) for value, like in zip((mean, rstd), b.results[1:]))]
+    return [
+        _affine(b, y, weight, bias),
+        *(b.cast(value, like.dtype) for value, like in zip((mean, rstd), b.results[1:])),
+    ]
 
 
 @EMITTERS.row("_fused_rms_norm.default")
-def rms_norm(b: AtenBuilder, x: Operand, normalized_shape: Sequence[int], weight: Operand | None, eps: float | None) -> list[Wire]:
+def rms_norm(
+    b: AtenBuilder, x: Operand, normalized_shape: Sequence[int], weight: Operand | None, eps: float | None
+) -> list[Wire]:
     dims = range(x.rank - len(normalized_shape), x.rank)
     square = b.reduce("ReduceMean", b.node("Mul", x, x), dims)
     rstd = b.node("Reciprocal", b.node("Sqrt", b.node("Add", square, torch.finfo(x.dtype).eps if eps is None else eps)))
@@ -51,7 +61,15 @@ def rms_norm(b: AtenBuilder, x: Operand, normalized_shape: Sequence[int], weight
 
 @EMITTERS.row("native_group_norm.default", follows=["N"])
 def group_norm(
-    b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operand | None, N: Size, C: int, HxW: int, group: int, eps: float
+    b: AtenBuilder,
+    x: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    N: Size,
+    C: int,
+    HxW: int,
+    group: int,
+    eps: float,
 ) -> list[Wire | None]:
     y, mean, rstd = _statistics(b, b.node("Reshape", x, b.vector([b.sizes_of(x)[0], group, -1])), [2], eps)
     parameters = [None if p is None else b.reshape(p, [-1] + [1] * (x.rank - 2)) for p in (weight, bias)]
@@ -76,13 +94,17 @@ def batch_norm(
         assert running_mean is not None and running_var is not None
         return [_by_running(b, x, weight, bias, running_mean, running_var, eps), *[None] * (len(b.results) - 1)]
     if running_mean is not None:
-        raise UnsupportedError("it would update running statistics, which an ONNX model cannot write; call .eval() on the module")
+        raise UnsupportedError(
+            "it would update running statistics, which an ONNX model cannot write; call .eval() on the module"
+        )
     y = _statistics(b, x, [d for d in range(x.rank) if d != 1], eps)[0]
     parameters = [None if p is None else b.reshape(p, [-1] + [1] * (x.rank - 2)) for p in (weight, bias)]
     return [_affine(b, y, *parameters), *[None] * (len(b.results) - 1)]
 
 
-def _by_running(b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operand | None, mean: Operand, var: Operand, eps: float) -> Wire:
+def _by_running(
+    b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operand | None, mean: Operand, var: Operand, eps: float
+) -> Wire:
     scale = weight or b.constant(torch.ones(mean.shape, dtype=mean.dtype))
     offset = bias or b.constant(torch.zeros(mean.shape, dtype=mean.dtype))
     parameters: list[Wire] = [scale, offset, mean, var]
@@ -93,14 +115,27 @@ def _by_running(b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operan
 
 @EMITTERS.row("_native_batch_norm_legit_no_training.default", "_batch_norm_no_update.default")
 def batch_norm_by_running(
-    b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operand | None, mean: Operand, var: Operand, momentum: float, eps: float
+    b: AtenBuilder,
+    x: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    mean: Operand,
+    var: Operand,
+    momentum: float,
+    eps: float,
 ) -> list[Wire | None]:
     return batch_norm(b, x, weight, bias, mean, var, False, momentum, eps)
 
 
 @EMITTERS.row("_native_batch_norm_legit.no_stats")
 def batch_norm_without_running(
-    b: AtenBuilder, x: Operand, weight: Operand | None, bias: Operand | None, training: bool, momentum: float, eps: float
+    b: AtenBuilder,
+    x: Operand,
+    weight: Operand | None,
+    bias: Operand | None,
+    training: bool,
+    momentum: float,
+    eps: float,
 ) -> list[Wire | None]:
     return batch_norm(b, x, weight, bias, None, None, True, momentum, eps)
 
@@ -112,7 +147,9 @@ def weight_norm(b: AtenBuilder, v: Operand, g: Operand, dim: int = 0) -> list[Wi
 
 
 def _no_training(*names: str) -> None:
-    EMITTERS.cannot("it updates running statistics, which an ONNX model cannot write; call .eval() on the module", *names)
+    EMITTERS.cannot(
+        "it updates running statistics, which an ONNX model cannot write; call .eval() on the module", *names
+    )
 
 
 _no_training("_native_batch_norm_legit.default", "_batch_norm_with_update.default")

@@ -46,7 +46,9 @@ def _result_rank(x: Operand, keepdim: bool) -> bool:
 
 
 def _add(names: Sequence[str], kind: str) -> None:
-    def emit(b: AtenBuilder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Wire:
+    def emit(
+        b: AtenBuilder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+    ) -> Wire:
         source, dims = _over(b, x, dim)
         return _reduce(b, kind, b.cast(source, b.result.dtype), dims, _result_rank(x, keepdim))
 
@@ -101,28 +103,38 @@ def _moments(b: AtenBuilder, x: Operand, dim: Dims, correction: float | None, ke
 
 
 @EMITTERS.row("var.correction")
-def var(b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Wire:
+def var(
+    b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Wire:
     return _moments(b, x, dim, correction, keepdim)[0]
 
 
 @EMITTERS.row("std.correction")
-def std(b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> Wire:
+def std(
+    b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> Wire:
     return b.node("Sqrt", _moments(b, x, dim, correction, keepdim)[0])
 
 
 @EMITTERS.row("var_mean.correction")
-def var_mean(b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> list[Wire]:
+def var_mean(
+    b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> list[Wire]:
     return list(_moments(b, x, dim, correction, keepdim))
 
 
 @EMITTERS.row("std_mean.correction")
-def std_mean(b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False) -> list[Wire]:
+def std_mean(
+    b: AtenBuilder, x: Operand, dim: Dims = None, *, correction: float | None = None, keepdim: bool = False
+) -> list[Wire]:
     variance, mean = _moments(b, x, dim, correction, keepdim)
     return [b.node("Sqrt", variance), mean]
 
 
 @EMITTERS.row("linalg_vector_norm.default", "norm.ScalarOpt_dim")
-def vector_norm(b: AtenBuilder, x: Operand, ord: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Wire:  # noqa: A002
+def vector_norm(
+    b: AtenBuilder, x: Operand, ord: Any = 2, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None
+) -> Wire:  # noqa: A002
     order = 2 if ord is None else ord
     source, dims = _over(b, x, dim)
     size, keep = b.node("Abs", b.cast(source, b.result.dtype)), _result_rank(x, keepdim)
@@ -162,7 +174,9 @@ _extreme("min.dim", "ReduceMin", False)
 def _argument(name: str, largest: bool) -> None:
     def emit(b: AtenBuilder, x: Operand, dim: int | None = None, keepdim: bool = False) -> Wire:
         if dim is None:
-            flat = Operand(b.reshape(x, [-1]).name, x.dtype, (math.prod(x.shape),), frozenset([0] if x.batch_dims else []))
+            flat = Operand(
+                b.reshape(x, [-1]).name, x.dtype, (math.prod(x.shape),), frozenset([0] if x.batch_dims else [])
+            )
             return b.reshape_like(_place_of(b, flat, 0, False, largest), b.result)
         return _place_of(b, with_dims(b, x), place(dim, x.rank), _result_rank(x, keepdim), largest)
 
@@ -205,7 +219,9 @@ EMITTERS.cannot(
     "ONNX has no running maximum, minimum or logarithm of sums; compute it outside of the model",
     *("cummax.default", "cummin.default", "logcumsumexp.default"),
 )
-EMITTERS.cannot("ONNX has no most frequent value, nor a median that passes over NaN", "nanmedian.default", "mode.default")
+EMITTERS.cannot(
+    "ONNX has no most frequent value, nor a median that passes over NaN", "nanmedian.default", "mode.default"
+)
 
 
 @EMITTERS.row("median.dim")
@@ -218,7 +234,9 @@ def median(b: AtenBuilder, x: Operand, dim: int, keepdim: bool = False) -> list[
 
 
 @EMITTERS.row("nansum.default")
-def nansum(b: AtenBuilder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None) -> Wire:
+def nansum(
+    b: AtenBuilder, x: Operand, dim: Dims = None, keepdim: bool = False, *, dtype: torch.dtype | None = None
+) -> Wire:
     source, dims = _over(b, x, dim)
     kept = b.where(b.node("IsNaN", source, dtype=torch.bool), 0, source) if x.dtype.is_floating_point else source
     return _reduce(b, "ReduceSum", b.cast(kept, b.result.dtype), dims, _result_rank(x, keepdim))

@@ -16,7 +16,11 @@ EMITTERS = AtenEmitters()
 
 Scales = list[float | None]
 _NEAREST = {"mode": "nearest", "coordinate_transformation_mode": "asymmetric", "nearest_mode": "floor"}
-_NEAREST_EXACT = {"mode": "nearest", "coordinate_transformation_mode": "half_pixel", "nearest_mode": "round_prefer_ceil"}
+_NEAREST_EXACT = {
+    "mode": "nearest",
+    "coordinate_transformation_mode": "half_pixel",
+    "nearest_mode": "round_prefer_ceil",
+}
 
 
 def _coordinates(align_corners: bool) -> str:
@@ -66,7 +70,12 @@ _add(
 
 EMITTERS.cannot(
     "ONNX Runtime's smoothing differs from torch's; call interpolate with antialias=False",
-    *("_upsample_bilinear2d_aa.default", "_upsample_bilinear2d_aa.vec", "_upsample_bicubic2d_aa.default", "_upsample_bicubic2d_aa.vec"),
+    *(
+        "_upsample_bilinear2d_aa.default",
+        "_upsample_bilinear2d_aa.vec",
+        "_upsample_bicubic2d_aa.default",
+        "_upsample_bicubic2d_aa.vec",
+    ),
 )
 
 
@@ -86,9 +95,14 @@ def _steps(count: int, align_corners: bool, dtype: torch.dtype) -> torch.Tensor:
 
 
 @EMITTERS.row("grid_sampler_2d.default")
-def grid_sampler(b: AtenBuilder, x: Operand, grid: Operand, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Wire:
+def grid_sampler(
+    b: AtenBuilder, x: Operand, grid: Operand, interpolation_mode: int, padding_mode: int, align_corners: bool
+) -> Wire:
     if b.opset < 16:
         raise UnsupportedError(f"GridSample is there since opset 16, this is {b.opset}; export with opset=16")
     modes = ("bilinear", "nearest", "bicubic") if b.opset < 20 else ("linear", "nearest", "cubic")
-    attributes: dict[str, Any] = {"mode": modes[interpolation_mode], "padding_mode": ("zeros", "border", "reflection")[padding_mode]}
+    attributes: dict[str, Any] = {
+        "mode": modes[interpolation_mode],
+        "padding_mode": ("zeros", "border", "reflection")[padding_mode],
+    }
     return b.node("GridSample", x, grid, align_corners=int(align_corners), **attributes)

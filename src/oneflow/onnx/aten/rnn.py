@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-
 from oneflow.core.errors import UnsupportedError
 from oneflow.onnx.aten.builder import AtenBuilder
 from oneflow.onnx.aten.family import AtenEmitters
@@ -47,7 +46,8 @@ def rnn_layer(
     """One layer in one direction, over (time, batch, features), whatever the whole module has of both."""
     if mode != _LSTM or batch_sizes:
         raise UnsupportedError(
-            f"only LSTM layers of unpacked sequences are exported as one operator, this is mode {mode}; unpack the sequence"
+            f"only LSTM layers of unpacked sequences are exported as one operator, this is mode {mode}; unpack the "
+            f"sequence"
         )
     bias = b.node("Concat", _in_order(b, input_bias), _in_order(b, hidden_bias), axis=1) if has_biases else None
     states = [b.unsqueeze(state, 0) if state.rank == 2 else state for state in (hx, cx)]
@@ -61,4 +61,6 @@ def rnn_layer(
     return [*values, *[None] * (len(b.results) - 3)]
 
 
-EMITTERS.cannot("sequences of different length packed together have no form in ONNX; pad them", "_pack_padded_sequence.default")
+EMITTERS.cannot(
+    "sequences of different length packed together have no form in ONNX; pad them", "_pack_padded_sequence.default"
+)

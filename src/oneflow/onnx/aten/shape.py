@@ -1,4 +1,5 @@
-"""Emitters of aten ops that move, copy and cut elements. Views are values: a graph that writes through one was made functional before."""
+"""Emitters of aten ops that move, copy and cut elements. Views are values: a graph that writes through one was made
+functional before."""
 
 from __future__ import annotations
 
@@ -28,7 +29,9 @@ for _name in ("alias", "detach", "clone", "contiguous", "lift_fresh", "lift_fres
     EMITTERS.add(f"{_name}.default", lambda b, x, *_, **__: x)
 
 EMITTERS.cannot(
-    "it reads memory by strides, which ONNX does not know; write it with unfold, view or index", "as_strided.default", "set_.source_Storage"
+    "it reads memory by strides, which ONNX does not know; write it with unfold, view or index",
+    "as_strided.default",
+    "set_.source_Storage",
 )
 EMITTERS.cannot("it reads the bits of one dtype as another's, which ONNX cannot; use .to(dtype)", "view.dtype")
 
@@ -94,7 +97,12 @@ def stack(b: AtenBuilder, tensors: list[Operand], dim: int = 0) -> Wire:
 
 
 @EMITTERS.row(
-    "split.Tensor", "split_with_sizes.default", "unsafe_split.Tensor", "unsafe_split_with_sizes.default", "chunk.default", follows=["sizes"]
+    "split.Tensor",
+    "split_with_sizes.default",
+    "unsafe_split.Tensor",
+    "unsafe_split_with_sizes.default",
+    "chunk.default",
+    follows=["sizes"],
 )
 def split(b: AtenBuilder, x: Operand, sizes: Any, dim: int = 0) -> list[Wire]:
     axis = place(dim, x.rank)
@@ -108,7 +116,9 @@ def unbind(b: AtenBuilder, x: Operand, dim: int = 0) -> list[Wire]:
 
 
 @EMITTERS.row("slice.Tensor", follows=["start", "end"])
-def slice_(b: AtenBuilder, x: Operand, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1) -> Wire:
+def slice_(
+    b: AtenBuilder, x: Operand, dim: int = 0, start: Size | None = None, end: Size | None = None, step: int = 1
+) -> Wire:
     first, last = start or 0, _LAST if end is None else end
     if first == 0 and last == _LAST and step == 1:
         return x
@@ -134,7 +144,13 @@ def select_scatter(b: AtenBuilder, x: Operand, source: Operand, dim: int, index:
 
 @EMITTERS.row("slice_scatter.default")
 def slice_scatter(
-    b: AtenBuilder, x: Operand, source: Operand, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    b: AtenBuilder,
+    x: Operand,
+    source: Operand,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> Wire:
     axis, typed = place(dim, x.rank), b.cast(source, x.dtype)
     if not start and (end is None or end >= x.shape[axis]) and step == 1:
@@ -156,7 +172,11 @@ def roll(b: AtenBuilder, x: Operand, shifts: Sequence[int], dims: Sequence[int] 
     for shift, dim in zip(shifts, dims, strict=True):
         axis = place(dim, x.rank)
         cut = -shift % x.size(axis)
-        rolled = rolled if cut == 0 else b.node("Concat", b.slice(rolled, axis, cut, _LAST), b.slice(rolled, axis, 0, cut), axis=axis)
+        rolled = (
+            rolled
+            if cut == 0
+            else b.node("Concat", b.slice(rolled, axis, cut, _LAST), b.slice(rolled, axis, 0, cut), axis=axis)
+        )
     return rolled
 
 
@@ -168,7 +188,9 @@ def repeat(b: AtenBuilder, x: Operand, repeats: Sequence[Size]) -> Wire:
 
 
 @EMITTERS.row("repeat_interleave.self_int")
-def repeat_interleave(b: AtenBuilder, x: Operand, repeats: int, dim: int | None = None, *, output_size: int | None = None) -> Wire:
+def repeat_interleave(
+    b: AtenBuilder, x: Operand, repeats: int, dim: int | None = None, *, output_size: int | None = None
+) -> Wire:
     source = b.reshape(x, [-1]) if dim is None else x
     axis, rank = (0, 1) if dim is None else (place(dim, x.rank), x.rank)
     times = [1] * (rank + 1)
@@ -191,7 +213,10 @@ def constant_pad(b: AtenBuilder, x: Operand, pad: Sequence[int], value: float = 
 
 def _pad(names: str, mode: str) -> None:
     for dims in (1, 2, 3):
-        EMITTERS.add(f"{names}_pad{dims}d.default", lambda b, x, padding: b.node("Pad", x, b.ints(_pads(x.rank, padding)), mode=mode))
+        EMITTERS.add(
+            f"{names}_pad{dims}d.default",
+            lambda b, x, padding: b.node("Pad", x, b.ints(_pads(x.rank, padding)), mode=mode),
+        )
 
 
 _pad("reflection", "reflect")
@@ -261,7 +286,9 @@ def rot90(b: AtenBuilder, x: Operand, k: int = 1, dims: Sequence[int] = (0, 1)) 
 def diag_embed(b: AtenBuilder, x: Operand, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Wire:
     """The last dim along a diagonal of two dims: gathered for every place of the matrix, and 0 beside the diagonal."""
     rank, count = b.result.rank, x.size(x.rank - 1)
-    is_on, places = (torch.diag_embed(values, offset) for values in (torch.ones(count, dtype=torch.bool), torch.arange(count)))
+    is_on, places = (
+        torch.diag_embed(values, offset) for values in (torch.ones(count, dtype=torch.bool), torch.arange(count))
+    )
     matrix = b.where(b.constant(is_on), b.node("Gather", x, b.constant(places), axis=x.rank - 1), b.wire(0, x.dtype))
     perm = list(range(rank - 2))
     for at, source in sorted([(place(dim1, rank), rank - 2), (place(dim2, rank), rank - 1)]):

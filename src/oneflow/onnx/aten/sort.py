@@ -34,7 +34,9 @@ def sort(b: AtenBuilder, x: Operand, dim: int = -1, descending: bool = False) ->
 
 
 @EMITTERS.row("sort.stable")
-def stable_sort(b: AtenBuilder, x: Operand, *, stable: bool | None, dim: int = -1, descending: bool = False) -> list[Wire]:
+def stable_sort(
+    b: AtenBuilder, x: Operand, *, stable: bool | None, dim: int = -1, descending: bool = False
+) -> list[Wire]:
     return _sorted(b, x, dim, descending)
 
 
@@ -51,7 +53,9 @@ def kthvalue(b: AtenBuilder, x: Operand, k: int, dim: int = -1, keepdim: bool = 
 
 
 @EMITTERS.row("isin.Tensor_Tensor")
-def isin(b: AtenBuilder, elements: Operand, test: Operand, *, assume_unique: bool = False, invert: bool = False) -> Wire:
+def isin(
+    b: AtenBuilder, elements: Operand, test: Operand, *, assume_unique: bool = False, invert: bool = False
+) -> Wire:
     values, wanted = (b.cast(v, torch.int32) if v.dtype == torch.bool else v for v in b.promoted(elements, test))
     equal = b.compare("Equal", b.unsqueeze(values, elements.rank), b.reshape(wanted, [-1]))
     count = b.reduce("ReduceSum", b.cast(equal, torch.int64), [elements.rank], keepdims=False)

@@ -10,8 +10,11 @@ from oneflow.onnx.emit import OnnxParts
 
 
 def transposed_in_gemm(parts: OnnxParts) -> OnnxParts:
-    """Gemm reads a transposed matrix as it is: a Transpose before it is not needed, as that of every weight of a dense layer."""
-    turned = {n.outputs[0]: n.inputs[0] for n in parts.nodes if n.kind == "Transpose" and n.attributes.get("perm") == [1, 0]}
+    """Gemm reads a transposed matrix as it is: a Transpose before it is not needed, as that of every weight of a dense
+    layer."""
+    turned = {
+        n.outputs[0]: n.inputs[0] for n in parts.nodes if n.kind == "Transpose" and n.attributes.get("perm") == [1, 0]
+    }
 
     def read(node: Node) -> Node:
         if node.kind != "Gemm":
@@ -50,7 +53,8 @@ def _used(parts: OnnxParts) -> list[Node]:
 
 
 def _named_as_outputs(nodes: list[Node], parts: OnnxParts) -> tuple[list[Node], dict[str, str]]:
-    """The node that makes an output gives it its name at once; what no node makes, or two outputs share, is copied under it."""
+    """The node that makes an output gives it its name at once; what no node makes, or two outputs share, is copied
+    under it."""
     outputs = {value.name for value in parts.outputs}
     made = {name for node in nodes for name in node.outputs}
     new: dict[str, str] = {}

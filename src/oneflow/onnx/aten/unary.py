@@ -77,7 +77,14 @@ EMITTERS.cannot(
 )
 EMITTERS.cannot(
     "ONNX has no complex numbers; compute with real and imaginary parts",
-    *("view_as_complex.default", "view_as_real.default", "_fft_r2c.default", "_fft_c2r.default", "_fft_c2c.default", "complex.default"),
+    *(
+        "view_as_complex.default",
+        "view_as_real.default",
+        "_fft_r2c.default",
+        "_fft_c2r.default",
+        "_fft_c2c.default",
+        "complex.default",
+    ),
 )
 
 for _name, _kind in {"abs": "Abs", "neg": "Neg", "sign": "Sign", "sgn": "Sign"}.items():
@@ -141,7 +148,9 @@ def isinf(b: AtenBuilder, x: Operand) -> Wire:
 def is_negative(b: Builder, x: Wire) -> Wire:
     """Whether the sign of x is minus, also that of -0."""
     below = b.compare("Less", x, 0)
-    return below if not x.dtype.is_floating_point else b.node("Or", below, b.compare("Less", b.node("Reciprocal", x), 0))
+    return (
+        below if not x.dtype.is_floating_point else b.node("Or", below, b.compare("Less", b.node("Reciprocal", x), 0))
+    )
 
 
 @EMITTERS.row("signbit.default")
@@ -163,7 +172,9 @@ def logit(b: AtenBuilder, x: Operand, eps: float | None = None) -> Wire:
 
 
 @EMITTERS.row("nan_to_num.default")
-def nan_to_num(b: AtenBuilder, x: Operand, nan: float | None = None, posinf: float | None = None, neginf: float | None = None) -> Wire:
+def nan_to_num(
+    b: AtenBuilder, x: Operand, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Wire:
     if not x.dtype.is_floating_point:
         return x
     limits = torch.finfo(x.dtype)

@@ -60,7 +60,8 @@ def _softmax(name: str, kind: str) -> None:
 
 
 def over_dim(b: Builder, kind: str, x: Operand, dim: int) -> Wire:
-    """Softmax or LogSoftmax over one dim. Before opset 13 they take all dims from ``axis`` on as one, so it must be the last."""
+    """Softmax or LogSoftmax over one dim. Before opset 13 they take all dims from ``axis`` on as one, so it must be the
+    last."""
     if b.opset >= 13 or dim == x.rank - 1:
         return b.node(kind, x, axis=dim)
     perm = list(range(x.rank))

@@ -1,7 +1,8 @@
-"""Emitters of ``oneflow.ops.conv``. ONNX has the channels at dim 1, and its filters too; other layouts are transposed around the node.
+"""Emitters of ``oneflow.ops.conv``. ONNX has the channels at dim 1, and its filters too; other layouts are transposed
+around the node.
 
-A variable is never transposed or folded in the file: its initializer is the variable, under its name. Runtimes fold such
-transposes when they load the model.
+A variable is never transposed or folded in the file: its initializer is the variable, under its name. Runtimes fold
+such transposes when they load the model.
 """
 
 from __future__ import annotations
@@ -77,7 +78,10 @@ def conv2d_transpose(
 ) -> Wire:
     """The part of the output that no window of the convolution reaches is ONNX's output_padding."""
     kernel_shape = spatial(filters, channels_last)
-    reached = [(n - 1) * s + padding.extent(k, d) for n, s, k, d in zip(spatial(x, channels_last), strides, kernel_shape, dilations)]
+    reached = [
+        (n - 1) * s + padding.extent(k, d)
+        for n, s, k, d in zip(spatial(x, channels_last), strides, kernel_shape, dilations)
+    ]
     y = b.node(
         "ConvTranspose",
         channels_first(b, x, channels_last),

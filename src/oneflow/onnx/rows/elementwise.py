@@ -36,7 +36,8 @@ _arithmetic("math.pow", "Pow")
 
 @EMITTERS.row("math.divide")
 def divide(b: Builder, x: Operands, y: Operands) -> Wire:
-    """A number 0 below gives 0, and so does a number above where the blob is 0. ONNX truncates integers as the row does."""
+    """A number 0 below gives 0, and so does a number above where the blob is 0. ONNX truncates integers as the row
+    does."""
     if not isinstance(y, Wire):
         assert isinstance(x, Wire)
         return b.arithmetic("Mul", x, 0) if y == 0 else b.arithmetic("Div", x, y)
@@ -58,7 +59,8 @@ def mod(b: Builder, x: Operands, y: Operands) -> Wire:
 
 @EMITTERS.row("math.floordiv")
 def floordiv(b: Builder, x: Operands, y: Operands) -> Wire:
-    """(x - x mod y) / y, which is whole but for rounding: the floor of x / y is off where that rounds up to a whole number."""
+    """(x - x mod y) / y, which is whole but for rounding: the floor of x / y is off where that rounds up to a whole
+    number."""
     x, y = wires(b, x, y)
     whole = b.arithmetic("Div", b.arithmetic("Sub", x, mod(b, x, y)), y)
     if not x.dtype.is_floating_point:
@@ -82,7 +84,9 @@ def atan2(b: Builder, x: Operands, y: Operands) -> Wire:
     steep = b.node("Mul", b.node("Sign", above), math.pi / 2)
     angle = b.where(is_right_zero, steep, slope)
     shifted = b.where(is_right_zero, half_turn, b.node("Add", slope, half_turn))
-    is_turned = b.node("And", _is_negative(b, right), b.node("Or", b.negate(is_right_zero), b.compare("Equal", above, 0)))
+    is_turned = b.node(
+        "And", _is_negative(b, right), b.node("Or", b.negate(is_right_zero), b.compare("Equal", above, 0))
+    )
     return b.where(is_turned, shifted, angle)
 
 

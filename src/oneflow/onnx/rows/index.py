@@ -43,7 +43,9 @@ class Cut:
 def _cuts(x: Operand, bounds: tuple[Bounds, ...]) -> list[Cut]:
     """One for each dim of which not everything is taken."""
     partial = [
-        (dim, bound) for dim, bound in enumerate(bounds) if bound[0] not in (None, 0) or bound[1] is not None or bound[2] not in (None, 1)
+        (dim, bound)
+        for dim, bound in enumerate(bounds)
+        if bound[0] not in (None, 0) or bound[1] is not None or bound[2] not in (None, 1)
     ]
     return [Cut(dim, range(x.size(dim))[slice(*bound)]) for dim, bound in partial]
 
@@ -68,7 +70,8 @@ def slice_update(b: Builder, x: Operand, update: Operand, bounds: tuple[Bounds, 
 
 
 def put(b: Builder, x: Wire, rank: int, update: Wire, cuts: list[Cut]) -> Wire:
-    """x with ``update`` at the cuts: along the first of them, the slices that it takes with the update put in at the others."""
+    """x with ``update`` at the cuts: along the first of them, the slices that it takes with the update put in at the
+    others."""
     if not cuts:
         return update
     cut, *others = cuts
@@ -97,7 +100,9 @@ def dim_gather(b: Builder, x: Operand, index: Operand, dim: int) -> Wire:
 
 
 @EMITTERS.row("one_hot")
-def one_hot(b: Builder, indices: Operand, depth: int, on_value: float, off_value: float, axis: int, dtype: torch.dtype) -> Wire:
+def one_hot(
+    b: Builder, indices: Operand, depth: int, on_value: float, off_value: float, axis: int, dtype: torch.dtype
+) -> Wire:
     """Not ONNX's OneHot, which counts negative indices from the end."""
     dim = axis_of(axis, indices.rank + 1)
     steps = b.constant(torch.arange(depth).reshape([-1] + [1] * (indices.rank - dim)))

@@ -22,7 +22,9 @@ def _of_class(b: Builder, scores: Wire, labels: Operand, rank: int) -> Wire:
 
 
 @EMITTERS.row("nn.sparse_softmax_cross_entropy_with_logits")
-def sparse_softmax_cross_entropy_with_logits(b: Builder, labels: Operand, logits: Operand, *, stops_at_cap: bool = False) -> Wire:
+def sparse_softmax_cross_entropy_with_logits(
+    b: Builder, labels: Operand, logits: Operand, *, stops_at_cap: bool = False
+) -> Wire:
     """``stops_at_cap`` is about the gradient."""
     chosen = _of_class(b, over_dim(b, "LogSoftmax", logits, logits.rank - 1), labels, logits.rank)
     return b.clip(b.node("Neg", chosen), None, LARGEST_LOSS)
@@ -122,7 +124,9 @@ def kl_div_loss(b: Builder, x: Operand, target: Operand, *, log_target: bool, re
 
 
 @EMITTERS.row("nn.margin_ranking_loss")
-def margin_ranking_loss(b: Builder, x1: Operand, x2: Operand, target: Operand, *, margin: float, reduction: str) -> Wire:
+def margin_ranking_loss(
+    b: Builder, x1: Operand, x2: Operand, target: Operand, *, margin: float, reduction: str
+) -> Wire:
     signed = b.node("Mul", target, b.node("Sub", x1, x2))
     loss = b.node("Relu", b.node("Sub", b.wire(margin, x1.dtype), signed))
     return _reduced(b, loss, reduction, x1.rank)

@@ -15,7 +15,9 @@ def last_two_swapped(b: Builder, x: Operand) -> Wire:
 
 
 @EMITTERS.row("matmul")
-def matmul(b: Builder, a: Operand, x: Operand, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0) -> Wire:
+def matmul(
+    b: Builder, a: Operand, x: Operand, transpose_a: bool = False, transpose_b: bool = False, alpha: float = 1.0
+) -> Wire:
     left = last_two_swapped(b, a) if transpose_a else a
     right = last_two_swapped(b, x) if transpose_b else x
     product = b.node("MatMul", left, right)

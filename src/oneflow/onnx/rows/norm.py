@@ -12,12 +12,22 @@ from oneflow.ops.array import axes_of, axis_of
 
 EMITTERS = Emitters()
 
-EMITTERS.cannot("layers.batch_norm_train", "only a train job records it; in a predict job the moving statistics normalise")
+EMITTERS.cannot(
+    "layers.batch_norm_train", "only a train job records it; in a predict job the moving statistics normalise"
+)
 
 
 @EMITTERS.row("layers.batch_norm_infer")
 def batch_norm_infer(
-    b: Builder, x: Operand, mean: Operand, variance: Operand, gamma: Operand | None, beta: Operand | None, *, axis: int, epsilon: float
+    b: Builder,
+    x: Operand,
+    mean: Operand,
+    variance: Operand,
+    gamma: Operand | None,
+    beta: Operand | None,
+    *,
+    axis: int,
+    epsilon: float,
 ) -> Wire:
     dim = axis_of(axis, x.rank)
     scale = gamma or b.constant(torch.ones(mean.shape, dtype=mean.dtype))
@@ -32,7 +42,15 @@ def batch_norm_infer(
 
 @EMITTERS.row("nn.batch_normalization")
 def batch_normalization(
-    b: Builder, x: Operand, mean: Operand, variance: Operand, offset: Operand | None, scale: Operand | None, *, axis: int, epsilon: float
+    b: Builder,
+    x: Operand,
+    mean: Operand,
+    variance: Operand,
+    offset: Operand | None,
+    scale: Operand | None,
+    *,
+    axis: int,
+    epsilon: float,
 ) -> Wire:
     shape = [-1] + [1] * (x.rank - 1 - axis_of(axis, x.rank))
     factor = b.node("Reciprocal", b.node("Sqrt", b.node("Add", variance, epsilon)))
@@ -42,7 +60,9 @@ def batch_normalization(
 
 
 @EMITTERS.row("nn.layer_norm")
-def layer_norm(b: Builder, x: Operand, gamma: Operand | None, beta: Operand | None, *, norm_dims: int, epsilon: float) -> Wire:
+def layer_norm(
+    b: Builder, x: Operand, gamma: Operand | None, beta: Operand | None, *, norm_dims: int, epsilon: float
+) -> Wire:
     y = _standard(b, x, range(x.rank - norm_dims, x.rank), epsilon)
     y = y if gamma is None else b.node("Mul", y, b.cast(gamma, x.dtype))
     return y if beta is None else b.node("Add", y, b.cast(beta, x.dtype))
@@ -62,7 +82,9 @@ def _moments(b: Builder, x: Wire, dims: Sequence[int]) -> tuple[Wire, Wire]:
 
 
 @EMITTERS.row("nn.group_norm")
-def group_norm(b: Builder, x: Operand, gamma: Operand | None, beta: Operand | None, *, groups: int, epsilon: float) -> Wire:
+def group_norm(
+    b: Builder, x: Operand, gamma: Operand | None, beta: Operand | None, *, groups: int, epsilon: float
+) -> Wire:
     y = b.reshape_like(_standard(b, b.reshape(x, [*_batch(x), groups, -1]), [2], epsilon), b.result)
     shape = [-1] + [1] * (x.rank - 2)
     y = y if gamma is None else b.node("Mul", y, b.reshape(b.cast(gamma, x.dtype), shape))

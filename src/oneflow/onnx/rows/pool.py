@@ -16,7 +16,9 @@ EMITTERS = Emitters()
 Shape = tuple[int, ...]
 
 
-def _pool(b: Builder, kind: str, x: Operand, ksize: Shape, strides: Shape, pads: Pads, channels_last: bool, **more: Any) -> Wire:
+def _pool(
+    b: Builder, kind: str, x: Operand, ksize: Shape, strides: Shape, pads: Pads, channels_last: bool, **more: Any
+) -> Wire:
     first = channels_first(b, x, channels_last)
     y = b.node(kind, first, kernel_shape=list(ksize), strides=list(strides), pads=flat_pads(pads), **more)
     return channels_back(b, y, x.rank, channels_last)
@@ -37,7 +39,15 @@ for _dims in (1, 2, 3):
 
 
 @EMITTERS.row("layers.upsample_2d")
-def upsample_2d(b: Builder, x: Operand, *, size: tuple[int, int], bilinear: bool, align_corners: bool = False, channels_last: bool = False) -> Wire:
+def upsample_2d(
+    b: Builder,
+    x: Operand,
+    *,
+    size: tuple[int, int],
+    bilinear: bool,
+    align_corners: bool = False,
+    channels_last: bool = False,
+) -> Wire:
     corners = "align_corners" if align_corners else "half_pixel"
     mode: dict[str, Any] = {"mode": "linear", "coordinate_transformation_mode": corners}
     if not bilinear:

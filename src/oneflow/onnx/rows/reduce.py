@@ -87,7 +87,8 @@ def reduced_shape_elem_cnt(b: Builder, x: Operand, axis: Any, dtype: torch.dtype
 
 
 def _arg_max(b: Builder, x: Operand, dim: int) -> Wire:
-    """Places of the largest elements, the first of equals; the dim stays, with size 1. ONNX Runtime's ArgMax takes no int64."""
+    """Places of the largest elements, the first of equals; the dim stays, with size 1. ONNX Runtime's ArgMax takes no
+    int64."""
     if not x.dtype.is_floating_point:
         return ordered(b, x, dim, 1, descending=True)[1]
     return b.node("ArgMax", x, dtype=torch.int64, axis=dim, keepdims=1)

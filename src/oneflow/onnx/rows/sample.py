@@ -7,4 +7,7 @@ from oneflow.onnx.family import Emitters
 EMITTERS = Emitters()
 
 for _name in ("bernoulli", "coin_flip", "shuffle", "generate_random_batch_permutation_indices"):
-    EMITTERS.cannot(f"random.{_name}", "its random bits are a function of seed, step and index, which ONNX's random operators are not")
+    EMITTERS.cannot(
+        f"random.{_name}",
+        "its random bits are a function of seed, step and index, which ONNX's random operators are not",
+    )

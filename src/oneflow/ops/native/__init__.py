@@ -1,6 +1,7 @@
-"""The optional C extensions with kernels of steps: modules, or None where they were not built or the processor lacks what they need; then torch's own ops do the
-work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3 filters, ``conv`` convolutions and products of prediction,
-``heap`` the memory of large tensors, ``watch`` looks whether tensors have changed, ``update`` updates variables in one pass over memory."""
+"""The optional C extensions with kernels of steps: modules, or None where they were not built or the processor lacks
+what they need; then torch's own ops do the work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3
+filters, ``conv`` convolutions and products of prediction, ``heap`` the memory of large tensors, ``watch`` looks whether
+tensors have changed, ``update`` updates variables in one pass over memory."""
 
 import importlib
 from types import ModuleType

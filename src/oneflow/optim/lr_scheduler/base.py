@@ -12,16 +12,19 @@ from oneflow.core.number import flag, whole
 
 
 class LRScheduler:
-    """``get_lr(base_lr, step)`` is the rate of a step, 0 being the first: a pure function, so eager programs and graphs ask it alike.
+    """``get_lr(base_lr, step)`` is the rate of a step, 0 being the first: a pure function, so eager programs and graphs
+    ask it alike.
 
-    The constructor performs the first step: it sets the rates of step ``last_step + 1``. Base rates are the ``initial_lr`` of the optimizer's
-    groups, which is their ``lr`` when the first scheduler is made. Any ``torch.optim`` optimizer may be given.
-    ``verbose`` prints every rate that is set.
+    The constructor performs the first step: it sets the rates of step ``last_step + 1``. Base rates are the
+    ``initial_lr`` of the optimizer's groups, which is their ``lr`` when the first scheduler is made. Any
+    ``torch.optim`` optimizer may be given. ``verbose`` prints every rate that is set.
     """
 
     def __init__(self, optimizer: torch.optim.Optimizer, last_step: int = -1, verbose: bool = False) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise ArgumentError(f"a scheduler takes an optimizer of flow.optim or torch.optim, got {type(optimizer).__name__}")
+            raise ArgumentError(
+                f"a scheduler takes an optimizer of flow.optim or torch.optim, got {type(optimizer).__name__}"
+            )
         self.optimizer = optimizer
         self.last_step = whole("last_step", last_step, -1)
         self.verbose = flag("verbose", verbose)
@@ -60,9 +63,12 @@ class LRScheduler:
         return {name: value for name, value in self.__dict__.items() if name != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes over what ``state_dict`` gave. The rates of the optimizer are its own state: load that too, or call ``step``."""
+        """Takes over what ``state_dict`` gave. The rates of the optimizer are its own state: load that too, or call
+        ``step``."""
         if missing := self.state_dict().keys() - state_dict.keys():
-            raise ArgumentError(f"this state of a scheduler has no {sorted(missing)}, so it is not one of {type(self).__name__}")
+            raise ArgumentError(
+                f"this state of a scheduler has no {sorted(missing)}, so it is not one of {type(self).__name__}"
+            )
         self.__dict__.update(state_dict)
 
     def _set(self, rates: list[float]) -> None:
@@ -82,5 +88,7 @@ def _base_rates(optimizer: torch.optim.Optimizer, last_step: int) -> list[float]
             rate = group["lr"]
             group.setdefault("initial_lr", rate.item() if isinstance(rate, torch.Tensor) else rate)
         elif "initial_lr" not in group:
-            raise ArgumentError(f"to go on after last_step={last_step}, parameter group {i} of the optimizer needs its 'initial_lr'")
+            raise ArgumentError(
+                f"to go on after last_step={last_step}, parameter group {i} of the optimizer needs its 'initial_lr'"
+            )
     return [float(group["initial_lr"]) for group in optimizer.param_groups]

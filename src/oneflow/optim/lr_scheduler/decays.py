@@ -21,7 +21,12 @@ class ConstantLR(LRScheduler):
     """b * factor before ``total_iters``, then b."""
 
     def __init__(
-        self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_step: int = -1, verbose: bool = False
+        self,
+        optimizer: Optimizer,
+        factor: float = 1.0 / 3,
+        total_iters: int = 5,
+        last_step: int = -1,
+        verbose: bool = False,
     ) -> None:
         self.factor = number("factor", factor, 0, 1)
         self.total_iters = whole("total_iters", total_iters, 0)
@@ -43,7 +48,10 @@ class LinearLR(LRScheduler):
         last_step: int = -1,
         verbose: bool = False,
     ) -> None:
-        self.start_factor, self.end_factor = number("start_factor", start_factor, 0, 1), number("end_factor", end_factor, 0, 1)
+        self.start_factor, self.end_factor = (
+            number("start_factor", start_factor, 0, 1),
+            number("end_factor", end_factor, 0, 1),
+        )
         self.total_iters = whole("total_iters", total_iters, above=0)
         super().__init__(optimizer, last_step, verbose)
 
@@ -55,7 +63,9 @@ class LinearLR(LRScheduler):
 class StepLR(LRScheduler):
     """b * gamma ** floor(t / step_size)"""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_step: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_step: int = -1, verbose: bool = False
+    ) -> None:
         self.step_size, self.gamma = whole("step_size", step_size, above=0), number("gamma", gamma, 0)
         super().__init__(optimizer, last_step, verbose)
 
@@ -67,7 +77,12 @@ class MultiStepLR(LRScheduler):
     """b * gamma ** (how many of the milestones are at most t)"""
 
     def __init__(
-        self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1, last_step: int = -1, verbose: bool = False
+        self,
+        optimizer: Optimizer,
+        milestones: Sequence[int],
+        gamma: float = 0.1,
+        last_step: int = -1,
+        verbose: bool = False,
     ) -> None:
         self.milestones = sorted(each("milestones", milestones, lambda what, value: whole(what, value, 0)))
         self.gamma = number("gamma", gamma, 0)
@@ -89,8 +104,8 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """(b - end_learning_rate) * (1 - t / T) ** power + end_learning_rate, T being ``decay_batch``: until T, or, with ``cycle``, with the next
-    multiple of T for T."""
+    """(b - end_learning_rate) * (1 - t / T) ** power + end_learning_rate, T being ``decay_batch``: until T, or, with
+    ``cycle``, with the next multiple of T for T."""
 
     def __init__(
         self,
@@ -103,7 +118,10 @@ class PolynomialLR(LRScheduler):
         verbose: bool = False,
     ) -> None:
         self.decay_batch, self.cycle = whole("decay_batch", decay_batch, above=0), flag("cycle", cycle)
-        self.end_learning_rate, self.power = number("end_learning_rate", end_learning_rate, 0), number("power", power, 0)
+        self.end_learning_rate, self.power = (
+            number("end_learning_rate", end_learning_rate, 0),
+            number("power", power, 0),
+        )
         super().__init__(optimizer, last_step, verbose)
 
     def get_lr(self, base_lr: float, step: int) -> float:
@@ -115,7 +133,9 @@ class PolynomialLR(LRScheduler):
 class CosineDecayLR(LRScheduler):
     """b * ((1 - alpha) * (1 + cos(pi * t / decay_steps)) / 2 + alpha) before ``decay_steps``, then b * alpha."""
 
-    def __init__(self, optimizer: Optimizer, decay_steps: int, alpha: float = 0.0, last_step: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, optimizer: Optimizer, decay_steps: int, alpha: float = 0.0, last_step: int = -1, verbose: bool = False
+    ) -> None:
         self.decay_steps, self.alpha = whole("decay_steps", decay_steps, above=0), number("alpha", alpha, 0)
         super().__init__(optimizer, last_step, verbose)
 
@@ -128,7 +148,9 @@ class CosineDecayLR(LRScheduler):
 class CosineAnnealingLR(LRScheduler):
     """eta_min + (b - eta_min) * (1 + cos(pi * t / T_max)) / 2: after ``T_max`` it rises again."""
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_step: int = -1, verbose: bool = False) -> None:
+    def __init__(
+        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_step: int = -1, verbose: bool = False
+    ) -> None:
         self.T_max, self.eta_min = whole("T_max", T_max, above=0), number("eta_min", eta_min, 0)
         super().__init__(optimizer, last_step, verbose)
 
@@ -137,8 +159,9 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine from b * decay_rate ** i down to ``eta_min`` in each period i. The first has ``T_0`` steps, each next ``T_mult`` times as
-    many. With a ``restart_limit`` above 0 there are so many periods, and ``eta_min`` after them."""
+    """Half a cosine from b * decay_rate ** i down to ``eta_min`` in each period i. The first has ``T_0`` steps, each
+    next ``T_mult`` times as many. With a ``restart_limit`` above 0 there are so many periods, and ``eta_min`` after
+    them."""
 
     def __init__(
         self,
@@ -175,14 +198,19 @@ class CosineAnnealingWarmRestarts(LRScheduler):
 
 
 class LambdaLR(LRScheduler):
-    """b * lr_lambda(t), with one function for all groups or a list of one for each. Functions are not part of the state; other callables are,
-    by their attributes."""
+    """b * lr_lambda(t), with one function for all groups or a list of one for each. Functions are not part of the
+    state; other callables are, by their attributes."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Any, last_step: int = -1, verbose: bool = False) -> None:
         groups = len(optimizer.param_groups) if isinstance(optimizer, Optimizer) else 1
-        self.lr_lambdas: list[Callable[[int], float]] = list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
+        self.lr_lambdas: list[Callable[[int], float]] = (
+            list(lr_lambda) if isinstance(lr_lambda, (list, tuple)) else [lr_lambda] * groups
+        )
         if len(self.lr_lambdas) != groups:
-            raise ArgumentError(f"lr_lambda is one function or one for each of the {groups} parameter groups, got {len(self.lr_lambdas)}")
+            raise ArgumentError(
+                f"lr_lambda is one function or one for each of the {groups} parameter groups, got "
+                f"{len(self.lr_lambdas)}"
+            )
         if not all(callable(function) for function in self.lr_lambdas):
             raise ArgumentError(f"lr_lambda is a function of the step, or a list of them, got {lr_lambda!r}")
         super().__init__(optimizer, last_step, verbose)
@@ -195,7 +223,10 @@ class LambdaLR(LRScheduler):
         return [base * function(step) for base, function in zip(base_lrs, self.lr_lambdas)]
 
     def state_dict(self) -> dict[str, Any]:
-        kept = [dict(vars(f)) if hasattr(f, "__dict__") and not isinstance(f, FunctionType) else None for f in self.lr_lambdas]
+        kept = [
+            dict(vars(f)) if hasattr(f, "__dict__") and not isinstance(f, FunctionType) else None
+            for f in self.lr_lambdas
+        ]
         return {**super().state_dict(), "lr_lambdas": kept}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

@@ -12,8 +12,9 @@ from oneflow.core.number import flag, number, whole
 
 
 class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
-    """torch's: ``step(metrics)`` multiplies the rates by ``factor`` when the metric has not become better for ``patience`` steps.
-    ``verbose`` prints it. Its rates are no formula of the step, so a graph cannot have it: call ``step`` between the calls of the graph."""
+    """torch's: ``step(metrics)`` multiplies the rates by ``factor`` when the metric has not become better for
+    ``patience`` steps. ``verbose`` prints it. Its rates are no formula of the step, so a graph cannot have it: call
+    ``step`` between the calls of the graph."""
 
     is_function_of_step = False
 
@@ -31,10 +32,18 @@ class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):
         verbose: bool = False,
     ) -> None:
         if not isinstance(optimizer, torch.optim.Optimizer):
-            raise ArgumentError(f"a scheduler takes an optimizer of flow.optim or torch.optim, got {type(optimizer).__name__}")
+            raise ArgumentError(
+                f"a scheduler takes an optimizer of flow.optim or torch.optim, got {type(optimizer).__name__}"
+            )
         if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
-            raise ArgumentError(f"mode is 'min' or 'max' and threshold_mode 'rel' or 'abs', got {mode!r} and {threshold_mode!r}")
-        factor, patience, cooldown = number("factor", factor, 0, below=1), whole("patience", patience, 0), whole("cooldown", cooldown, 0)
+            raise ArgumentError(
+                f"mode is 'min' or 'max' and threshold_mode 'rel' or 'abs', got {mode!r} and {threshold_mode!r}"
+            )
+        factor, patience, cooldown = (
+            number("factor", factor, 0, below=1),
+            whole("patience", patience, 0),
+            whole("cooldown", cooldown, 0),
+        )
         lowest = list(min_lr) if isinstance(min_lr, Sequence) else min_lr
         super().__init__(optimizer, mode, factor, patience, threshold, threshold_mode, cooldown, lowest, eps)
         self.verbose = flag("verbose", verbose)

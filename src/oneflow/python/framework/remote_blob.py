@@ -2,5 +2,15 @@
 
 from oneflow.ir.blob import Blob
 
-BlobDef = ConsistentBlob = MirroredBlob = LazyConsistentBlob = LazyMirroredBlob = EagerConsistentBlob = EagerMirroredBlob = Blob
-__all__ = ["BlobDef", "ConsistentBlob", "EagerConsistentBlob", "EagerMirroredBlob", "LazyConsistentBlob", "LazyMirroredBlob", "MirroredBlob"]
+BlobDef = ConsistentBlob = MirroredBlob = LazyConsistentBlob = LazyMirroredBlob = EagerConsistentBlob = (
+    EagerMirroredBlob
+) = Blob
+__all__ = [
+    "BlobDef",
+    "ConsistentBlob",
+    "EagerConsistentBlob",
+    "EagerMirroredBlob",
+    "LazyConsistentBlob",
+    "LazyMirroredBlob",
+    "MirroredBlob",
+]

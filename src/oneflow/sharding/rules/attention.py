@@ -1,4 +1,5 @@
-"""Attention in one kernel: samples and heads by themselves. Along the positions every row looks at all others, so they are never split."""
+"""Attention in one kernel: samples and heads by themselves. Along the positions every row looks at all others, so they
+are never split."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def attention_backward(call: Call) -> Iterator[Signature]:
 
 
 def _free_dims(call: Call) -> Iterator[tuple[int, Sbp]]:
-    """Samples and heads that can be split, with the layout of the mask; heads that several queries share stay together."""
+    """Samples and heads that can be split, with the layout of the mask; heads that several queries share stay
+    together."""
     query, key = shape_of(call, "query"), shape_of(call, "key")
     scores = (*query[:3], key[2])
     for dim in (d for d in (0, 1) if query[d] == key[d] and query[d] >= call.parts):

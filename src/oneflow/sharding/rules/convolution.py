@@ -1,7 +1,7 @@
 """Convolutions of any rank, plain and transposed.
 
-The weight of a plain convolution has dims (out, in / groups, ...), of a transposed one (in, out / groups, ...). Spatial dims
-are never split: neighbours would have to exchange borders.
+The weight of a plain convolution has dims (out, in / groups, ...), of a transposed one (in, out / groups, ...). Spatial
+dims are never split: neighbours would have to exchange borders.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def _localise(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str,
 
 @RULES.rule(aten.convolution.default, localise=_localise)
 def convolution(call: Call) -> Iterator[Signature]:
-    """The batch, the output channels, the input channels (a sum is over them), or whole groups can be split; linear in x and
-    weight, the bias being added once."""
+    """The batch, the output channels, the input channels (a sum is over them), or whole groups can be split; linear in
+    x and weight, the bias being added once."""
     x, w = call.shapes[:2]
     out_dim, in_dim = _weight_dims(call)
     if x[0] >= call.parts:
@@ -56,15 +56,17 @@ def _localise_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: 
 
 @RULES.rule(aten.convolution_backward.default, localise=_localise_backward)
 def convolution_backward(call: Call) -> Iterator[Signature]:
-    """The gradients of x, weight and bias follow the split that the forward op had; what each rank would add to an input that
-    is whole there is a partial sum. Linear in the gradient."""
+    """The gradients of x, weight and bias follow the split that the forward op had; what each rank would add to an
+    input that is whole there is a partial sum. Linear in the gradient."""
     gradient, x = call.shapes[:2]
     mask, groups = call.arg("output_mask"), call.arg("groups")
     out_dim, in_dim = _weight_dims(call)
     if x[0] >= call.parts:
         yield signature(call, kept(mask, (split(0), PARTIAL, PARTIAL)), grad_output=split(0), input=split(0))
     if groups == 1 and gradient[1] >= call.parts:
-        yield signature(call, kept(mask, (PARTIAL, split(out_dim), split(0))), grad_output=split(1), weight=split(out_dim))
+        yield signature(
+            call, kept(mask, (PARTIAL, split(out_dim), split(0))), grad_output=split(1), weight=split(out_dim)
+        )
     if groups == 1 and x[1] >= call.parts:
         yield signature(call, kept(mask, (split(1), split(in_dim), BROADCAST)), input=split(1), weight=split(in_dim))
     if groups_align(groups, (x[1], gradient[1]), call.parts):
@@ -86,7 +88,8 @@ def _groups(call: Call, x: Shape, w: Shape, out: Shape) -> int:
 
 
 def groups_align(groups: int, channels: tuple[int, ...], parts: int) -> bool:
-    """Whether splitting groups of channels over ``parts`` ranks splits each of these numbers of channels in the same places."""
+    """Whether splitting groups of channels over ``parts`` ranks splits each of these numbers of channels in the same
+    places."""
     if groups < max(parts, 2):
         return False
     spans = [span(groups, parts, i) for i in range(parts)]

@@ -10,14 +10,24 @@ import torch
 
 from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
 from oneflow.sharding.call import Call
-from oneflow.sharding.rules.patterns import Args, Kwargs, all_partial, dim_pairs, float_outputs, local_size, pointwise_splits
+from oneflow.sharding.rules.patterns import (
+    Args,
+    Kwargs,
+    all_partial,
+    dim_pairs,
+    float_outputs,
+    local_size,
+    pointwise_splits,
+)
 from oneflow.sharding.rules.rule import Local, Rules, Signature, Value, dims_of, is_float
 
 aten = torch.ops.aten
 RULES = Rules()
 
 
-@RULES.rule(aten.full.default, aten.zeros.default, aten.ones.default, aten.empty.memory_format, localise=local_size("size"))
+@RULES.rule(
+    aten.full.default, aten.zeros.default, aten.ones.default, aten.empty.memory_format, localise=local_size("size")
+)
 def made(call: Call) -> Iterator[Signature]:
     for layout in _free_layouts(call):
         yield Signature((), (layout,))
@@ -46,7 +56,13 @@ def _makes_zeros(call: Call) -> bool:
     return call.op in _ZEROS or (call.op in _VALUES and call.arg(_VALUES[call.op]) == 0)
 
 
-@RULES.rule(aten.new_zeros.default, aten.new_ones.default, aten.new_full.default, aten.new_empty.default, localise=local_size("size"))
+@RULES.rule(
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
+    aten.new_empty.default,
+    localise=local_size("size"),
+)
 def made_beside(call: Call) -> Iterator[Signature]:
     """Only the dtype of the input is read, so it may lie in any way."""
     free = [*map(split, dims_of(call.shapes[0], call.parts)), *([PARTIAL] if is_float(call.inputs[0]) else [])]
@@ -55,7 +71,9 @@ def made_beside(call: Call) -> Iterator[Signature]:
             yield Signature((layout,), (out,))
 
 
-@RULES.rule(aten.full_like.default, aten.zeros_like.default, aten.ones_like.default, aten.empty_like.default, aten.fill.Scalar)
+@RULES.rule(
+    aten.full_like.default, aten.zeros_like.default, aten.ones_like.default, aten.empty_like.default, aten.fill.Scalar
+)
 def made_alike(call: Call) -> Iterator[Signature]:
     """Only the shape of the input is read: what is made beside partial sums is whole."""
     yield from pointwise_splits(call)
@@ -76,7 +94,8 @@ def counted(call: Call) -> Iterator[Signature]:
 
 
 def counted_part(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
-    """The count from this rank's first number. Of fractions it ends half a step early: rounding must not add a number."""
+    """The count from this rank's first number. Of fractions it ends half a step early: rounding must not add a
+    number."""
     start, _, step = _progression(call)
     first, count = local.start()[0], local.shape()[0]
     whole_steps = isinstance(start, int) and isinstance(step, int)

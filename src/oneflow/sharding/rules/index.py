@@ -1,8 +1,8 @@
 """Reads and writes at indices.
 
-Dims that indices do not touch, and in which all tensors are aligned, can be split. Indices can be split where what they read is
-whole. The indexed dim itself can be split (the rows of an embedding): each rank answers for the indices in its own range, and
-reads give partial sums. Reads are linear in the data; additions are linear in both.
+Dims that indices do not touch, and in which all tensors are aligned, can be split. Indices can be split where what they
+read is whole. The indexed dim itself can be split (the rows of an embedding): each rank answers for the indices in its
+own range, and reads give partial sums. Reads are linear in the data; additions are linear in both.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def _reads(call: Call, index: Sbp) -> Iterator[Signature]:
 
 @RULES.rule(aten.scatter_add.default)
 def scatter_add(call: Call) -> Iterator[Signature]:
-    """x[index[i, j], j] += src[i, j]: aligned dims; terms of the sum along ``dim``; x along ``dim``, each rank its range."""
+    """x[index[i, j], j] += src[i, j]: aligned dims; terms of the sum along ``dim``; x along ``dim``, each rank its
+    range."""
     for dim in _aligned(call, "self", "index", "src"):
         yield signature(call, (split(dim),), self=split(dim), index=split(dim), src=split(dim))
     if call.out and len(_aligned_sizes(call, _dim(call), "index", "src")) == 1:
@@ -90,8 +91,8 @@ def scatter(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.index.Tensor)
 def index(call: Call) -> Iterator[Signature]:
-    """out[i] = x[index[i], ...] with numbers for the first dims of x: the dims after them; the dims of the indices; an indexed
-    dim, each rank its range."""
+    """out[i] = x[index[i], ...] with numbers for the first dims of x: the dims after them; the dims of the indices; an
+    indexed dim, each rank its range."""
     places = _leading_indices(call)
     if not places:
         return
@@ -108,8 +109,8 @@ def index(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.index_put.default)
 def index_put(call: Call) -> Iterator[Signature]:
-    """x[index[i], ...] = values[i] (or +=) with numbers for the first dims of x: the dims after them; an indexed dim, each rank
-    its range; for += the terms of the sum."""
+    """x[index[i], ...] = values[i] (or +=) with numbers for the first dims of x: the dims after them; an indexed dim,
+    each rank its range; for += the terms of the sum."""
     places = _leading_indices(call)
     if not places:
         return
@@ -117,7 +118,9 @@ def index_put(call: Call) -> Iterator[Signature]:
     block = tuple(torch.broadcast_shapes(*[call.shapes[place] for place in places]))
     values, written = shape_of(call, "values"), (*block, *x[count:])
     for dim in (d for d in range(count, len(x)) if x[d] >= call.parts):
-        yield signature(call, (split(dim),), self=split(dim), values=broadcast_split(values, written, dim - count + len(block)))
+        yield signature(
+            call, (split(dim),), self=split(dim), values=broadcast_split(values, written, dim - count + len(block))
+        )
     for dim in (d for d in range(count) if x[d] >= call.parts):
         yield signature(call, (split(dim),), _lower_index_put, self=split(dim))
     if not call.arg("accumulate") or not call.dtype.is_floating_point:
@@ -143,8 +146,8 @@ def embedding(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.embedding_dense_backward.default)
 def embedding_backward(call: Call) -> Iterator[Signature]:
-    """out[index[i], j] += grad[i, j]: terms of the sum; columns; rows, each rank its range. Not where a row is divided by how often it was read: then all
-    ranks have to count."""
+    """out[index[i], j] += grad[i, j]: terms of the sum; columns; rows, each rank its range. Not where a row is divided
+    by how often it was read: then all ranks have to count."""
     index, (rows, columns) = shape_of(call, "indices"), call.out
     if columns >= call.parts:
         yield signature(call, (split(1),), grad_output=split(len(index)))
@@ -210,7 +213,15 @@ def _lower_embedding(local: Local, call: Call, args: tuple[Any, ...], kwargs: di
 
 def _lower_embedding_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
     named = arguments(call, args, kwargs)
-    return local.call(part.embedding_gradient, named["grad_output"], named["indices"], named["padding_idx"], local.shape()[0], local.start()[0], call.out[0])
+    return local.call(
+        part.embedding_gradient,
+        named["grad_output"],
+        named["indices"],
+        named["padding_idx"],
+        local.shape()[0],
+        local.start()[0],
+        call.out[0],
+    )
 
 
 def _lower_index(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:

@@ -16,7 +16,8 @@ from oneflow.sharding.rules.table import rule_of
 
 
 class Emitter(Protocol):
-    """What makes the calls of a rank: it adds them to a graph, or runs them at once. The values among the arguments are those it gave."""
+    """What makes the calls of a rank: it adds them to a graph, or runs them at once. The values among the arguments are
+    those it gave."""
 
     def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any], /) -> Value: ...
 
@@ -37,7 +38,8 @@ class RankLocal:
         return tuple(axis for axis, signature in enumerate(self.chosen) if signature.lower is not None)
 
     def emit(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
-        """The value of the call, or a tuple of values, on a rank that has its parts in the layouts that the signatures say."""
+        """The value of the call, or a tuple of values, on a rank that has its parts in the layouts that the signatures
+        say."""
         lower = next((signature.lower for signature in self.chosen if signature.lower is not None), None)
         if lower is not None:
             return lower(self, self.source, args, kwargs)

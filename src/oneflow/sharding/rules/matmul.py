@@ -1,7 +1,7 @@
 """Matrix products.
 
-A product is an equation over letters, one per dim: out[m, n] = sum over k of a[m, k] b[k, n]. Each letter can be split: where it
-is a dim of the output, the output is split; where it is summed over, each rank has a partial sum.
+A product is an equation over letters, one per dim: out[m, n] = sum over k of a[m, k] b[k, n]. Each letter can be split:
+where it is a dim of the output, the output is split; where it is summed over, each rank has a partial sum.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def bmm(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.addmm.default)
 def addmm(call: Call) -> Iterator[Signature]:
-    """As ``mm``. What is added follows the output; to partial sums it comes as partial sums, so that it is added once."""
+    """As ``mm``. What is added follows the output; to partial sums it comes as partial sums, so that it is added
+    once."""
     return _product(call, "mat1 mk, mat2 kn, mn", added="self")
 
 
@@ -63,7 +64,9 @@ def _product(call: Call, equation: str, added: str | None = None) -> Iterator[Si
     sizes = _sizes(call, factors)
     for letter in (x for x, size in sizes.items() if size >= call.parts):
         if letter in out:
-            yield _signature(call, {n: _where(letter, dims) for n, dims in factors.items()}, split(out.index(letter)), added)
+            yield _signature(
+                call, {n: _where(letter, dims) for n, dims in factors.items()}, split(out.index(letter)), added
+            )
         elif call.dtype.is_floating_point:
             yield _signature(call, {n: _where(letter, dims) for n, dims in factors.items()}, PARTIAL, added)
     if call.dtype.is_floating_point:

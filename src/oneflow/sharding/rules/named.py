@@ -10,8 +10,11 @@ from oneflow.sharding.call import Call, Shape
 from oneflow.sharding.rules.rule import Signature
 
 
-def signature(call: Call, outputs: Sequence[Sbp], lower: Callable[..., Any] | None = None, moved: int = 0, /, **inputs: Sbp) -> Signature:
-    """A signature whose inputs are given by name. A tensor that is not named is whole; a name that was not given a tensor is ignored."""
+def signature(
+    call: Call, outputs: Sequence[Sbp], lower: Callable[..., Any] | None = None, moved: int = 0, /, **inputs: Sbp
+) -> Signature:
+    """A signature whose inputs are given by name. A tensor that is not named is whole; a name that was not given a
+    tensor is ignored."""
     layouts = [BROADCAST] * len(call.inputs)
     for name, sbp in inputs.items():
         place = call.index(name)
@@ -34,7 +37,9 @@ def arguments(call: Call, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[s
     return {a.name: a.default_value for a in schema if a.has_default_value()} | given | kwargs
 
 
-def replaced(call: Call, args: Sequence[Any], kwargs: dict[str, Any], **changes: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def replaced(
+    call: Call, args: Sequence[Any], kwargs: dict[str, Any], **changes: Any
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A rank's arguments with some of them changed, each where it was given."""
     places = {a.name: place for place, a in enumerate(call.op._schema.arguments[: len(args)])}
     changed = list(args)

@@ -1,7 +1,8 @@
 """Normalisation.
 
-Batch norm in training mode normalises by the statistics of the whole logical batch: ranks that hold parts of it share their
-mean and variance going forward, and two sums per channel going back. All else follows from what an op averages over.
+Batch norm in training mode normalises by the statistics of the whole logical batch: ranks that hold parts of it share
+their mean and variance going forward, and two sums per channel going back. All else follows from what an op averages
+over.
 """
 
 from __future__ import annotations
@@ -49,13 +50,15 @@ def _row_dims(call: Call, shape: Shape) -> list[int]:
 
 
 def _localise_groups(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Samples, channels and groups are those of the rank's part of x. The kernels go through x and its gradient side by side, however they
-    lie; on a rank one of them may have come from elsewhere, so both are brought into one order."""
+    """Samples, channels and groups are those of the rank's part of x. The kernels go through x and its gradient side by
+    side, however they lie; on a rank one of them may have come from elsewhere, so both are brought into one order."""
     x = local.input_shape(call.index("input") or 0)
     groups, rest = divmod(call.arg("group") * x[1], shape_of(call, "input")[1])
     assert groups and not rest, f"a split of the channels of {call.op} cuts through a group"
     named = arguments(call, args, kwargs)
-    lined_up = {name: local.call(aten.contiguous.default, named[name]) for name in ("grad_out", "input") if name in named}
+    lined_up = {
+        name: local.call(aten.contiguous.default, named[name]) for name in ("grad_out", "input") if name in named
+    }
     return replaced(call, args, kwargs, **lined_up, N=x[0], C=x[1], HxW=prod(x[2:]), group=groups)
 
 
@@ -83,7 +86,8 @@ def group_norm_backward(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.native_batch_norm.default)
 def batch_norm(call: Call) -> Iterator[Signature]:
-    """Channels by themselves. Other dims: in evaluation mode the statistics are given; in training mode they are shared."""
+    """Channels by themselves. Other dims: in evaluation mode the statistics are given; in training mode they are
+    shared."""
     training, shape = call.arg("training"), call.out
     lower, moved = (_lower_batch_norm, 8 * call.parts * shape[1]) if training else (None, 0)
     for dim in dims_of(shape, call.parts):
@@ -97,8 +101,8 @@ def batch_norm(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.native_batch_norm_backward.default)
 def batch_norm_backward(call: Call) -> Iterator[Signature]:
-    """As the forward op. The gradients of scale and offset sum over the batch; in training mode that of x needs those sums,
-    so they come out whole. Linear in the gradient."""
+    """As the forward op. The gradients of scale and offset sum over the batch; in training mode that of x needs those
+    sums, so they come out whole. Linear in the gradient."""
     mask, shape, train = call.arg("output_mask"), call.shapes[0], call.arg("train")
     for dim in [dim for dim in other_dims(shape, [1]) if shape[dim] >= call.parts]:
         inputs = {"grad_out": split(dim), "input": split(dim)}
@@ -108,7 +112,9 @@ def batch_norm_backward(call: Call) -> Iterator[Signature]:
         else:
             yield signature(call, kept(mask, (split(dim), PARTIAL, PARTIAL)), **inputs)
     if shape[1] >= call.parts:
-        yield signature(call, kept(mask, (split(1), split(0), split(0))), grad_out=split(1), input=split(1), **_vectors(call))
+        yield signature(
+            call, kept(mask, (split(1), split(0), split(0))), grad_out=split(1), input=split(1), **_vectors(call)
+        )
     yield signature(call, kept(mask, (PARTIAL,) * 3), grad_out=PARTIAL)
 
 
@@ -126,7 +132,9 @@ def _lower_batch_norm(local: Local, call: Call, args: tuple[Any, ...], kwargs: d
     mean_and_variance = local.call(batch_statistics.from_sums, sums, count, named["input"])
     moving = named["running_mean"], named["running_var"], named["momentum"]
     parameters = named["weight"], named["bias"]
-    return local.call(batch_statistics.normalise, named["input"], *parameters, mean_and_variance, count, *moving, named["eps"])
+    return local.call(
+        batch_statistics.normalise, named["input"], *parameters, mean_and_variance, count, *moving, named["eps"]
+    )
 
 
 def _lower_batch_norm_backward(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:

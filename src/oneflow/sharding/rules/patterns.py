@@ -16,14 +16,16 @@ Lower = Callable[[Local, Call, Args, Kwargs], Any]
 
 
 def pointwise_splits(call: Call) -> Iterator[Signature]:
-    """Each dim of the output split; inputs that have it in full are split there, those that broadcast along it are whole."""
+    """Each dim of the output split; inputs that have it in full are split there, those that broadcast along it are
+    whole."""
     for dim in dims_of(call.out, call.parts):
         outputs = tuple(split(dim) if shape == call.out else BROADCAST for shape in call.outputs)
         yield Signature(tuple(broadcast_split(shape, call.out, dim) for shape in call.shapes), outputs)
 
 
 def partial_sums(call: Call, *names: str) -> Iterator[Signature]:
-    """These inputs partial and the others whole, for an op that is linear in them together; nothing if one is missing or no float."""
+    """These inputs partial and the others whole, for an op that is linear in them together; nothing if one is missing
+    or no float."""
     places = [call.index(name) for name in names]
     if all(place is not None and is_float(call.inputs[place]) for place in places) and float_outputs(call):
         yield Signature(_only(PARTIAL, places, len(call.inputs)), (PARTIAL,) * len(call.outputs))
@@ -36,7 +38,8 @@ def all_partial(call: Call) -> Iterator[Signature]:
 
 
 def dim_pairs(call: Call, pairs: Iterable[tuple[int, int]], lower: Lower | None = None) -> Iterator[Signature]:
-    """For each pair, dim ``pair[0]`` of every input and dim ``pair[1]`` of every output split. The sizes must be the same."""
+    """For each pair, dim ``pair[0]`` of every input and dim ``pair[1]`` of every output split. The sizes must be the
+    same."""
     for source, target in pairs:
         if call.out[target] >= call.parts:
             yield Signature((split(source),) * len(call.inputs), (split(target),) * len(call.outputs), lower)

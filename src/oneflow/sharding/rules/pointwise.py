@@ -15,22 +15,29 @@ aten = torch.ops.aten
 RULES = Rules()
 
 _UNARY = (
-    "abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh digamma erf erfc erfinv exp expm1 floor isinf isnan lgamma "
+    "abs acos acosh asin asinh atan atanh bitwise_not ceil cos cosh digamma erf erfc erfinv exp expm1 floor isinf "
+    "isnan lgamma "
     "log log10 log1p log2 logical_not reciprocal relu round rsqrt sgn sigmoid sign signbit sin sinh sqrt tan tanh trunc"
 )
-_ACTIVATIONS = "elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward logit mish silu softplus threshold"
+_ACTIVATIONS = (
+    "elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid_forward logit mish silu softplus threshold"
+)
 _BINARY = (
-    "atan2 clamp clamp_max clamp_min fmax fmin fmod.Scalar fmod.Tensor hypot logaddexp logical_and logical_or logical_xor maximum minimum "
+    "atan2 clamp clamp_max clamp_min fmax fmin fmod.Scalar fmod.Tensor hypot logaddexp logical_and logical_or "
+    "logical_xor maximum minimum "
     "nan_to_num remainder.Scalar remainder.Scalar_Tensor remainder.Tensor rsub.Scalar add.Scalar sub.Scalar "
     "clamp.Tensor clamp_max.Tensor clamp_min.Tensor div.Tensor_mode div.Scalar_mode "
     "pow.Scalar pow.Tensor_Scalar pow.Tensor_Tensor xlogy.Scalar_Other xlogy.Scalar_Self xlogy.Tensor "
     "bitwise_and.Scalar bitwise_and.Tensor bitwise_or.Scalar bitwise_or.Tensor bitwise_xor.Scalar bitwise_xor.Tensor "
-    "bitwise_left_shift.Tensor bitwise_right_shift.Tensor bitwise_left_shift.Tensor_Scalar bitwise_right_shift.Tensor_Scalar"
+    "bitwise_left_shift.Tensor bitwise_right_shift.Tensor bitwise_left_shift.Tensor_Scalar "
+    "bitwise_right_shift.Tensor_Scalar"
 )
 _COMPARISONS = [f"{name}.{kind}" for name in ("eq", "ne", "lt", "le", "gt", "ge") for kind in ("Scalar", "Tensor")]
 _LOSSES = "binary_cross_entropy binary_cross_entropy_with_logits huber_loss mse_loss smooth_l1_loss soft_margin_loss"
 _LINEAR = "neg clone _to_copy alias detach lift_fresh_copy mul.Scalar div.Scalar"
-_DIFFERENTIATED = "elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logit mish sigmoid silu softplus tanh threshold"
+_DIFFERENTIATED = (
+    "elu gelu hardsigmoid hardswish hardtanh leaky_relu log_sigmoid logit mish sigmoid silu softplus tanh threshold"
+)
 _MEAN = 1  # as the argument ``reduction`` of a loss
 _DIFFERENTIATED_LOSSES = "binary_cross_entropy huber_loss mse_loss smooth_l1_loss soft_margin_loss"
 

@@ -1,4 +1,5 @@
-"""Reductions: dims that stay can be split; over a split dim each rank reduces its part, and the parts are then reduced."""
+"""Reductions: dims that stay can be split; over a split dim each rank reduces its part, and the parts are then
+reduced."""
 
 from __future__ import annotations
 
@@ -139,7 +140,8 @@ def log_summed(call: Call) -> Iterator[Signature]:
 
 
 def whole_logsumexp(local: Local, call: Call, args: Args, kwargs: Kwargs) -> Value:
-    """log(sum(exp(x - m))) + m with the largest of all ranks as m, so that nothing overflows; an infinite m is left out of it."""
+    """log(sum(exp(x - m))) + m with the largest of all ranks as m, so that nothing overflows; an infinite m is left out
+    of it."""
     x, dims = args[0], reduced_dims(call)
     top = local.reduce(local.call(aten.amax.default, x, dims, True), "max")
     top = local.call(aten.masked_fill.Scalar, top, local.call(aten.isinf.default, top), 0)

@@ -1,8 +1,9 @@
 """What an SBP rule (sharding rule) is: the ways in which one aten op can run on parts of its tensors.
 
-A rule looks at one call of an op, with its logical (whole) shapes, and lists signatures: how the inputs lie over one axis of a
-placement, and how the outputs then lie. Running on whole tensors (all B) is always possible and is not listed. For most
-signatures each rank calls the op on its parts; a ``lower`` makes other calls where that would not be right.
+A rule looks at one call of an op, with its logical (whole) shapes, and lists signatures: how the inputs lie over one
+axis of a placement, and how the outputs then lie. Running on whole tensors (all B) is always possible and is not
+listed. For most signatures each rank calls the op on its parts; a ``lower`` makes other calls where that would not be
+right.
 
 Rules know nothing of jobs, ranks or processes: one table keyed by aten op.
 """
@@ -30,9 +31,10 @@ Value = Any  # what whoever asks has as one rank's value of a tensor: a node of 
 class Signature:
     """One way to run an op along one axis: a layout for each input and each output.
 
-    ``lower(local, call, args, kwargs)`` makes the calls of one rank where calling the op on the parts is not enough; it gives
-    the value of the output (of a tuple for ops with several outputs), or a tuple of values. ``moved`` is how many bytes, of the
-    whole tensors, its own collectives reduce or gather, ``touched`` how many the lowering reads and writes beyond what the op does.
+    ``lower(local, call, args, kwargs)`` makes the calls of one rank where calling the op on the parts is not enough; it
+    gives the value of the output (of a tuple for ops with several outputs), or a tuple of values. ``moved`` is how many
+    bytes, of the whole tensors, its own collectives reduce or gather, ``touched`` how many the lowering reads and
+    writes beyond what the op does.
     """
 
     inputs: tuple[Sbp, ...]
@@ -74,8 +76,8 @@ Localise = Callable[[Local, Call, tuple[Any, ...], dict[str, Any]], tuple[tuple[
 
 @dataclass(frozen=True)
 class Rule:
-    """``localise`` changes arguments that speak of whole shapes (the size of a view) to those of a rank; used in every signature
-    without a ``lower`` of its own, also when nothing is split."""
+    """``localise`` changes arguments that speak of whole shapes (the size of a view) to those of a rank; used in every
+    signature without a ``lower`` of its own, also when nothing is split."""
 
     signatures: Signatures
     localise: Localise | None = None

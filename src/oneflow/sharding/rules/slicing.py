@@ -87,7 +87,9 @@ def stretched(call: Call) -> Iterator[Signature]:
     yield from dim_pairs(call, [(0, 0), (1, 1)])
 
 
-RULES.rule(*[getattr(aten, f"upsample_{name}_backward").default for name in _UPSAMPLES], localise=local_size("input_size"))(stretched)
+RULES.rule(
+    *[getattr(aten, f"upsample_{name}_backward").default for name in _UPSAMPLES], localise=local_size("input_size")
+)(stretched)
 
 
 def _same_dims(call: Call, used: list[int]) -> Iterator[Signature]:

@@ -1,7 +1,7 @@
 """Softmax and the loss of class numbers, with rows or classes split.
 
-With classes split (a model parallel classifier) a row's maximum and sum are reduced over the ranks, one number per row; the
-scores themselves never move.
+With classes split (a model parallel classifier) a row's maximum and sum are reduced over the ranks, one number per row;
+the scores themselves never move.
 """
 
 from __future__ import annotations
@@ -61,8 +61,9 @@ def softmax_backward(call: Call) -> Iterator[Signature]:
 
 @RULES.rule(aten.nll_loss_forward.default)
 def nll_loss(call: Call) -> Iterator[Signature]:
-    """Rows by themselves, their sum in parts. Classes: the rank that holds a row's label has its loss, the others 0. The second output is
-    the weight of all labels that count, by which a mean is divided; without a reduction it is always 0."""
+    """Rows by themselves, their sum in parts. Classes: the rank that holds a row's label has its loss, the others 0.
+    The second output is the weight of all labels that count, by which a mean is divided; without a reduction it is
+    always 0."""
     scores, reduction = call.shapes[0], call.arg("reduction")
     if len(scores) != 2:
         return
@@ -70,7 +71,14 @@ def nll_loss(call: Call) -> Iterator[Signature]:
     second = {_NO_REDUCTION: BROADCAST, _MEAN: BROADCAST, _SUM: PARTIAL}[reduction]
     if scores[0] >= call.parts:
         rows = split(0) if reduction == _NO_REDUCTION else PARTIAL
-        yield signature(call, (rows, second), _lower_reduced_loss if has_mean else None, weight_bytes * has_mean, self=split(0), target=split(0))
+        yield signature(
+            call,
+            (rows, second),
+            _lower_reduced_loss if has_mean else None,
+            weight_bytes * has_mean,
+            self=split(0),
+            target=split(0),
+        )
     if scores[1] >= call.parts and call.arg("weight") is None:
         lower = _lower_nll_loss if reduction == _NO_REDUCTION else _lower_reduced_loss
         yield signature(call, (PARTIAL, second), lower, weight_bytes * has_mean, self=split(1))
@@ -130,7 +138,8 @@ def _lower_nll_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dic
 
 
 def _lower_reduced_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Value:
-    """A sum of the losses of this rank's rows and classes, and the weight of the labels among them: of all ranks where it divides a mean."""
+    """A sum of the losses of this rank's rows and classes, and the weight of the labels among them: of all ranks where
+    it divides a mean."""
     named = arguments(call, args, kwargs)
     scores, target, weight, ignored = (named[name] for name in ("self", "target", "weight", "ignore_index"))
     start, size, classes = local.input_start(0)[1], local.input_shape(0)[1], call.shapes[0][1]
@@ -138,7 +147,9 @@ def _lower_reduced_loss(local: Local, call: Call, args: tuple[Any, ...], kwargs:
     if named["reduction"] == _MEAN:
         total = local.reduce(total)
     if size == classes:
-        loss = local.call(operator.getitem, local.call(aten.nll_loss_forward.default, scores, target, weight, _SUM, ignored), 0)
+        loss = local.call(
+            operator.getitem, local.call(aten.nll_loss_forward.default, scores, target, weight, _SUM, ignored), 0
+        )
     else:
         loss = local.call(part.nll_loss_sum, scores, target, ignored, start, classes)
     if named["reduction"] == _MEAN:
@@ -152,4 +163,6 @@ def _lower_nll_loss_backward(local: Local, call: Call, args: tuple[Any, ...], kw
     gradient = named["grad_output"]
     if named["reduction"] == _MEAN:
         gradient = local.call(aten.div.Tensor, gradient, named["total_weight"])
-    return local.call(part.nll_loss_gradient, gradient, named["self"], named["target"], named["ignore_index"], start, classes)
+    return local.call(
+        part.nll_loss_gradient, gradient, named["self"], named["target"], named["ignore_index"], start, classes
+    )

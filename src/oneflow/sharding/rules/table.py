@@ -4,10 +4,40 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.sharding.rules import attention, convolution, create, index, matmul, norm, pointwise, pool, random, reduce, slicing, softmax, sort, view
+from oneflow.sharding.rules import (
+    attention,
+    convolution,
+    create,
+    index,
+    matmul,
+    norm,
+    pointwise,
+    pool,
+    random,
+    reduce,
+    slicing,
+    softmax,
+    sort,
+    view,
+)
 from oneflow.sharding.rules.rule import Rule, Rules
 
-_FAMILIES = (attention, convolution, create, index, matmul, norm, pointwise, pool, random, reduce, slicing, softmax, sort, view)
+_FAMILIES = (
+    attention,
+    convolution,
+    create,
+    index,
+    matmul,
+    norm,
+    pointwise,
+    pool,
+    random,
+    reduce,
+    slicing,
+    softmax,
+    sort,
+    view,
+)
 
 
 def _merged(families: list[Rules]) -> dict[Any, Rule]:

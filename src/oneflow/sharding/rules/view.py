@@ -35,7 +35,8 @@ RULES.rule(aten.reshape.default, localise=local_size("shape"))(viewed)
 def _slices_agree(call: Call, source: int, target: int) -> bool:
     """Whether the parts of a dim before a view hold the same elements as those of a dim after it.
 
-    As many slices come before either, so they do if the dims are the same; if dims merge or part, only even parts begin at equal places.
+    As many slices come before either, so they do if the dims are the same; if dims merge or part, only even parts begin
+    at equal places.
     """
     before, after = call.shapes[0], call.out
     if 0 in before or prod(before[:source]) != prod(after[:target]):

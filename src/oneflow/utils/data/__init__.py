@@ -1,4 +1,5 @@
-"""``flow.utils.data``: data sets, samplers and loaders of tensors. They are torch's; where OneFlow differs, a class of that name stands here."""
+"""``flow.utils.data``: data sets, samplers and loaders of tensors. They are torch's; where OneFlow differs, a class of
+that name stands here."""
 
 from oneflow.utils.data import dataloader, dataset, decorator, distributed, sampler
 from oneflow.utils.data.dataloader import DataLoader, default_collate, default_convert, get_worker_info
@@ -14,7 +15,14 @@ from oneflow.utils.data.dataset import (
 )
 from oneflow.utils.data.decorator import functional_datapipe, guaranteed_datapipes_determinism, non_deterministic
 from oneflow.utils.data.distributed import DistributedSampler
-from oneflow.utils.data.sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler, SubsetRandomSampler, WeightedRandomSampler
+from oneflow.utils.data.sampler import (
+    BatchSampler,
+    RandomSampler,
+    Sampler,
+    SequentialSampler,
+    SubsetRandomSampler,
+    WeightedRandomSampler,
+)
 
 __all__ = [
     "BatchSampler",

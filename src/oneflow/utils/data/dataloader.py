@@ -14,9 +14,11 @@ _PREFETCH = 2  # OneFlow's default, which a program may also write out without w
 
 
 class DataLoader(TorchDataLoader):
-    """torch's ``DataLoader``. ``prefetch_factor`` is 2 by default, and may be given as 2 without workers, where torch takes None alone.
+    """torch's ``DataLoader``. ``prefetch_factor`` is 2 by default, and may be given as 2 without workers, where torch
+    takes None alone.
 
-    Any other ``prefetch_factor``, and ``persistent_workers``, need ``num_workers > 0``. Workers start with the first iteration.
+    Any other ``prefetch_factor``, and ``persistent_workers``, need ``num_workers > 0``. Workers start with the first
+    iteration.
     """
 
     def __init__(
@@ -33,4 +35,14 @@ class DataLoader(TorchDataLoader):
     ) -> None:
         if num_workers == 0 and prefetch_factor == _PREFETCH:
             prefetch_factor = None
-        super().__init__(dataset, batch_size, shuffle, sampler, batch_sampler, num_workers, *args, prefetch_factor=prefetch_factor, **kwargs)
+        super().__init__(
+            dataset,
+            batch_size,
+            shuffle,
+            sampler,
+            batch_sampler,
+            num_workers,
+            *args,
+            prefetch_factor=prefetch_factor,
+            **kwargs,
+        )

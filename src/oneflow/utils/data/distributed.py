@@ -13,10 +13,11 @@ __all__ = ["DistributedSampler"]
 
 
 class DistributedSampler(TorchDistributedSampler):
-    """torch's sampler, which asks for an initialised process group; here rank and number of processes come from the launcher without one.
+    """torch's sampler, which asks for an initialised process group; here rank and number of processes come from the
+    launcher without one.
 
-    The order is that of torch: every ``num_replicas``-th index of a permutation of ``seed`` and epoch (``set_epoch``), filled up to the same
-    number for all, or cut with ``drop_last``. One process without a launcher reads everything.
+    The order is that of torch: every ``num_replicas``-th index of a permutation of ``seed`` and epoch (``set_epoch``),
+    filled up to the same number for all, or cut with ``drop_last``. One process without a launcher reads everything.
     """
 
     def __init__(

@@ -1,4 +1,5 @@
-"""The protobuf messages in TensorFlow's checkpoints, as far as arrays need them: numbers of fields, dtypes, and keys of slices."""
+"""The protobuf messages in TensorFlow's checkpoints, as far as arrays need them: numbers of fields, dtypes, and keys of
+slices."""
 
 from __future__ import annotations
 
@@ -62,7 +63,11 @@ def _numbers(view: memoryview) -> dict[int, int]:
 
 def shape_of(view: memoryview) -> tuple[int, ...]:
     """TensorShapeProto: field 2 is a dim, whose field 1 is the size."""
-    return tuple(_signed(_numbers(view[start:stop]).get(1, 0)) for number, wire, start, stop in fields(view, 0, len(view)) if number == 2 and wire == LEN)
+    return tuple(
+        _signed(_numbers(view[start:stop]).get(1, 0))
+        for number, wire, start, stop in fields(view, 0, len(view))
+        if number == 2 and wire == LEN
+    )
 
 
 def slice_of(view: memoryview) -> list[Extent]:
@@ -100,7 +105,9 @@ def written_bundle_entry(dtype: int, shape: tuple[int, ...], offset: int, size: 
     dims = b"".join(block(2, varint(1 << 3) + varint(dim)) for dim in shape)
     start = varint(4 << 3) + varint(offset) if offset else b""
     length = varint(5 << 3) + varint(size) if size else b""
-    return varint(1 << 3) + varint(dtype) + block(2, dims) + start + length + bytes([6 << 3 | 5]) + struct.pack("<I", crc)
+    return (
+        varint(1 << 3) + varint(dtype) + block(2, dims) + start + length + bytes([6 << 3 | 5]) + struct.pack("<I", crc)
+    )
 
 
 def written_bundle_header() -> bytes:
@@ -151,7 +158,12 @@ def saved_slice(view: memoryview) -> tuple[str, list[Extent], memoryview]:
     raise DataError("an entry without data")
 
 
-_PACKED: dict[int, np.dtype] = {5: np.dtype("<f4"), 6: np.dtype("<f8"), 9: np.dtype("<f4"), 12: np.dtype("<f8")}  # fields of floats, doubles and complex numbers
+_PACKED: dict[int, np.dtype] = {
+    5: np.dtype("<f4"),
+    6: np.dtype("<f8"),
+    9: np.dtype("<f4"),
+    12: np.dtype("<f8"),
+}  # fields of floats, doubles and complex numbers
 _INTEGERS = {7, 10, 11, 13, 16, 17}  # int, int64, bool, half, uint32, uint64
 
 
@@ -170,7 +182,11 @@ def tensor_values(view: memoryview, dtype: int) -> np.ndarray:
     if not parts:
         return np.empty(0, numpy_dtype)
     values = np.concatenate(parts)
-    return values.view(numpy_dtype) if numpy_dtype.kind == "c" and values.dtype.kind == "f" else values.astype(numpy_dtype, copy=False)
+    return (
+        values.view(numpy_dtype)
+        if numpy_dtype.kind == "c" and values.dtype.kind == "f"
+        else values.astype(numpy_dtype, copy=False)
+    )
 
 
 def _integers(view: memoryview, start: int, stop: int, dtype: np.dtype, are_bits: bool) -> np.ndarray:
@@ -184,7 +200,8 @@ def _integers(view: memoryview, start: int, stop: int, dtype: np.dtype, are_bits
 
 
 def slice_key(name: str, extents: list[Extent]) -> bytes:
-    """The key under which a part of an array is kept: numbers and strings so encoded that keys sort as what they mean."""
+    """The key under which a part of an array is kept: numbers and strings so encoded that keys sort as what they
+    mean."""
     key = _increasing(0) + _escaped(name.encode()) + b"\x00\x01" + _increasing(len(extents))
     for start, length in extents:
         key += _signed_increasing(start) + _signed_increasing(-1 if length is None else length)

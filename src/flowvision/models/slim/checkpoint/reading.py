@@ -1,4 +1,5 @@
-"""TensorFlow's checkpoints read into arrays: V2 (an index and data files) and V1 (one table, or several). Nothing in them is executed."""
+"""TensorFlow's checkpoints read into arrays: V2 (an index and data files) and V1 (one table, or several). Nothing in
+them is executed."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ _LATEST = re.compile(r'^model_checkpoint_path:\s*"(.*)"\s*$', re.MULTILINE)
 def load_slim_checkpoint(path: str | os.PathLike[str]) -> dict[str, np.ndarray]:
     """Every array of a TensorFlow checkpoint by its name, in TensorFlow's layout: give it to ``load_slim_variables``.
 
-    ``path`` is what TensorFlow calls the prefix (``model.ckpt-1000``, of which there are ``.index`` and ``.data-...`` files), one of these files, a
-    file of the older format (``vgg_16.ckpt``), or a folder with a file ``checkpoint``. Strings are left out; bfloat16 numbers become float32. Damage
-    is an error that names the file, the block or byte, and the variable.
+    ``path`` is what TensorFlow calls the prefix (``model.ckpt-1000``, of which there are ``.index`` and ``.data-...``
+    files), one of these files, a file of the older format (``vgg_16.ckpt``), or a folder with a file ``checkpoint``.
+    Strings are left out; bfloat16 numbers become float32. Damage is an error that names the file, the block or byte,
+    and the variable.
     """
     prefix = _prefix(Path(path))
     index = Path(f"{prefix}.index")
@@ -45,7 +47,10 @@ def _prefix(path: Path) -> Path:
     state = path / "checkpoint"
     latest = _LATEST.search(state.read_text(encoding="utf-8")) if state.is_file() else None
     if latest is None:
-        raise DataError(f"{path} has no file 'checkpoint' that names its latest one; give the prefix, such as {path / 'model.ckpt-1000'}")
+        raise DataError(
+            f"{path} has no file 'checkpoint' that names its latest one; give the prefix, such as "
+            f"{path / 'model.ckpt-1000'}"
+        )
     named = path / latest[1]
     # Folders are moved after training; the name of the file is what lasts.
     return named if Path(f"{named}.index").exists() or named.exists() else path / Path(latest[1]).name
@@ -87,7 +92,9 @@ def _text(key: bytes) -> str:
     return key.decode("utf-8", "replace")
 
 
-def _joined(data: _DataFiles, name: str, entry: BundleEntry, entries: dict[bytes, tuple[BundleEntry, int]], where: str) -> np.ndarray:
+def _joined(
+    data: _DataFiles, name: str, entry: BundleEntry, entries: dict[bytes, tuple[BundleEntry, int]], where: str
+) -> np.ndarray:
     """An array that was kept in parts, as partitioned variables are."""
     whole = np.empty(entry.shape, np.float32 if entry.dtype == messages.BFLOAT16 else messages.DTYPES[entry.dtype])
     filled = 0
@@ -104,7 +111,9 @@ def _joined(data: _DataFiles, name: str, entry: BundleEntry, entries: dict[bytes
 
 
 def _region(extents: list[Extent], shape: tuple[int, ...], where: str) -> tuple[slice, ...]:
-    if len(extents) != len(shape) or any(length is not None and start + length > size for (start, length), size in zip(extents, shape)):
+    if len(extents) != len(shape) or any(
+        length is not None and start + length > size for (start, length), size in zip(extents, shape)
+    ):
         raise DataError(f"{where}: a part {extents} does not fit into shape {list(shape)}")
     return tuple(slice(None) if length is None else slice(start, start + length) for start, length in extents)
 
@@ -120,7 +129,9 @@ class _DataFiles:
     def array(self, name: str, entry: BundleEntry) -> np.ndarray:
         raw = self._bytes(name, entry)
         dtype = messages.DTYPES[entry.dtype].newbyteorder(">" if self._is_big_endian else "<")
-        return _as_float32(np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="), copy=False), entry.dtype).reshape(entry.shape)
+        return _as_float32(np.frombuffer(raw, dtype).astype(dtype.newbyteorder("="), copy=False), entry.dtype).reshape(
+            entry.shape
+        )
 
     def _bytes(self, name: str, entry: BundleEntry) -> bytes:
         if entry.shard >= len(self._paths):
@@ -132,17 +143,25 @@ class _DataFiles:
             raise DataError(f"{where}: {entry.size} bytes for shape {list(entry.shape)}, which takes {expected}")
         file = self._file(entry.shard, name)
         if entry.offset + entry.size > file.size:
-            raise DataError(f"{where}: it ends at byte {entry.offset + entry.size}, the file at {file.size}; it was cut off")
+            raise DataError(
+                f"{where}: it ends at byte {entry.offset + entry.size}, the file at {file.size}; it was cut off"
+            )
         raw = file[entry.offset : entry.offset + entry.size].tobytes()
         if entry.crc is not None and (found := masked_crc(raw)) != entry.crc:
-            raise DataError(f"{where}: its CRC is {entry.crc:#010x} in the index and {found:#010x} by its bytes; the file is damaged")
+            raise DataError(
+                f"{where}: its CRC is {entry.crc:#010x} in the index and {found:#010x} by its bytes; the file is "
+                f"damaged"
+            )
         return raw
 
     def _file(self, number: int, name: str) -> np.ndarray:
         if number not in self._maps:
             path = self._paths[number]
             if not path.is_file():
-                raise DataError(f"{path} is missing: it has variable {name}; the index and all data files of a checkpoint belong together")
+                raise DataError(
+                    f"{path} is missing: it has variable {name}; the index and all data files of a checkpoint belong "
+                    f"together"
+                )
             self._maps[number] = np.memmap(path, np.uint8, "r") if path.stat().st_size else np.empty(0, np.uint8)
         return self._maps[number]
 
@@ -167,7 +186,10 @@ def _tables(paths: list[Path]) -> Iterator[tuple[str, np.ndarray]]:
     filled: dict[str, int] = {}
     for path in paths:
         if not is_table(path):
-            raise DataError(f"{path} is no checkpoint of TensorFlow's: it does not end as one does; it is another file, or was cut off")
+            raise DataError(
+                f"{path} is no checkpoint of TensorFlow's: it does not end as one does; it is another file, or was cut "
+                f"off"
+            )
         declared: dict[str, tuple[tuple[int, ...], int]] = {}
         for key, value, block in read_table(path):
             where = f"{path}, block at byte {block}"
@@ -189,11 +211,22 @@ def _tables(paths: list[Path]) -> Iterator[tuple[str, np.ndarray]]:
             _fill(arrays, filled, name, shape, extents, numbers, where)
     for name, array in arrays.items():
         if filled[name] != array.size:
-            raise DataError(f"{paths[0]}, variable {name}: its parts have {filled[name]} of {array.size} numbers; a file of several is missing")
+            raise DataError(
+                f"{paths[0]}, variable {name}: its parts have {filled[name]} of {array.size} numbers; a file of "
+                f"several is missing"
+            )
         yield name, array
 
 
-def _fill(arrays: dict, filled: dict, name: str, shape: tuple[int, ...], extents: list[Extent], numbers: np.ndarray, where: str) -> None:
+def _fill(
+    arrays: dict,
+    filled: dict,
+    name: str,
+    shape: tuple[int, ...],
+    extents: list[Extent],
+    numbers: np.ndarray,
+    where: str,
+) -> None:
     array = arrays.setdefault(name, np.empty(shape, numbers.dtype))
     target = array[_region(extents, shape, where)] if extents else array
     if numbers.size == 1 and target.size > 1:  # a constant may be written once for all

@@ -1,9 +1,10 @@
-"""Sorted tables of keys and values, as TensorFlow's checkpoints are kept: blocks with a CRC each, an index of them, a footer.
+"""Sorted tables of keys and values, as TensorFlow's checkpoints are kept: blocks with a CRC each, an index of them, a
+footer.
 
-    file     data blocks, a meta index block, an index block, footer of 48 bytes
-    block    entries, restart points; behind it one byte for the packing and a masked CRC-32C of both
-    entry    bytes shared with the key before, bytes of the key's rest, bytes of the value; rest; value
-    footer   places of the meta index and the index, zeros, a magic number
+file     data blocks, a meta index block, an index block, footer of 48 bytes
+block    entries, restart points; behind it one byte for the packing and a masked CRC-32C of both
+entry    bytes shared with the key before, bytes of the key's rest, bytes of the value; rest; value
+footer   places of the meta index and the index, zeros, a magic number
 """
 
 from __future__ import annotations
@@ -95,11 +96,15 @@ def _block(path: Path, view: memoryview, place: Place) -> memoryview:
     where = f"{path}, block at byte {place.offset}"
     stop = place.offset + place.size
     if stop + _TRAILER > len(view) - _FOOTER:
-        raise DataError(f"{where}: {place.size} bytes of it are said to be there, the file ends at {len(view)}; it was cut off")
+        raise DataError(
+            f"{where}: {place.size} bytes of it are said to be there, the file ends at {len(view)}; it was cut off"
+        )
     stored = struct.unpack("<I", view[stop + 1 : stop + _TRAILER])[0]
     found = masked_crc(bytes(view[place.offset : stop + 1]))
     if stored != found:
-        raise DataError(f"{where}: its CRC is {stored:#010x} in the file and {found:#010x} by its bytes; the file is damaged")
+        raise DataError(
+            f"{where}: its CRC is {stored:#010x} in the file and {found:#010x} by its bytes; the file is damaged"
+        )
     packing = view[stop]
     if packing == _PLAIN:
         return view[place.offset : stop]

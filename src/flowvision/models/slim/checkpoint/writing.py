@@ -1,4 +1,5 @@
-"""Arrays written as a TensorFlow checkpoint of version 2, which TensorFlow's own saver and ``tf.train.load_checkpoint`` read."""
+"""Arrays written as a TensorFlow checkpoint of version 2, which TensorFlow's own saver and ``tf.train.load_checkpoint``
+read."""
 
 from __future__ import annotations
 
@@ -16,11 +17,14 @@ from oneflow.data.files import written_beside
 from oneflow.data.tfrecord import masked_crc
 
 
-def save_slim_checkpoint(variables: SlimNetwork | Mapping[str, np.ndarray], path: str | os.PathLike[str], global_step: int | None = None) -> Path:
-    """Writes ``<path>.index`` and ``<path>.data-00000-of-00001``, and the file ``checkpoint`` that names the folder's latest; returns the prefix.
+def save_slim_checkpoint(
+    variables: SlimNetwork | Mapping[str, np.ndarray], path: str | os.PathLike[str], global_step: int | None = None
+) -> Path:
+    """Writes ``<path>.index`` and ``<path>.data-00000-of-00001``, and the file ``checkpoint`` that names the folder's
+    latest; returns the prefix.
 
-    ``variables`` is a network of slim's, or arrays by name. ``global_step`` goes in as TensorFlow's variable of that name. Each file is written beside
-    its place and renamed, the index last.
+    ``variables`` is a network of slim's, or arrays by name. ``global_step`` goes in as TensorFlow's variable of that
+    name. Each file is written beside its place and renamed, the index last.
     """
     arrays = dict(variables.slim_variables() if isinstance(variables, SlimNetwork) else variables)
     if global_step is not None:
@@ -35,7 +39,14 @@ def save_slim_checkpoint(variables: SlimNetwork | Mapping[str, np.ndarray], path
         for name in sorted(arrays, key=str.encode):
             value = np.asarray(arrays[name])
             raw = _little_endian(name, value).tobytes()
-            entries.append((name.encode(), messages.written_bundle_entry(messages.NUMBERS[value.dtype.newbyteorder("=")], value.shape, offset, len(raw), masked_crc(raw))))
+            entries.append(
+                (
+                    name.encode(),
+                    messages.written_bundle_entry(
+                        messages.NUMBERS[value.dtype.newbyteorder("=")], value.shape, offset, len(raw), masked_crc(raw)
+                    ),
+                )
+            )
             file.write(raw)
             offset += len(raw)
     with written_beside(f"{prefix}.index") as file:
@@ -47,5 +58,8 @@ def save_slim_checkpoint(variables: SlimNetwork | Mapping[str, np.ndarray], path
 
 def _little_endian(name: str, value: np.ndarray) -> np.ndarray:
     if value.dtype.newbyteorder("=") not in messages.NUMBERS:
-        raise DTypeError(f"{name} has dtype {value.dtype}; a checkpoint takes {', '.join(sorted(str(dtype) for dtype in messages.NUMBERS))}")
+        raise DTypeError(
+            f"{name} has dtype {value.dtype}; a checkpoint takes "
+            f"{', '.join(sorted(str(dtype) for dtype in messages.NUMBERS))}"
+        )
     return value.astype(value.dtype.newbyteorder("<"), copy=False)

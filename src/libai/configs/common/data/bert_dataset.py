@@ -1,14 +1,18 @@
-"""Pairs of segments for BERT: token files as tools/preprocess_data.py --split-sentences makes them. Change data_prefix, in both places, and vocab_file."""
+"""Pairs of segments for BERT: token files as tools/preprocess_data.py --split-sentences makes them. Change data_prefix,
+in both places, and vocab_file."""
+
+from omegaconf import OmegaConf
 
 from libai.config import LazyCall
 from libai.data.build import build_nlp_train_val_test_loader
 from libai.data.data_utils import get_indexed_dataset
 from libai.data.datasets import BertDataset
 from libai.tokenizer import BertTokenizer
-from omegaconf import OmegaConf
 
 tokenization = OmegaConf.create()
-tokenization.tokenizer = LazyCall(BertTokenizer)(vocab_file="bert-base-chinese-vocab.txt", do_lower_case=True, do_chinese_wwm=True)
+tokenization.tokenizer = LazyCall(BertTokenizer)(
+    vocab_file="bert-base-chinese-vocab.txt", do_lower_case=True, do_chinese_wwm=True
+)
 tokenization.append_eod = False
 tokenization.make_vocab_size_divisible_by = 128
 
@@ -18,7 +22,9 @@ dataloader.train = LazyCall(build_nlp_train_val_test_loader)(
         LazyCall(BertDataset)(
             name="train",
             data_prefix="data/text_sentence",
-            indexed_dataset=LazyCall(get_indexed_dataset)(data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False),
+            indexed_dataset=LazyCall(get_indexed_dataset)(
+                data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False
+            ),
             max_seq_length=512,
             mask_lm_prob=0.15,
             short_seq_prob=0.1,

@@ -1,10 +1,11 @@
 """CIFAR-100: crops and mirrored pictures for training; downloaded to ./ where it is not there."""
 
+from omegaconf import OmegaConf
+
 from flowvision import transforms
 from libai.config import LazyCall
 from libai.data import build_image_test_loader, build_image_train_loader
 from libai.data.datasets import CIFAR100Dataset
-from omegaconf import OmegaConf
 
 MEAN, STD = (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761)
 
@@ -16,7 +17,9 @@ train_aug = LazyCall(transforms.Compose)(
         LazyCall(transforms.Normalize)(mean=MEAN, std=STD),
     ]
 )
-test_aug = LazyCall(transforms.Compose)(transforms=[LazyCall(transforms.ToTensor)(), LazyCall(transforms.Normalize)(mean=MEAN, std=STD)])
+test_aug = LazyCall(transforms.Compose)(
+    transforms=[LazyCall(transforms.ToTensor)(), LazyCall(transforms.Normalize)(mean=MEAN, std=STD)]
+)
 
 dataloader = OmegaConf.create()
 dataloader.train = LazyCall(build_image_train_loader)(

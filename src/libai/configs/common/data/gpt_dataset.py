@@ -1,11 +1,13 @@
-"""Rows of tokens for GPT-2: token files as tools/preprocess_data.py --append-eod makes them. Change data_prefix, in both places, and the files of the tokenizer."""
+"""Rows of tokens for GPT-2: token files as tools/preprocess_data.py --append-eod makes them. Change data_prefix, in
+both places, and the files of the tokenizer."""
+
+from omegaconf import OmegaConf
 
 from libai.config import LazyCall
 from libai.data.build import build_nlp_train_val_test_loader
 from libai.data.data_utils import get_indexed_dataset
 from libai.data.datasets import GPT2Dataset
 from libai.tokenizer import GPT2Tokenizer
-from omegaconf import OmegaConf
 
 tokenization = OmegaConf.create()
 tokenization.tokenizer = LazyCall(GPT2Tokenizer)(vocab_file="gpt2-vocab.json", merges_file="gpt2-merges.txt")
@@ -18,7 +20,9 @@ dataloader.train = LazyCall(build_nlp_train_val_test_loader)(
         LazyCall(GPT2Dataset)(
             name="train",
             data_prefix="data/text_document",
-            indexed_dataset=LazyCall(get_indexed_dataset)(data_prefix="data/text_document", data_impl="mmap", skip_warmup=False),
+            indexed_dataset=LazyCall(get_indexed_dataset)(
+                data_prefix="data/text_document", data_impl="mmap", skip_warmup=False
+            ),
             max_seq_length=1024,
             seed=1234,
         )

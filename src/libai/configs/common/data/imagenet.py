@@ -1,11 +1,13 @@
-"""ImageNet: pictures in folders ./dataset/train/<class> and ./dataset/val/<class>; change the root of both data sets."""
+"""ImageNet: pictures in folders ./dataset/train/<class> and ./dataset/val/<class>; change the root of both data
+sets."""
+
+from omegaconf import OmegaConf
 
 from flowvision import transforms
 from flowvision.data.constants import IMAGENET_DEFAULT_MEAN, IMAGENET_DEFAULT_STD
 from libai.config import LazyCall
 from libai.data import build_image_test_loader, build_image_train_loader
 from libai.data.datasets import ImageNetDataset
-from omegaconf import OmegaConf
 
 train_aug = LazyCall(transforms.Compose)(
     transforms=[

@@ -1,11 +1,13 @@
-"""Segments for RoBERTa: token files as tools/preprocess_data.py --split-sentences makes them. Change data_prefix, in both places, and the files of the tokenizer."""
+"""Segments for RoBERTa: token files as tools/preprocess_data.py --split-sentences makes them. Change data_prefix, in
+both places, and the files of the tokenizer."""
+
+from omegaconf import OmegaConf
 
 from libai.config import LazyCall
 from libai.data.build import build_nlp_train_val_test_loader
 from libai.data.data_utils import get_indexed_dataset
 from libai.data.datasets import RobertaDataset
 from libai.tokenizer import RobertaTokenizer
-from omegaconf import OmegaConf
 
 tokenization = OmegaConf.create()
 tokenization.tokenizer = LazyCall(RobertaTokenizer)(vocab_file="roberta-vocab.json", merges_file="roberta-merges.txt")
@@ -18,7 +20,9 @@ dataloader.train = LazyCall(build_nlp_train_val_test_loader)(
         LazyCall(RobertaDataset)(
             name="train",
             data_prefix="data/text_sentence",
-            indexed_dataset=LazyCall(get_indexed_dataset)(data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False),
+            indexed_dataset=LazyCall(get_indexed_dataset)(
+                data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False
+            ),
             max_seq_length=512,
             mask_lm_prob=0.15,
             short_seq_prob=0.0,

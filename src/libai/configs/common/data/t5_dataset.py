@@ -1,14 +1,17 @@
-"""Texts with hidden spans for T5: token files as tools/preprocess_data.py --split-sentences makes them. Change data_prefix, in both places, and vocab_file.
+"""Texts with hidden spans for T5: token files as tools/preprocess_data.py --split-sentences makes them. Change
+data_prefix, in both places, and vocab_file.
 
-Another tokenizer does too, if it has sentinels: BertTokenizer with additional_special_tokens=[f"<extra_id_{i}>" for i in range(100)].
+Another tokenizer does too, if it has sentinels: BertTokenizer with additional_special_tokens=[f"<extra_id_{i}>" for i
+in range(100)].
 """
+
+from omegaconf import OmegaConf
 
 from libai.config import LazyCall
 from libai.data.build import build_nlp_train_val_test_loader
 from libai.data.data_utils import get_indexed_dataset
 from libai.data.datasets import T5Dataset
 from libai.tokenizer import T5Tokenizer
-from omegaconf import OmegaConf
 
 tokenization = OmegaConf.create()
 tokenization.tokenizer = LazyCall(T5Tokenizer)(vocab_file="spiece.model", extra_ids=100)
@@ -21,7 +24,9 @@ dataloader.train = LazyCall(build_nlp_train_val_test_loader)(
         LazyCall(T5Dataset)(
             name="train",
             data_prefix="data/text_sentence",
-            indexed_dataset=LazyCall(get_indexed_dataset)(data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False),
+            indexed_dataset=LazyCall(get_indexed_dataset)(
+                data_prefix="data/text_sentence", data_impl="mmap", skip_warmup=False
+            ),
             max_seq_length=512,
             max_seq_length_dec=128,
             masked_lm_prob=0.15,

@@ -30,9 +30,10 @@ _log = logging.getLogger(__name__)
 class ModelLoader:
     """Makes a model and gives it weights. All ranks call :meth:`load`; the first one reads.
 
-    ``model`` is a class that takes ``libai_cfg``, a ``LazyCall`` of one, or a model that was built already. ``kwargs`` override keys of ``libai_cfg``, which
-    itself is not changed. With ``output_loading_info=True`` :meth:`load` gives the model and a dictionary of ``missing_keys``, ``unexpected_keys`` and
-    ``mismatched_keys``; ``ignore_mismatched_sizes=True`` leaves weights of other shapes as they were made, which is an error otherwise.
+    ``model`` is a class that takes ``libai_cfg``, a ``LazyCall`` of one, or a model that was built already. ``kwargs``
+    override keys of ``libai_cfg``, which itself is not changed. With ``output_loading_info=True`` :meth:`load` gives
+    the model and a dictionary of ``missing_keys``, ``unexpected_keys`` and ``mismatched_keys``;
+    ``ignore_mismatched_sizes=True`` leaves weights of other shapes as they were made, which is an error otherwise.
     """
 
     def __init__(self, model: Any, libai_cfg: Any, pretrained_model_path: str, **kwargs: Any) -> None:
@@ -61,21 +62,36 @@ class ModelLoader:
             if "cfg" in model:
                 model.cfg = self.libai_cfg
             else:
-                model.update({name: value for name, value in (self.libai_cfg or {}).items() if name in model and name != "_target_"})
+                model.update(
+                    {
+                        name: value
+                        for name, value in (self.libai_cfg or {}).items()
+                        if name in model and name != "_target_"
+                    }
+                )
             model = instantiate(model)
         elif not isinstance(model, nn.Module):
             if not callable(model):
-                raise ArgumentError(f"model is a class such as libai.models.BertModel, a LazyCall of one, or a model; got {type(model).__name__}")
+                raise ArgumentError(
+                    f"model is a class such as libai.models.BertModel, a LazyCall of one, or a model; got "
+                    f"{type(model).__name__}"
+                )
             model = model(self.libai_cfg)
         place(model)
         built: nn.Module = model.eval()
         return built
 
-    def _filled(self, state: Mapping[str, Any], unused: list[str], model: nn.Module, is_computed: Callable[[str], bool]) -> Any:
+    def _filled(
+        self, state: Mapping[str, Any], unused: list[str], model: nn.Module, is_computed: Callable[[str], bool]
+    ) -> Any:
         """The model with what ``state`` has for it, and the report."""
         own = model.state_dict()
         fitting = {name: value for name, value in state.items() if name in own and own[name].shape == value.shape}
-        other = [(name, tuple(value.shape), tuple(own[name].shape)) for name, value in state.items() if name in own and name not in fitting]
+        other = [
+            (name, tuple(value.shape), tuple(own[name].shape))
+            for name, value in state.items()
+            if name in own and name not in fitting
+        ]
         info = {
             "missing_keys": [name for name in own if name not in state and not is_computed(name)],
             "unexpected_keys": [*unused, *(name for name in state if name not in own)],
@@ -90,12 +106,15 @@ class ModelLoader:
     def _judge(self, model: nn.Module, info: Mapping[str, Any], has_any: bool) -> None:
         if not has_any:
             first = ", ".join(info["unexpected_keys"][:5]) or "none"
-            raise NoWeightsError(f"{self.pretrained_model_path!r} has no weight of {type(model).__name__}; it has {first} ...")
+            raise NoWeightsError(
+                f"{self.pretrained_model_path!r} has no weight of {type(model).__name__}; it has {first} ..."
+            )
         if info["mismatched_keys"] and not self.ignore_mismatched_sizes:
             name, theirs, ours = info["mismatched_keys"][0]
             more = f", and {len(info['mismatched_keys']) - 1} more" if len(info["mismatched_keys"]) > 1 else ""
             raise CheckpointError(
-                f"{name} is {theirs} in {self.pretrained_model_path!r} and {ours} in the model{more}: give the config of these weights, "
+                f"{name} is {theirs} in {self.pretrained_model_path!r} and {ours} in the model{more}: give the config "
+                f"of these weights, "
                 "or ignore_mismatched_sizes=True to keep the first values of such weights"
             )
         if info["missing_keys"]:
@@ -105,7 +124,8 @@ class ModelLoader:
 
 
 class ModelLoaderLiBai(ModelLoader):
-    """From the folder of a checkpoint, or that of the weights in it, as ``flow.save`` has written it, here or in OneFlow."""
+    """From the folder of a checkpoint, or that of the weights in it, as ``flow.save`` has written it, here or in
+    OneFlow."""
 
     base_model_prefix = ""
 
@@ -118,7 +138,8 @@ class ModelLoaderLiBai(ModelLoader):
 
 
 class ModelLoaderHuggerFace(ModelLoader):
-    """From a folder of ``transformers``: ``config.json``, and ``*.bin`` or ``*.safetensors``, with an index or without."""
+    """From a folder of ``transformers``: ``config.json``, and ``*.bin`` or ``*.safetensors``, with an index or
+    without."""
 
     family: Family
 
@@ -126,7 +147,9 @@ class ModelLoaderHuggerFace(ModelLoader):
         folder = Path(self.pretrained_model_path)
         config = from_rank(lambda: _config_of(folder, self.family), 0)
         if config is None:
-            _log.warning("%s has no config.json: the weights are taken to be those of the config that was given", folder)
+            _log.warning(
+                "%s has no config.json: the weights are taken to be those of the config that was given", folder
+            )
         else:
             self._set(self.family.settings(config))
             self._set(self.family.forced(config), is_forced=True)
@@ -134,12 +157,16 @@ class ModelLoaderHuggerFace(ModelLoader):
         read = _read_by_first(lambda: self._read(folder))
         model = self._built()
         state = _with_prefix_of(read["state"], self.family.our_prefix, model, read["base"])
-        return self._filled(state, read["unused"], model, lambda name: re.search(self.family.computed, name) is not None)
+        return self._filled(
+            state, read["unused"], model, lambda name: re.search(self.family.computed, name) is not None
+        )
 
     def _read(self, folder: Path) -> dict[str, Any]:
         """Ours, by the names below the prefix of the base model; which of them those are; and what was not used."""
         family = self.family
-        theirs = {_old_name(name).removeprefix(family.their_prefix): value for name, value in read_weights(folder).items()}
+        theirs = {
+            _old_name(name).removeprefix(family.their_prefix): value for name, value in read_weights(folder).items()
+        }
         theirs = {name: value for name, value in theirs.items() if re.search(family.ignored, name) is None}
         rules = family.rules(self.libai_cfg)
         state, _, unused = converted(rules, theirs)
@@ -156,7 +183,10 @@ def _config_of(folder: Path, family: Family) -> dict[str, Any] | None:
         read_weights(folder)  # says what is wrong
     config = read_config(folder)
     if config is not None and config.get("model_type", family.model_type) != family.model_type:
-        raise CheckpointError(f"{str(folder)!r} has a model of type {config['model_type']!r}, this loader takes {family.model_type!r}: take the loader of that type")
+        raise CheckpointError(
+            f"{str(folder)!r} has a model of type {config['model_type']!r}, this loader takes {family.model_type!r}: "
+            f"take the loader of that type"
+        )
     return config
 
 
@@ -169,8 +199,11 @@ def _saved(path: Path) -> dict[str, Any]:
     return {name.removeprefix("module."): value for name, value in found.items() if flow.is_tensor(value)}
 
 
-def _with_prefix_of(state: Mapping[str, Any], prefix: str, model: nn.Module, base: list[str] | None = None) -> dict[str, Any]:
-    """Names as the model has them: of a base model alone, or below ``prefix`` in one with a head. ``base`` are the names that may have it."""
+def _with_prefix_of(
+    state: Mapping[str, Any], prefix: str, model: nn.Module, base: list[str] | None = None
+) -> dict[str, Any]:
+    """Names as the model has them: of a base model alone, or below ``prefix`` in one with a head. ``base`` are the
+    names that may have it."""
     if not prefix:
         return dict(state)
     has_prefix = any(name.startswith(prefix) for name in model.state_dict())

@@ -38,11 +38,18 @@ class BertFamily(Family):
             ours, theirs = f"encoders.{i}", f"encoder.layer.{i}"
             for part in ("weight", "bias"):
                 names = [f"{theirs}.attention.self.{one}.{part}" for one in ("query", "key", "value")]
-                found.append(by_head(f"{ours}.self_attention.query_key_value.{part}", names, cfg["num_attention_heads"]))
+                found.append(
+                    by_head(f"{ours}.self_attention.query_key_value.{part}", names, cfg["num_attention_heads"])
+                )
             found += both(f"{ours}.self_attention.dense", f"{theirs}.attention.output.dense")
             found += both(f"{ours}.post_attention_layernorm", f"{theirs}.attention.output.LayerNorm")
-            found += both(f"{ours}.mlp.dense_h_to_4h", f"{theirs}.intermediate.dense") + both(f"{ours}.mlp.dense_4h_to_h", f"{theirs}.output.dense")
-            found += both(f"encoders.{i + 1}.input_layernorm" if i + 1 < layers else "final_layernorm", f"{theirs}.output.LayerNorm")
+            found += both(f"{ours}.mlp.dense_h_to_4h", f"{theirs}.intermediate.dense") + both(
+                f"{ours}.mlp.dense_4h_to_h", f"{theirs}.output.dense"
+            )
+            found += both(
+                f"encoders.{i + 1}.input_layernorm" if i + 1 < layers else "final_layernorm",
+                f"{theirs}.output.LayerNorm",
+            )
         return found + both("pooler.dense", "pooler.dense") + self.head_rules()
 
     def head_rules(self) -> list[Rule]:
@@ -68,7 +75,11 @@ class BertFamily(Family):
         }  # fmt: skip
 
     def their_config(self, model: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
-        labels = {} if not hasattr(model, "classifier") else {"id2label": {str(i): f"LABEL_{i}" for i in range(model.num_labels)}}
+        labels = (
+            {}
+            if not hasattr(model, "classifier")
+            else {"id2label": {str(i): f"LABEL_{i}" for i in range(model.num_labels)}}
+        )
         inner = getattr(model, self.our_prefix.removesuffix("."), model)
         activation = activation_of(inner.encoders[0].mlp, {"gelu": "gelu"})
         return super().their_config(model, cfg) | {"hidden_act": activation, "tie_word_embeddings": True} | labels

@@ -34,7 +34,8 @@ FAMILIES: dict[str, Family] = {
 
 
 def export_to_huggingface(model: nn.Module, folder: str | Path, max_shard_size: int = 5 * 10**9) -> None:
-    """Writes ``config.json`` and the weights, in files of at most ``max_shard_size`` bytes, as ``from_pretrained`` of ``transformers`` reads them.
+    """Writes ``config.json`` and the weights, in files of at most ``max_shard_size`` bytes, as ``from_pretrained`` of
+    ``transformers`` reads them.
 
     All ranks call it; the first one writes, beside the place, and renames. The folder must not exist.
     """
@@ -82,5 +83,7 @@ def _theirs(family: Family, model: nn.Module, cfg: dict[str, Any], has_prefix: b
             prefix = family.their_prefix if rule.is_base and has_prefix else ""
             found |= {prefix + theirs: part for theirs, part in zip(rule.theirs, rule.part(whole))}
     if left:
-        raise CheckpointError(f"{type(model).__name__} has weights that transformers' models have not: {', '.join(sorted(left)[:5])}")
+        raise CheckpointError(
+            f"{type(model).__name__} has weights that transformers' models have not: {', '.join(sorted(left)[:5])}"
+        )
     return found

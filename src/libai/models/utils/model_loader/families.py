@@ -60,7 +60,8 @@ TOKENS = ("bos_token_id", "eos_token_id", "pad_token_id")
 
 
 def special_tokens(config: Any) -> dict[str, Any]:
-    """The tokens that texts begin, end and are filled up with, which ``generate`` asks the config for; those that are not said are left out."""
+    """The tokens that texts begin, end and are filled up with, which ``generate`` asks the config for; those that are
+    not said are left out."""
     return {name: config[name] for name in TOKENS if config is not None and config.get(name) is not None}
 
 
@@ -68,7 +69,8 @@ def require_residual(layer: Any, is_behind: bool, kind: str) -> None:
     """Refuses layers that add to another place than theirs do."""
     if layer.apply_residual_post_layernorm is not is_behind:
         raise CheckpointError(
-            f"{kind} of transformers has apply_residual_post_layernorm={is_behind}, and this model has {not is_behind}: its weights mean something else there. "
+            f"{kind} of transformers has apply_residual_post_layernorm={is_behind}, and this model has "
+            f"{not is_behind}: its weights mean something else there. "
             f"Build and train it with apply_residual_post_layernorm={is_behind}"
         )
 
@@ -77,7 +79,9 @@ def activation_of(mlp: Any, names: Mapping[str, str]) -> str:
     """What theirs call the activation of a layer."""
     ours = next((name for name in _ACTIVATIONS if isinstance(mlp.activation, _ACTIVATIONS[name])), None)
     if ours is None or ours not in names:
-        raise CheckpointError(f"the activation {type(mlp.activation).__name__} has no counterpart; supported: {', '.join(names)}")
+        raise CheckpointError(
+            f"the activation {type(mlp.activation).__name__} has no counterpart; supported: {', '.join(names)}"
+        )
     return names[ours]
 
 

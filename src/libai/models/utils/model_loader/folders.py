@@ -38,7 +38,9 @@ def read_config(folder: Path) -> dict[str, Any] | None:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise NoWeightsError(f"{str(path)!r} is no JSON: {error}; take the one that was published with the weights") from None
+        raise NoWeightsError(
+            f"{str(path)!r} is no JSON: {error}; take the one that was published with the weights"
+        ) from None
     if not isinstance(found, dict):
         raise NoWeightsError(f"{str(path)!r} holds a {type(found).__name__}, and not the settings of a model")
     return found
@@ -60,7 +62,10 @@ def weight_files(folder: Path) -> list[Path]:
     """The files with the weights: what an index says, else ``*.bin``, else ``*.safetensors``."""
     if not folder.is_dir():
         beside = [path.name for path in folder.parent.iterdir()] if folder.parent.is_dir() else []
-        raise NoWeightsError(f"there is no folder {str(folder)!r}; give one that save_pretrained of transformers has written.{nearest(folder.name, beside)}")
+        raise NoWeightsError(
+            f"there is no folder {str(folder)!r}; give one that save_pretrained of transformers has "
+            f"written.{nearest(folder.name, beside)}"
+        )
     for name, pattern in _KINDS:
         files = [path for path in sorted(folder.glob(pattern)) if not path.name.startswith(_OTHERS)]
         if files:
@@ -70,19 +75,27 @@ def weight_files(folder: Path) -> list[Path]:
     if left:
         return _indexed(left[0])  # says what is missing
     there = ", ".join(sorted(path.name for path in folder.iterdir())[:8]) or "nothing"
-    raise NoWeightsError(f"{str(folder)!r} has no *.bin and no *.safetensors, but {there}; give a folder that save_pretrained of transformers has written")
+    raise NoWeightsError(
+        f"{str(folder)!r} has no *.bin and no *.safetensors, but {there}; give a folder that save_pretrained of "
+        f"transformers has written"
+    )
 
 
 def _indexed(index: Path) -> list[Path]:
     names = sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
     missing = [name for name in names if not (index.parent / name).is_file()]
     if missing:
-        raise NoWeightsError(f"{str(index)!r} names {len(names)} files, and {', '.join(missing)} is missing; fetch all of them")
+        raise NoWeightsError(
+            f"{str(index)!r} names {len(names)} files, and {', '.join(missing)} is missing; fetch all of them"
+        )
     return [index.parent / name for name in names]
 
 
-def write_folder(folder: Path, config: Mapping[str, Any], weights: Iterable[tuple[str, Tensor]], most: int = _MOST_IN_A_FILE) -> None:
-    """Writes a folder that ``from_pretrained`` reads, in files of at most ``most`` bytes. It is written beside its place and renamed; an existing one is an error."""
+def write_folder(
+    folder: Path, config: Mapping[str, Any], weights: Iterable[tuple[str, Tensor]], most: int = _MOST_IN_A_FILE
+) -> None:
+    """Writes a folder that ``from_pretrained`` reads, in files of at most ``most`` bytes. It is written beside its
+    place and renamed; an existing one is an error."""
     if folder.exists():
         raise CheckpointError(f"{str(folder)!r} exists; remove it or choose another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

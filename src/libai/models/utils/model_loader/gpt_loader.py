@@ -6,7 +6,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from libai.models.utils.model_loader.base_loader import ModelLoaderHuggerFace, ModelLoaderLiBai
-from libai.models.utils.model_loader.families import TOKENS, Family, activation_of, require_one_of, require_residual, special_tokens
+from libai.models.utils.model_loader.families import (
+    TOKENS,
+    Family,
+    activation_of,
+    require_one_of,
+    require_residual,
+    special_tokens,
+)
 from libai.models.utils.model_loader.rules import Rule, both, by_head, by_head_turned, same, turned
 
 _ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
@@ -36,14 +43,38 @@ class GPT2Family(Family):
         return {"activation": activation, "apply_residual_post_layernorm": False, **special_tokens(config)}
 
     def rules(self, cfg: Any) -> list[Rule]:
-        found = [same("embeddings.token_embeddings.weight", "wte.weight"), same("embeddings.position_embeddings.weight", "wpe.weight")]
+        found = [
+            same("embeddings.token_embeddings.weight", "wte.weight"),
+            same("embeddings.position_embeddings.weight", "wpe.weight"),
+        ]
         for i in range(cfg["hidden_layers"]):
             ours, theirs = f"transformer.layers.{i}", f"h.{i}"
-            found += both(f"{ours}.input_layernorm", f"{theirs}.ln_1") + both(f"{ours}.post_attention_layernorm", f"{theirs}.ln_2")
-            found.append(by_head_turned(f"{ours}.self_attention.query_key_value.weight", f"{theirs}.attn.c_attn.weight", cfg["num_attention_heads"]))
-            found.append(by_head(f"{ours}.self_attention.query_key_value.bias", [f"{theirs}.attn.c_attn.bias"], cfg["num_attention_heads"]))
-            for mine, other in (("self_attention.dense", "attn.c_proj"), ("mlp.dense_h_to_4h", "mlp.c_fc"), ("mlp.dense_4h_to_h", "mlp.c_proj")):
-                found += [turned(f"{ours}.{mine}.weight", f"{theirs}.{other}.weight"), same(f"{ours}.{mine}.bias", f"{theirs}.{other}.bias")]
+            found += both(f"{ours}.input_layernorm", f"{theirs}.ln_1") + both(
+                f"{ours}.post_attention_layernorm", f"{theirs}.ln_2"
+            )
+            found.append(
+                by_head_turned(
+                    f"{ours}.self_attention.query_key_value.weight",
+                    f"{theirs}.attn.c_attn.weight",
+                    cfg["num_attention_heads"],
+                )
+            )
+            found.append(
+                by_head(
+                    f"{ours}.self_attention.query_key_value.bias",
+                    [f"{theirs}.attn.c_attn.bias"],
+                    cfg["num_attention_heads"],
+                )
+            )
+            for mine, other in (
+                ("self_attention.dense", "attn.c_proj"),
+                ("mlp.dense_h_to_4h", "mlp.c_fc"),
+                ("mlp.dense_4h_to_h", "mlp.c_proj"),
+            ):
+                found += [
+                    turned(f"{ours}.{mine}.weight", f"{theirs}.{other}.weight"),
+                    same(f"{ours}.{mine}.bias", f"{theirs}.{other}.bias"),
+                ]
         return found + both("transformer.layernorm_f", "ln_f")
 
     def described(self, model: Any) -> dict[str, Any]:
@@ -58,7 +89,9 @@ class GPT2Family(Family):
         }  # fmt: skip
 
     def their_config(self, model: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
-        activation = activation_of(getattr(model, "GPT_model", model).transformer.layers[0].mlp, {"gelu_tanh": "gelu_new", "gelu": "gelu"})
+        activation = activation_of(
+            getattr(model, "GPT_model", model).transformer.layers[0].mlp, {"gelu_tanh": "gelu_new", "gelu": "gelu"}
+        )
         more = {"n_inner": cfg["ffn_hidden_size"], "activation_function": activation, "tie_word_embeddings": True}
         tokens = dict.fromkeys(TOKENS) | special_tokens(getattr(model, "cfg", None))
         return super().their_config(model, cfg) | more | tokens

@@ -35,11 +35,23 @@ class LlamaFamily(Family):
         biased = {"self_attn": cfg.get("attention_bias"), "mlp": cfg.get("mlp_bias")}
         found = [same("embed_tokens.weight", "embed_tokens.weight"), same("norm.weight", "norm.weight")]
         for i in range(cfg["hidden_layers"]):
-            found += [same(name, name) for name in (f"layers.{i}.input_layernorm.weight", f"layers.{i}.post_attention_layernorm.weight")]
-            for part, names in (("self_attn", ("q_proj", "k_proj", "v_proj", "o_proj")), ("mlp", ("gate_proj", "up_proj", "down_proj"))):
+            found += [
+                same(name, name)
+                for name in (f"layers.{i}.input_layernorm.weight", f"layers.{i}.post_attention_layernorm.weight")
+            ]
+            for part, names in (
+                ("self_attn", ("q_proj", "k_proj", "v_proj", "o_proj")),
+                ("mlp", ("gate_proj", "up_proj", "down_proj")),
+            ):
                 kinds = ("weight", "bias") if biased[part] else ("weight",)
-                found += [same(name, name) for one in names for kind in kinds for name in [f"layers.{i}.{part}.{one}.{kind}"]]
-        return found if cfg.get("tie_word_embeddings") else [*found, same("lm_head.weight", "lm_head.weight", is_base=False)]
+                found += [
+                    same(name, name) for one in names for kind in kinds for name in [f"layers.{i}.{part}.{one}.{kind}"]
+                ]
+        return (
+            found
+            if cfg.get("tie_word_embeddings")
+            else [*found, same("lm_head.weight", "lm_head.weight", is_base=False)]
+        )
 
     def described(self, model: Any) -> dict[str, Any]:
         inner = getattr(model, "model", model)
@@ -59,7 +71,13 @@ class LlamaFamily(Family):
         rope = {"rope_theta": cfg["rope_theta"], **(scaling or {"rope_type": "default"})}
         old = {"rope_theta": cfg["rope_theta"], "rope_scaling": scaling}  # as releases before 5 have it
         tokens = dict.fromkeys(TOKENS) | special_tokens(getattr(model, "cfg", None))
-        return super().their_config(model, cfg) | {name: cfg[name] for name in kept} | tokens | old | {"rope_parameters": rope, "hidden_act": "silu"}
+        return (
+            super().their_config(model, cfg)
+            | {name: cfg[name] for name in kept}
+            | tokens
+            | old
+            | {"rope_parameters": rope, "hidden_act": "silu"}
+        )
 
     def architecture(self, model: Any) -> str:
         return "LlamaForCausalLM" if hasattr(model, "lm_head") else "LlamaModel"

@@ -27,7 +27,9 @@ class RobertaFamily(BertFamily):
         return super().described(model) | {"pad_token_id": inner.embeddings.pad_token_id}
 
     def their_config(self, model: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
-        return super().their_config(model, cfg) | ({"is_decoder": True} if self.architecture(model) == "RobertaForCausalLM" else {})
+        return super().their_config(model, cfg) | (
+            {"is_decoder": True} if self.architecture(model) == "RobertaForCausalLM" else {}
+        )
 
     def architecture(self, model: Any) -> str:
         if not hasattr(model, "lm_head"):

@@ -14,8 +14,8 @@ Tensors = Sequence[Tensor]
 
 @dataclass(frozen=True)
 class Rule:
-    """One tensor of ours is made of one or several of theirs by ``join``; ``part`` makes theirs of ours. ``is_base`` ones stand below the prefix of the base
-    model, if there is one."""
+    """One tensor of ours is made of one or several of theirs by ``join``; ``part`` makes theirs of ours. ``is_base``
+    ones stand below the prefix of the base model, if there is one."""
 
     ours: str
     theirs: tuple[str, ...]
@@ -40,7 +40,8 @@ def turned(ours: str, theirs: str) -> Rule:
 
 
 def by_head(ours: str, theirs: Sequence[str], heads: int) -> Rule:
-    """Query, key and value, which they keep one behind the other or in three tensors, and we head by head: [3 * A * d, ...] as [A, 3, d, ...]."""
+    """Query, key and value, which they keep one behind the other or in three tensors, and we head by head: [3 * A * d,
+    ...] as [A, 3, d, ...]."""
     return Rule(
         ours,
         tuple(theirs),

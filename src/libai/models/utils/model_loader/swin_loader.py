@@ -30,26 +30,42 @@ class SwinFamily(Family):
         return {"patch_norm": True}
 
     def rules(self, cfg: Any) -> list[Rule]:
-        found = both("patch_embed.proj", "embeddings.patch_embeddings.projection") + both("patch_embed.norm", "embeddings.norm")
+        found = both("patch_embed.proj", "embeddings.patch_embeddings.projection") + both(
+            "patch_embed.norm", "embeddings.norm"
+        )
         for stage, depth in enumerate(cfg["depths"]):
             for block in range(depth):
                 place = f"blocks.{block}"
-                found += self.block_rules(f"layers.{stage}.{place}", f"encoder.layers.{stage}.{place}", cfg.get("qkv_bias", True))
+                found += self.block_rules(
+                    f"layers.{stage}.{place}", f"encoder.layers.{stage}.{place}", cfg.get("qkv_bias", True)
+                )
             if stage + 1 < len(cfg["depths"]):
                 ours, theirs = f"layers.{stage}.downsample", f"encoder.layers.{stage}.downsample"
-                found += [same(f"{ours}.reduction.weight", f"{theirs}.reduction.weight"), *both(f"{ours}.norm", f"{theirs}.norm")]
+                found += [
+                    same(f"{ours}.reduction.weight", f"{theirs}.reduction.weight"),
+                    *both(f"{ours}.norm", f"{theirs}.norm"),
+                ]
         return found + both("norm", "layernorm") + both("head", "classifier", is_base=False)
 
     def block_rules(self, ours: str, theirs: str, has_bias: bool) -> list[Rule]:
         """Of one block."""
-        names = (("norm1", "layernorm_before"), ("norm2", "layernorm_after"), ("attn.proj", "attention.output.dense"), ("mlp.dense_h_to_4h", "intermediate.dense"), ("mlp.dense_4h_to_h", "output.dense"))
+        names = (
+            ("norm1", "layernorm_before"),
+            ("norm2", "layernorm_after"),
+            ("attn.proj", "attention.output.dense"),
+            ("mlp.dense_h_to_4h", "intermediate.dense"),
+            ("mlp.dense_4h_to_h", "output.dense"),
+        )
         found = [rule for mine, other in names for rule in both(f"{ours}.{mine}", f"{theirs}.{other}")]
         return found + self.attention_rules(f"{ours}.attn", f"{theirs}.attention.self", has_bias)
 
     def attention_rules(self, ours: str, theirs: str, has_bias: bool) -> list[Rule]:
         """Of the attention in windows, but for its last layer."""
         kinds = ("weight", "bias") if has_bias else ("weight",)
-        qkv = [stacked(f"{ours}.qkv.{kind}", [f"{theirs}.{one}.{kind}" for one in ("query", "key", "value")]) for kind in kinds]
+        qkv = [
+            stacked(f"{ours}.qkv.{kind}", [f"{theirs}.{one}.{kind}" for one in ("query", "key", "value")])
+            for kind in kinds
+        ]
         return [same(f"{ours}.relative_position_bias_table", f"{theirs}.relative_position_bias_table"), *qkv]
 
     def described(self, model: Any) -> dict[str, Any]:
@@ -67,7 +83,11 @@ class SwinFamily(Family):
         return attention.qkv.bias is not None
 
     def their_config(self, model: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
-        more = {"hidden_act": "gelu", "layer_norm_eps": 1e-5, "id2label": {str(i): f"LABEL_{i}" for i in range(model.num_classes)}}
+        more = {
+            "hidden_act": "gelu",
+            "layer_norm_eps": 1e-5,
+            "id2label": {str(i): f"LABEL_{i}" for i in range(model.num_classes)},
+        }
         return super().their_config(model, cfg) | more
 
     def architecture(self, model: Any) -> str:

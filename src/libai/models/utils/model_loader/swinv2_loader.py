@@ -25,7 +25,9 @@ class SwinV2Family(SwinFamily):
         return found + biases if has_bias else found
 
     def described(self, model: Any) -> dict[str, Any]:
-        return super().described(model) | {"pretrained_window_sizes": [stage.blocks[0].attn.pretrained_window_size[0] for stage in model.layers]}
+        return super().described(model) | {
+            "pretrained_window_sizes": [stage.blocks[0].attn.pretrained_window_size[0] for stage in model.layers]
+        }
 
     def has_bias(self, attention: Any) -> bool:
         return attention.q_bias is not None

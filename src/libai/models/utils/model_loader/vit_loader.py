@@ -57,8 +57,16 @@ class ViTFamily(Family):
 
     def their_config(self, model: Any, cfg: Mapping[str, Any]) -> dict[str, Any]:
         first = model.blocks[0]
-        more = {"intermediate_size": first.ffn_hidden_size, "layer_norm_eps": first.layernorm_epsilon, "hidden_act": activation_of(first.mlp, {"gelu": "gelu"})}
-        return super().their_config(model, cfg) | more | {"id2label": {str(i): f"LABEL_{i}" for i in range(model.num_classes)}}
+        more = {
+            "intermediate_size": first.ffn_hidden_size,
+            "layer_norm_eps": first.layernorm_epsilon,
+            "hidden_act": activation_of(first.mlp, {"gelu": "gelu"}),
+        }
+        return (
+            super().their_config(model, cfg)
+            | more
+            | {"id2label": {str(i): f"LABEL_{i}" for i in range(model.num_classes)}}
+        )
 
     def architecture(self, model: Any) -> str:
         return "ViTForImageClassification"
