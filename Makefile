@@ -35,7 +35,7 @@ export PYTHONUNBUFFERED := 1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 # The images that come with the package are enough here; another folder of idx files may be named.
-quickstart: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/data/mnist
+quickstart: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/engine/data/formats/mnist
 quickstart: $(VENV)/examples.stamp
 	rm -rf $(QUICKSTART)
 	mkdir -p $(QUICKSTART)
@@ -49,7 +49,7 @@ quickstart: $(VENV)/examples.stamp
 	@echo "== a network in the later style: typed inputs, optimizer, schedule, dropout"
 	cd $(QUICKSTART) && $(RUN) "$(CURDIR)/examples/mnist/mnist.py" --out mnist_out
 
-libai: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/data/mnist
+libai: export ONEFLOW_MNIST_DIR ?= $(CURDIR)/src/oneflow/engine/data/formats/mnist
 libai: $(VENV)/examples.stamp
 	rm -rf $(LIBAI)
 	mkdir -p build
@@ -104,7 +104,7 @@ clean:
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp says that an extra is installed as pyproject.toml asks for it, and the C extension built where that can be done.
-$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/data/image/native/_jpeg.c $(wildcard src/oneflow/ops/native/*.[ch]) | $(VENV)/bin/python
+$(VENV)/%.stamp: pyproject.toml setup.py src/oneflow/engine/data/image/native/_jpeg.c $(wildcard src/oneflow/engine/ops/native/*.[ch]) | $(VENV)/bin/python
 	$(RUN) -m pip install --quiet -e '.[$*]'
 	touch $@
 

@@ -7,14 +7,14 @@ from glob import glob
 
 from setuptools import Extension, setup
 
-_headers = sorted(glob("src/oneflow/ops/native/*.h"))
+_headers = sorted(glob("src/oneflow/engine/ops/native/*.h"))
 
 
 def kernels(name: str) -> Extension:
     """An extension of loops that threads share out."""
     return Extension(
-        f"oneflow.ops.native.{name}",
-        sources=[f"src/oneflow/ops/native/{name}.c"],
+        f"oneflow.engine.ops.native.{name}",
+        sources=[f"src/oneflow/engine/ops/native/{name}.c"],
         depends=_headers,
         extra_compile_args=["-O3", "-fopenmp", "-fno-math-errno", "-fno-trapping-math"],
         extra_link_args=["-fopenmp"],
@@ -25,8 +25,8 @@ def kernels(name: str) -> Extension:
 def caller(name: str) -> Extension:
     """An extension that calls torch, or that torch calls."""
     return Extension(
-        f"oneflow.ops.native.{name}",
-        sources=[f"src/oneflow/ops/native/{name}.c"],
+        f"oneflow.engine.ops.native.{name}",
+        sources=[f"src/oneflow/engine/ops/native/{name}.c"],
         extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
         optional=True,
     )
@@ -35,8 +35,8 @@ def caller(name: str) -> Extension:
 setup(
     ext_modules=[
         Extension(
-            "oneflow.data.image.native._jpeg",
-            sources=["src/oneflow/data/image/native/_jpeg.c"],
+            "oneflow.engine.data.image.native._jpeg",
+            sources=["src/oneflow/engine/data/image/native/_jpeg.c"],
             libraries=["jpeg"],
             extra_compile_args=["-O3"],
             optional=True,

@@ -26,8 +26,8 @@ from PIL import Image
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import Parts, write_records
+from oneflow.engine.core.record.messages import FeatureValue
 
 # This file has the name of the package it measures: from here on only the package is found.
 sys.path = [place for place in sys.path if Path(place or ".").resolve() != Path(__file__).resolve().parent]

@@ -84,7 +84,7 @@ def eager_step(
 
 def load_tracing() -> None:
     """What a graph's first call loads."""
-    import_module("oneflow.graph.compiled")
+    import_module("oneflow.engine.graph.compiled")
 
 
 def first_call(title: str, is_small: bool) -> float:

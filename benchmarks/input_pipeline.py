@@ -28,9 +28,9 @@ from measure import machine, parse
 from PIL import Image, ImageDraw
 from torch.utils.data import DataLoader, Dataset
 
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import ImageDecoder, Loader, Parts, RandomCrop, RawDecoder, write_records
-from oneflow.data.image import native
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.image import native
 
 BATCH, SIZE, THREADS = 64, 224, 2
 MEAN, STD = (123.675, 116.28, 103.53), (58.395, 57.12, 57.375)

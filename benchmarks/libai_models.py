@@ -153,7 +153,7 @@ def our_step(title: str, size: dict[str, Any], rows: int, length: int) -> Step:
 
 
 def their_step(title: str, size: dict[str, Any], rows: int, length: int) -> Step:
-    import_module("oneflow.graph.compiled")  # what a graph's first call loads, so that memory is that of tensors
+    import_module("oneflow.engine.graph.compiled")  # what a graph's first call loads, so that memory is that of tensors
     model = their_model(title, size, length).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     batch = batch_of(title, size, rows, length)

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from measure import alternate, machine, parse
 
-from oneflow.compiler.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
-from oneflow.ops import optim_update, update
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.ops.updates import optim_update, update
+from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
 
 Columns = list[list[torch.Tensor]]
 _LR, _NORM = 1e-5, 0.5

@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from oneflow._C.absent import ABSENT as FUNCTIONAL_ABSENT
-from oneflow.eager.names import ABSENT, WRITTEN
-from oneflow.eager.tensor_methods import METHODS, PROPERTIES
-from oneflow.global_tensor.methods import TENSOR_METHODS
+from oneflow.engine.eager.names import ABSENT, WRITTEN
+from oneflow.engine.eager.tensor_methods import METHODS, PROPERTIES
+from oneflow.engine.global_tensor.methods import TENSOR_METHODS
 from oneflow.nn.choices import ABSENT as NN_ABSENT
 from oneflow.nn.choices import CHOICES
 

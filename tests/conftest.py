@@ -15,9 +15,9 @@ import torch._dynamo  # noqa: F401  # the first trace loads it; its objects shou
 from warm_python import WARM
 
 import oneflow as flow
-from oneflow.job.function import default_session
-from oneflow.job.machines import Machines
-from oneflow.runtime.launch import LAUNCHER
+from oneflow.engine.job.function import default_session
+from oneflow.engine.job.machines import Machines
+from oneflow.engine.runtime.launch.launch import LAUNCHER
 
 # Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class FlagError(ArgumentError):

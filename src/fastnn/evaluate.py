@@ -24,7 +24,7 @@ from fastnn.utils import misc_utils
 from fastnn.utils.dataset_utils import DatasetIterator, Share, require_labels
 from libai.utils.checkpoint import LAST
 from libai.utils.progress import terminal_bar
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 _log = logging.getLogger("fastnn")
 

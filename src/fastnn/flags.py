@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastnn.errors import FlagError
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 _WORDS = {"true": True, "t": True, "1": True, "yes": True, "false": False, "f": False, "0": False, "no": False}
 _OWN_GROUP = "Flags of this program"

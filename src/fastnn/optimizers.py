@@ -16,8 +16,8 @@ from fastnn import updates
 from fastnn.errors import FlagError
 from fastnn.flags import TABLE
 from oneflow import optim
-from oneflow.core.errors import nearest
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.core.errors import nearest
+from oneflow.engine.ops.updates.update_row import UpdateRow
 
 Named = Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 _GROUP = "Optimizer"

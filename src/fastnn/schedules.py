@@ -6,7 +6,7 @@ from typing import Any
 
 from fastnn.errors import FlagError
 from fastnn.flags import TABLE
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 _NAMES = (
     "learning_rate",

@@ -29,7 +29,7 @@ from fastnn.utils.dataset_utils import DatasetIterator, Share
 from libai.engine.hooks import HookBase, PeriodicWriter, ProgressBar, StopOnSignal
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.events import TensorboardXWriter
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 _log = logging.getLogger("fastnn")
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oneflow.ops import update_sweeps as sweeps
-from oneflow.ops.update import average_, laid_out_as
-from oneflow.ops.update_recipes import Columns, Direction, OneSweep, Runs, Sweeps
-from oneflow.ops.update_row import State, UpdateRow
+from oneflow.engine.ops.updates import update_sweeps as sweeps
+from oneflow.engine.ops.updates.update import average_, laid_out_as
+from oneflow.engine.ops.updates.update_recipes import Columns, Direction, OneSweep, Runs, Sweeps
+from oneflow.engine.ops.updates.update_row import State, UpdateRow
 
 Tensors = list[Tensor]
 

@@ -6,8 +6,8 @@ model zoo.
 
 from __future__ import annotations
 
-from oneflow.core.absent import absent as _absent
-from oneflow.core.late import late as _late
+from oneflow.compat.absent import absent as _absent
+from oneflow.engine.core.late import late as _late
 from oneflow.version import __version__
 
 _NAMESPACES = ("data", "datasets", "layers", "loss", "models", "ops", "scheduler", "transforms", "utils")

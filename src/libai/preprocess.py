@@ -24,7 +24,7 @@ from typing import Any
 from libai.data.data_utils import indexed_dataset as indexed
 from libai.data.data_utils.sentence_splitting import split_sentences
 from libai.tokenizer import BertTokenizer, GPT2Tokenizer, RobertaTokenizer, T5Tokenizer, build_tokenizer
-from oneflow.core.errors import ArgumentError, DataError, OneFlowError
+from oneflow.engine.core.errors import ArgumentError, DataError, OneFlowError
 
 _TOKENIZERS = {cls.__name__: cls for cls in (BertTokenizer, GPT2Tokenizer, T5Tokenizer, RobertaTokenizer)}
 _CHUNK = 64  # lines that a worker gets at once

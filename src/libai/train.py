@@ -16,7 +16,7 @@ from libai.engine import DefaultTrainer, default_setup
 from libai.engine.seeding import seed_run
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 _log = logging.getLogger(__name__)
 

@@ -3,7 +3,7 @@
 ``import oneflow as flow`` gives job functions, ops, layers, optimizers, data and checkpoints.
 """
 
-from oneflow.core import torch_first as _torch_first  # noqa: F401  isort: skip
+from oneflow.engine.core import torch_first as _torch_first  # noqa: F401  isort: skip
 
 # Taken from torch as they are.
 from torch import (
@@ -313,13 +313,13 @@ from oneflow.array import (
     zero_pad2d,
 )
 from oneflow.checkpoint import get_all_variables, load_variables
-from oneflow.checkpoint.objects import load, save
 from oneflow.compat import compat
-from oneflow.core.absent import absent as _absent
-from oneflow.core.late import late as _late
-from oneflow.core.refused import REFUSED as _REFUSED
-from oneflow.core.refused import refused_module as _refused_module
-from oneflow.eager.both import (
+from oneflow.compat.absent import absent as _absent
+from oneflow.compat.refused import REFUSED as _REFUSED
+from oneflow.compat.refused import refused_module as _refused_module
+from oneflow.engine.checkpoint.objects import load, save
+from oneflow.engine.core.late import late as _late
+from oneflow.engine.eager.both import (
     argsort,
     argwhere,
     broadcast_like,
@@ -354,7 +354,7 @@ from oneflow.eager.both import (
     zeros,
     zeros_like,
 )
-from oneflow.eager.create import (
+from oneflow.engine.eager.create import (
     arange,
     empty,
     empty_like,
@@ -377,10 +377,10 @@ from oneflow.eager.create import (
     randperm,
     tensor,
 )
-from oneflow.eager.index import batch_gather, index_add_, masked_fill_, unique
-from oneflow.eager.maths import cross, div_, erfinv_, log_softmax, norm, quick_gelu, roc_auc_score, softmax, stft
-from oneflow.eager.names import ABSENT as _ABSENT
-from oneflow.eager.settings import (
+from oneflow.engine.eager.index import batch_gather, index_add_, masked_fill_, unique
+from oneflow.engine.eager.maths import cross, div_, erfinv_, log_softmax, norm, quick_gelu, roc_auc_score, softmax, stft
+from oneflow.engine.eager.names import ABSENT as _ABSENT
+from oneflow.engine.eager.settings import (
     convert_oneflow_dtype_to_numpy_dtype,
     dtypes,
     get_autocast_cpu_dtype,
@@ -396,11 +396,30 @@ from oneflow.eager.settings import (
     set_grad_enabled,
     set_rng_state,
 )
-from oneflow.eager.shape import contiguous, meshgrid, view
-from oneflow.eager.tensor_methods import add_methods as _add_methods
-from oneflow.eager.vision import deform_conv2d, nms, roi_align
-from oneflow.global_tensor.methods import as_function as _as_function
-from oneflow.global_tensor.placement import placement
+from oneflow.engine.eager.shape import contiguous, meshgrid, view
+from oneflow.engine.eager.tensor_methods import add_methods as _add_methods
+from oneflow.engine.eager.vision import deform_conv2d, nms, roi_align
+from oneflow.engine.global_tensor.methods import as_function as _as_function
+from oneflow.engine.global_tensor.placement import placement
+from oneflow.engine.ir.variable import get_variable
+from oneflow.engine.job.config import config, current_resource
+from oneflow.engine.job.function import (
+    InitEagerGlobalSession,
+    TryCloseAllSession,
+    clear_default_session,
+    current_global_function_desc,
+    current_machine_id,
+    eager_execution_enabled,
+    enable_eager_execution,
+    function,
+    global_function,
+    inter_job_reuse_mem_strategy,
+    sync_default_session,
+)
+from oneflow.engine.job.settings import FunctionConfig
+from oneflow.engine.job.watch import watch, watch_diff
+from oneflow.engine.plan import plan
+from oneflow.engine.world import planned_world
 from oneflow.image import decode as image_decode
 from oneflow.image import flip as image_flip
 from oneflow.image import normalize as image_normalize
@@ -422,26 +441,8 @@ from oneflow.initializer import (
     xavier_uniform_initializer,
     zeros_initializer,
 )
-from oneflow.ir.variable import get_variable
-from oneflow.job.config import config, current_resource
-from oneflow.job.function import (
-    InitEagerGlobalSession,
-    TryCloseAllSession,
-    clear_default_session,
-    current_global_function_desc,
-    current_machine_id,
-    eager_execution_enabled,
-    enable_eager_execution,
-    function,
-    global_function,
-    inter_job_reuse_mem_strategy,
-    sync_default_session,
-)
-from oneflow.job.settings import FunctionConfig
-from oneflow.job.watch import watch, watch_diff
 from oneflow.math import clip_by_scalar, clip_by_value
 from oneflow.nn import smooth_l1_loss
-from oneflow.plan import plan
 from oneflow.scope import current_scope
 from oneflow.scope import namespace as name_scope
 from oneflow.scope import placement as device_prior_placement
@@ -449,7 +450,6 @@ from oneflow.scope import placement as eager_fixed_placement
 from oneflow.scope import placement as fixed_placement
 from oneflow.typing.definitions import FixedTensorDef, MirroredTensorDef, MirroredTensorListDef, input_blob_def
 from oneflow.version import __version__
-from oneflow.world import planned_world
 
 function_config = ExecutionConfig = FunctionConfig
 _add_methods()

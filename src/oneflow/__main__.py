@@ -11,7 +11,7 @@ from oneflow.version import __version__
 def main(argv: list[str] | None = None) -> int:
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["plan"]:
-        from oneflow.plan.cli import main as plan
+        from oneflow.engine.plan.cli import main as plan
 
         return plan(argv[1:])
     parser = argparse.ArgumentParser(

@@ -2,7 +2,7 @@
 ``oneflow_api``."""
 
 import oneflow.distribute as distribute
-from oneflow.ir.blob import Blob
+from oneflow.engine.ir.blob import Blob
 
 BlobDesc = ConsistentBlob = LazyConsistentBlob = MirroredBlob = Blob
 __all__ = ["BlobDesc", "ConsistentBlob", "LazyConsistentBlob", "MirroredBlob", "distribute"]

@@ -11,13 +11,14 @@ from pathlib import Path
 import torch
 import torch.distributed
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
-from oneflow.data import image, mnist_files
-from oneflow.ops import native
-from oneflow.runtime.addresses import local_addresses
-from oneflow.runtime.launchers import launched
-from oneflow.runtime.limits import connect_seconds, step_seconds
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
+from oneflow.engine.data import image
+from oneflow.engine.data.formats import mnist_files
+from oneflow.engine.ops import native
+from oneflow.engine.runtime.launch.addresses import local_addresses
+from oneflow.engine.runtime.launch.launchers import launched
+from oneflow.engine.runtime.launch.limits import connect_seconds, step_seconds
 from oneflow.version import __version__
 
 __all__ = ["report"]

@@ -7,10 +7,10 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from oneflow.core.errors import UnsupportedError
-from oneflow.global_tensor.placement import placement
-from oneflow.job.config import env as _of_jobs
-from oneflow.world import current_world
+from oneflow.engine.core.errors import UnsupportedError
+from oneflow.engine.global_tensor.placement import placement
+from oneflow.engine.job.config import env as _of_jobs
+from oneflow.engine.world import current_world
 
 __all__ = [
     "all_device_placement",

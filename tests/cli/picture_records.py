@@ -7,8 +7,8 @@ import io
 import numpy as np
 from PIL import Image
 
-from oneflow.data.cli import main
-from oneflow.data.dataset import Parts, expand
+from oneflow.engine.data.cli import main
+from oneflow.engine.data.dataset import Parts, expand
 
 CLASSES = {"cat": 5, "dog": 4, "eel": 3}
 

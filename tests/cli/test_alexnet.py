@@ -14,7 +14,7 @@ from warm_python import WARM
 
 import oneflow
 from oneflow.data import Parts
-from oneflow.data.image import decode
+from oneflow.engine.data.image import decode
 
 ALEXNET = Path(__file__).parents[2] / "examples" / "alexnet"
 PACKAGE_ROOT = Path(oneflow.__file__).parents[1]

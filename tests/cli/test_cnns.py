@@ -19,7 +19,7 @@ from warm_python import WARM
 
 import oneflow
 from oneflow.data import Parts
-from oneflow.data.image import decode
+from oneflow.engine.data.image import decode
 
 CNNS = Path(__file__).parents[2] / "examples" / "cnns"
 PACKAGE_ROOT = Path(oneflow.__file__).parents[1]

@@ -13,10 +13,10 @@ import fsspec
 import pytest
 from picture_records import records, run
 
-from oneflow.data.cli import main
-from oneflow.data.cli.output import bounds
-from oneflow.data.dataset import Parts, expand
-from oneflow.data.records import read_records
+from oneflow.engine.data.cli import main
+from oneflow.engine.data.cli.output import bounds
+from oneflow.engine.data.dataset import Parts, expand
+from oneflow.engine.data.formats.records import read_records
 
 
 def test_make_an_ofrecord_data_set(folder, tmp_path, capsys):

@@ -10,8 +10,8 @@ from picture_records import picture, records, run
 from PIL import Image
 
 from oneflow.core.record import record_pb2
-from oneflow.core.record.messages import FeatureValue
-from oneflow.data.records import read_records, write_records
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.formats.records import read_records, write_records
 
 # ------------------------------------------------------------------ convert
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from picture_records import picture, records, run
 
-from oneflow.data.image import decode
+from oneflow.engine.data.image import decode
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from warm_python import WARM
 from warm_ranks import said, started
 
 import oneflow
-from oneflow.data import mnist_files
+from oneflow.engine.data.formats import mnist_files
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "tensors"
 LINE = re.compile(r"step (\d+)  loss (\S+)")

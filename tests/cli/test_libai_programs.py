@@ -21,7 +21,7 @@ from processes import until
 from warm_python import WARM
 
 import oneflow as flow
-from oneflow.data import mnist_files
+from oneflow.engine.data.formats import mnist_files
 
 ROOT = Path(__file__).parents[2]
 TUTORIAL = ROOT / "examples" / "libai_mnist" / "configs" / "config.py"

@@ -17,13 +17,13 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.__main__ import main
-from oneflow.core.errors import ArgumentError, JobError
-from oneflow.core.placement import parse_placement
-from oneflow.ir.notes import op_note
-from oneflow.job.function import default_session
-from oneflow.plan.devices import device_axes, placement_of
-from oneflow.plan.report import Plan
-from oneflow.plan.values import Traffic
+from oneflow.engine.core.errors import ArgumentError, JobError
+from oneflow.engine.core.placement import parse_placement
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.job.function import default_session
+from oneflow.engine.plan.devices import device_axes, placement_of
+from oneflow.engine.plan.report import Plan
+from oneflow.engine.plan.values import Traffic
 
 SCRIPT = """
 import argparse
@@ -77,7 +77,7 @@ def made(monkeypatch):
             graph.job, kind, placement.device_type, placement.size, placement.axes, settings.micro_batches, (), ()
         )
 
-    module = ModuleType("oneflow.plan.make")
+    module = ModuleType("oneflow.engine.plan.make")
     module.make_plan = make_plan
     monkeypatch.setitem(sys.modules, module.__name__, module)
     return asked

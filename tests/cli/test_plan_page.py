@@ -13,12 +13,12 @@ from math import prod
 
 import pytest
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.plan.page import plan_page
-from oneflow.plan.report import Plan, ranks_text, save_plans
-from oneflow.plan.text import WIDTH
-from oneflow.plan.units import bytes_text, flops_text
-from oneflow.plan.values import Boxing, PlanOp, PlanVariable, RankCost, Traffic
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.plan.page import plan_page
+from oneflow.engine.plan.report import Plan, ranks_text, save_plans
+from oneflow.engine.plan.text import WIDTH
+from oneflow.engine.plan.units import bytes_text, flops_text
+from oneflow.engine.plan.values import Boxing, PlanOp, PlanVariable, RankCost, Traffic
 
 NASTY = "</script><script>alert('x')</script>\x1b[31m{{data}}<!-- &amp;\u2028"
 BATCH = 256

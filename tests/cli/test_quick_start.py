@@ -15,8 +15,8 @@ import pytest
 from warm_python import WARM
 
 import oneflow
-from oneflow.data import mnist_files
-from oneflow.data.mnist_files import read_mnist
+from oneflow.engine.data.formats import mnist_files
+from oneflow.engine.data.formats.mnist_files import read_mnist
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PACKAGE_ROOT = Path(oneflow.__file__).parents[1]

@@ -12,7 +12,7 @@ from checkpoint_jobs import files
 from warm_python import WARM
 
 import oneflow
-from oneflow.data import mnist_files
+from oneflow.engine.data.formats import mnist_files
 
 PROGRAMS = Path(__file__).parents[2] / "examples" / "tensors"
 LINE = re.compile(r"epoch (\d+)  loss (\S+)  accuracy (\S+) %")

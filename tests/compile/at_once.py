@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow import collective
-from oneflow.sharding.mesh import Layout
+from oneflow.engine import collective
+from oneflow.engine.sharding.mesh import Layout
 
 _REDUCTIONS = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "product": torch.prod}
 _MEETINGS = {collective.all_reduce, collective.gather_parts, collective.reduce_parts, collective.exchange_parts}

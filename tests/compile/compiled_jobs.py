@@ -9,9 +9,9 @@ from one_rank import program_for, session_variables
 from torch import fx
 
 import oneflow as flow
-from oneflow.compiler.joint import Joint, JointOptions, build_joint
-from oneflow.compiler.program import Program
-from oneflow.ir.graph import Graph
+from oneflow.engine.capture.joint import Joint, JointOptions, build_joint
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.program.program import Program
 
 aten = torch.ops.aten
 CPU = torch.device("cpu")

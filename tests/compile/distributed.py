@@ -11,14 +11,14 @@ import torch
 from torch import fx
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.notes import boxing_note, layout_of, local_note, val
-from oneflow.compiler.program import After, Program, nothing_after
-from oneflow.compiler.rank_program import lower_job
-from oneflow.compiler.storage import variable_layouts
-from oneflow.job.function import default_session
-from oneflow.sharding.mesh import Layout
+from oneflow.engine import collective
+from oneflow.engine.assignment.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.engine.assignment.storage import variable_layouts
+from oneflow.engine.job.function import default_session
+from oneflow.engine.lowering.rank_program import lower_job
+from oneflow.engine.program.notes import boxing_note, layout_of, local_note, val
+from oneflow.engine.program.program import After, Program, nothing_after
+from oneflow.engine.sharding.mesh import Layout
 
 # Those that only take a part of what a rank has, or add zeros to it, are no exchange.
 _LOCAL = {collective.part_of, collective.as_partial, collective.part_as_partial, collective.bucket_wait}

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from oneflow import collective
-from oneflow.core.region import coordinates, local_shape, region
-from oneflow.sharding.call import Call, with_tensors
-from oneflow.sharding.mesh import Mesh, NdSbp
-from oneflow.sharding.rules.local import RankLocal
-from oneflow.sharding.rules.rule import Signature, layouts
+from oneflow.engine import collective
+from oneflow.engine.core.region import coordinates, local_shape, region
+from oneflow.engine.sharding.call import Call, with_tensors
+from oneflow.engine.sharding.mesh import Mesh, NdSbp
+from oneflow.engine.sharding.rules.local import RankLocal
+from oneflow.engine.sharding.rules.rule import Signature, layouts
 
 aten = torch.ops.aten
 

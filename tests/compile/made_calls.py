@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from traced import Executed, made
 
-from oneflow.sharding.rules import pointwise
+from oneflow.engine.sharding.rules import pointwise
 
 aten = torch.ops.aten
 

@@ -16,8 +16,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from oneflow.ir.blob import Blob
-from oneflow.sharding.call import tensors_in, with_tensors
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.sharding.call import tensors_in, with_tensors
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
     "contiguous": lambda rank: list(range(rank)),

@@ -7,16 +7,16 @@ from collections.abc import Sequence
 import torch
 from torch import fx
 
-from oneflow.compiler.distribute import CompileTarget, distribute_job
-from oneflow.compiler.joint import Like
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.program import Program
-from oneflow.ir.graph import Graph
-from oneflow.job.function import default_session
-from oneflow.job.local import LocalBackend
-from oneflow.runtime.executor import Executor, StepNumbers
-from oneflow.runtime.rank_variables import RankVariables
-from oneflow.sharding.mesh import Mesh, whole_on
+from oneflow.engine.assignment.distribute import CompileTarget, distribute_job
+from oneflow.engine.capture.joint import Like
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.job.function import default_session
+from oneflow.engine.job.local import LocalBackend
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.program import Program
+from oneflow.engine.sharding.mesh import Mesh, whole_on
+from oneflow.engine.step.executor import Executor, StepNumbers
+from oneflow.engine.step.rank_variables import RankVariables
 
 CPU = torch.device("cpu")
 ALONE = whole_on(Mesh((0,), (1,)))

@@ -9,10 +9,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from oneflow.core.region import local_shape, peers, region
-from oneflow.core.sbp import BROADCAST, PARTIAL, split
-from oneflow.sharding.boxing import Move, moves, split_extents, transfer
-from oneflow.sharding.mesh import Layout, Mesh, NdSbp
+from oneflow.engine.core.region import local_shape, peers, region
+from oneflow.engine.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.engine.sharding.boxing import Move, moves, split_extents, transfer
+from oneflow.engine.sharding.mesh import Layout, Mesh, NdSbp
 
 SHAPE = (7, 6)
 LAYOUTS = (BROADCAST, PARTIAL, split(0), split(1))

@@ -10,7 +10,7 @@ from compiled_jobs import aten, calls, evaluate, sgd
 from torch import fx
 
 import oneflow as flow
-from oneflow.compiler.cleanup import cancel_transposes, clean, drop_unused, fold_kept_sums, share_equal_nodes
+from oneflow.engine.capture.cleanup import cancel_transposes, clean, drop_unused, fold_kept_sums, share_equal_nodes
 
 
 def graph_of(function: Callable[..., Any], *tensors: torch.Tensor) -> fx.Graph:

@@ -14,7 +14,7 @@ from one_rank import step_graph
 from torch import fx
 
 import oneflow as flow
-from oneflow.runtime.codegen import generate
+from oneflow.engine.step.codegen import generate
 
 
 class Value:

@@ -16,19 +16,19 @@ from nets import batch_normed, lenet
 from test_infer import image_job, weight
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler.digest import digest
-from oneflow.compiler.pipeline import optimized
-from oneflow.compiler.program import Program
-from oneflow.compiler.serialize import pack, unpack
-from oneflow.core.errors import ArgumentError
-from oneflow.runtime.codegen import generate
+from oneflow.engine import collective
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.passes.pipeline import optimized
+from oneflow.engine.program.digest import digest
+from oneflow.engine.program.program import Program
+from oneflow.engine.program.serialize import pack, unpack
+from oneflow.engine.step.codegen import generate
 
 PRINTED = """
 import json
 from test_digest import jobs
-from oneflow.compiler.digest import digest
-from oneflow.compiler.pipeline import optimized
+from oneflow.engine.program.digest import digest
+from oneflow.engine.passes.pipeline import optimized
 from distributed import programs
 print(json.dumps([digest(optimized(program)) for assigned in jobs() for program in programs(assigned)]))
 """

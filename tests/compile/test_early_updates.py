@@ -20,10 +20,11 @@ from compiled_jobs import (
 from one_rank import step_graph
 
 import oneflow as flow
-from oneflow.compiler import early
-from oneflow.compiler.inplace import memories
-from oneflow.compiler.notes import update_note, val
-from oneflow.ops import update
+from oneflow.engine.ops.updates import update
+from oneflow.engine.passes import early
+from oneflow.engine.program import large_products
+from oneflow.engine.program.aliases import memories
+from oneflow.engine.program.notes import update_note, val
 
 
 def adam():
@@ -95,7 +96,7 @@ def test_a_variable_that_the_job_returns_is_returned_as_it_was():
 @pytest.mark.parametrize("make", [sgd, adam])
 def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
     whole = steps_of(perceptron, make)
-    monkeypatch.setattr(early, "ROWS_BYTES", 4 * 192 * 5)  # 5 rows of the 16 of the first layer
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 4 * 192 * 5)  # 5 rows of the 16 of the first layer
     for one, other in zip(steps_of(perceptron, make), whole, strict=True):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
     graph = step_graph(program_of(train_job(perceptron, make)))
@@ -121,13 +122,13 @@ def test_a_product_of_variables_is_made_before_they_are_updated(monkeypatch):
         return [flow.get_all_variables()[name].numpy().copy() for name in ("a", "b")]
 
     whole = trained()
-    monkeypatch.setattr(early, "ROWS_BYTES", 64)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 64)
     for one, other in zip(trained(), whole, strict=True):
         np.testing.assert_allclose(one, other, 1e-6, 1e-7)
 
 
 def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
-    monkeypatch.setattr(early, "ROWS_BYTES", 64)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 64)
     seen = []
 
     @flow.global_function(type="train")

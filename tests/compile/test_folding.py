@@ -17,10 +17,10 @@ from one_rank import prepare_graph, program_for, run_step, session_variables, st
 from torch import fx
 
 import oneflow as flow
-from oneflow.compiler.program import Program
-from oneflow.core.errors import RunError
-from oneflow.job.local import LocalJob, LocalProgram
-from oneflow.runtime.executor import Executor, StepNumbers
+from oneflow.engine.core.errors import RunError
+from oneflow.engine.job.local import LocalJob, LocalProgram
+from oneflow.engine.program.program import Program
+from oneflow.engine.step.executor import Executor, StepNumbers
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 NORMAL = flow.random_normal_initializer(stddev=0.5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.footprint import bytes_at_once
-from oneflow.compiler.inplace import write_over
+from oneflow.engine.passes.footprint import bytes_at_once
+from oneflow.engine.passes.inplace import write_over
 
 X = torch.zeros(256, 4)  # 4 KiB
 

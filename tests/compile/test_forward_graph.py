@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from oneflow.compiler.forward_graph import Captured, forward_graph, functional, node_line, node_path
-from oneflow.compiler.stand_in import standing_in
+from oneflow.engine.capture.forward_graph import Captured, forward_graph, functional, node_line, node_path
+from oneflow.engine.capture.stand_in import standing_in
 
 
 def captured(function, *tensors: torch.Tensor, modules=None) -> Captured:

@@ -13,10 +13,10 @@ from torch import Tensor, fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.cleanup import clean, writes
-from oneflow.compiler.functionalize import without_writes
-from oneflow.compiler.notes import JointNote, set_joint_note
-from oneflow.core.errors import GraphError
+from oneflow.engine.capture.cleanup import clean, writes
+from oneflow.engine.capture.functionalize import without_writes
+from oneflow.engine.core.errors import GraphError
+from oneflow.engine.program.notes import JointNote, set_joint_note
 
 
 def functional(function: Callable[..., Any], *tensors: Tensor) -> fx.Graph:

@@ -14,11 +14,12 @@ from warm_python import WARM
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.compiler import fused_norm as passes
-from oneflow.compiler.fused_norm import fuse_batch_norms
+from oneflow.engine.ops import native
+from oneflow.engine.ops.cpu import fused_norm
+from oneflow.engine.passes import fused_norm as passes
+from oneflow.engine.passes.fused_norm import fuse_batch_norms
+from oneflow.engine.step.codegen import generate
 from oneflow.nn.graph import GraphModule
-from oneflow.ops import fused_norm, native
-from oneflow.runtime.codegen import generate
 
 aten = torch.ops.aten
 FORWARD, BACKWARD = torch.ops.oneflow.batch_norm_relu.default, torch.ops.oneflow.batch_norm_relu_backward.default
@@ -184,7 +185,7 @@ def test_without_the_extension_nothing_is_fused(monkeypatch):
 
 
 def test_a_process_that_is_sent_a_program_knows_its_ops():
-    program = "import torch, oneflow.compiler.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_, ops.winograd_convolution_backward"
+    program = "import torch, oneflow.engine.program.serialize; ops = torch.ops.oneflow; ops.batch_norm_relu, ops.batch_norm_relu_backward, ops.cross_entropy_backward_, ops.winograd_convolution_backward"
     subprocess.run([*WARM.command(), "-c", program], check=True, timeout=120)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.fusion_setting import DEFAULT, fusion_tier, uses_native_kernels
 
 
 @pytest.fixture(autouse=True)

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.compiler import auto
-from oneflow.compiler.infer import Estimate
-from oneflow.core.errors import ArgumentError, GlobalTensorError, GraphError
+from oneflow.engine.assignment import auto
+from oneflow.engine.assignment.infer import Estimate
+from oneflow.engine.core.errors import ArgumentError, GlobalTensorError, GraphError
+from oneflow.engine.plan.report import Plan
 from oneflow.nn.graph import GraphModule
-from oneflow.plan.report import Plan
 
 B, S = flow.sbp.broadcast, flow.sbp.split
 

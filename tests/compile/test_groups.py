@@ -15,11 +15,11 @@ from mirrored_jobs import mirrored
 from nets import LAYOUTS, Spread, batch_normed, conv, dense, lenet, mlp
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.groups import process_groups
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.program import Program
+from oneflow.engine import collective
+from oneflow.engine.assignment.distribute import Assigned
+from oneflow.engine.lowering.groups import process_groups
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.program import Program
 
 PRINTED = """
 import json

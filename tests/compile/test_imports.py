@@ -17,32 +17,39 @@ SOURCES = Path(__file__).parents[2] / "src" / ROOT
 # From bottom to top: a package, or a module beside them, imports only what stands before it. ROOT itself is
 # ``oneflow/__init__.py``.
 LAYERS = (
-    *("version", "core", "ops"),  # values; pure functions on tensors
-    *("initializer", "regularizers", "compat", "typing", "optimizer"),  # what users declare, as plain values
-    "ir",  # the trace and its graph
-    *("collective", "sharding", "compiler"),  # graphs to programs
-    *("runtime", "world", "job"),  # programs to results; processes that are peers, or driven by jobs
-    "global_tensor",  # tensors of many ranks, op by op
-    *("data", "checkpoint", "train", "onnx", "plan", "summary"),  # around jobs
-    *("optim", "graph"),  # optimizers of tensors, and graphs of modules
+    *("version", "engine", "engine.core"),  # values
+    "compat",  # API years, spellings and unsupported names
+    "engine.ops",  # pure functions on tensors
+    *("initializer", "regularizers", "typing", "optimizer", "core"),  # what users declare, as plain values
+    "engine.ir",  # traces and logical graphs
+    *("engine.collective", "engine.sharding"),  # one call on several ranks
     *(
-        "scope",
-        "math",
-        "random",
-        "linalg",
-        "losses",
-        "keras",
-        "distribute",
-        "deprecated",
-        "env",
-        "comm",
-        "distributed",
-        "boxing",
-    ),  # the namespaces that users type
-    *("nn", "array", "layers", "image", "system"),  # those that take others for their work
-    *("sbp", "eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
+        "engine.program",
+        "engine.capture",
+        "engine.assignment",
+        "engine.lowering",
+        "engine.passes",
+    ),  # graphs to programs
+    *("engine.step", "engine.runtime", "engine.world", "engine.job"),  # programs to results, on one rank or many
+    "engine.global_tensor",  # tensors of many ranks, op by op
+    *(
+        "engine.data",
+        "data",
+        "engine.checkpoint",
+        "checkpoint",
+        "train",
+        "engine.onnx",
+        "onnx",
+        "engine.plan",
+        "summary",
+    ),
+    *("optim", "engine.graph"),  # optimizers of tensors, and graphs of modules
+    *("scope", "math", "random", "linalg", "losses", "keras", "distribute", "deprecated", "env"),  # public namespaces
+    *("comm", "distributed", "boxing"),
+    *("nn", "array", "layers", "image", "system"),  # those that build on others
+    *("sbp", "engine.eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
-    *("unittest", "util", "framework", "python", "_oneflow_internal", "experimental"),  # import paths of older programs
+    *("unittest", "util", "framework", "python", "_oneflow_internal", "experimental"),  # published import paths
     *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
 ENTRY_POINTS = {"compatible", "experimental"}  # what may import the root: it gives each of its names another path
@@ -150,8 +157,11 @@ def told(imports: Iterable[Import], name_of: Callable[[str], str] = str) -> str:
 
 
 def layer_of(module: str) -> str:
-    """The package right below the root that a module belongs to."""
-    return module.split(".")[1] if "." in module else ROOT
+    """The package below the root, or below ``engine``, that a module belongs to."""
+    parts = module.split(".")
+    if len(parts) == 1:
+        return ROOT
+    return ".".join(parts[1:3]) if parts[1] == "engine" and len(parts) > 2 else parts[1]
 
 
 def short(module: str) -> str:
@@ -207,11 +217,11 @@ MODULES = [
     "oneflow",
     "oneflow.core",
     "oneflow.core.a",
-    "oneflow.ir",
-    "oneflow.ir.b",
-    "oneflow.job",
-    "oneflow.job.sub",
-    "oneflow.job.sub.c",
+    "oneflow.engine.ir",
+    "oneflow.engine.ir.b",
+    "oneflow.engine.job",
+    "oneflow.engine.job.sub",
+    "oneflow.engine.job.sub.c",
 ]
 
 
@@ -228,19 +238,26 @@ MODULES = [
             [("oneflow.core.a", 3, False), ("oneflow.core", 3, False)],
         ),
         (
-            "if TYPE_CHECKING:\n    from oneflow import core\nelse:\n    import oneflow.ir",
-            [("oneflow.core", 2, True), ("oneflow.ir", 4, False)],
+            "if TYPE_CHECKING:\n    from oneflow import core\nelse:\n    import oneflow.engine.ir",
+            [("oneflow.core", 2, True), ("oneflow.engine.ir", 4, False)],
         ),
         (
-            "from oneflow.job.sub.c import x",
-            [("oneflow.job.sub.c", 1, False), ("oneflow.job.sub", 1, False), ("oneflow.job", 1, False)],
+            "from oneflow.engine.job.sub.c import x",
+            [
+                ("oneflow.engine.job.sub.c", 1, False),
+                ("oneflow.engine.job.sub", 1, False),
+                ("oneflow.engine.job", 1, False),
+            ],
         ),
-        ("from oneflow.ir.b import x", [("oneflow.ir.b", 1, False)]),  # the importer is in the same package
+        (
+            "from oneflow.engine.ir.b import x",
+            [("oneflow.engine.ir.b", 1, False)],
+        ),  # the importer is in the same package
         ("import numpy", []),
     ],
 )
 def test_imports_are_found_wherever_they_stand(text, found):
-    assert [(i.target, i.line, i.for_types) for i in imports_of("oneflow.ir.d", text, MODULES)] == found
+    assert [(i.target, i.line, i.for_types) for i in imports_of("oneflow.engine.ir.d", text, MODULES)] == found
 
 
 def test_a_circle_is_told_with_its_modules_and_lines():
@@ -259,5 +276,8 @@ def test_a_circle_is_told_with_its_modules_and_lines():
 
 
 def test_an_import_that_goes_upwards_is_named():
-    down, up = Import("oneflow.job.x", "oneflow.core.y", 3, False), Import("oneflow.core.y", "oneflow.job.x", 4, False)
-    assert upward([down, up]) == ["oneflow.core.y imports oneflow.job.x at line 4"]
+    down, up = (
+        Import("oneflow.engine.job.x", "oneflow.core.y", 3, False),
+        Import("oneflow.core.y", "oneflow.engine.job.x", 4, False),
+    )
+    assert upward([down, up]) == ["oneflow.core.y imports oneflow.engine.job.x at line 4"]

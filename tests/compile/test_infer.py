@@ -11,9 +11,9 @@ from distributed import calls, compiled, exchanges, gradient_bytes, layouts, pro
 from nets import Spread, batch_normed, lenet
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler.notes import joint_note
-from oneflow.core.errors import ArgumentError
+from oneflow.engine import collective
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.program.notes import joint_note
 
 aten = torch.ops.aten
 SPLIT, WHOLE = flow.distribute.split, flow.distribute.broadcast
@@ -172,7 +172,7 @@ def test_ranks_of_one_step_call_the_same_collectives_in_the_same_order() -> None
 
 
 def test_an_op_without_a_rule_runs_on_whole_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
-    from oneflow.sharding.rules.table import RULES
+    from oneflow.engine.sharding.rules.table import RULES
 
     def job(x=flow.FixedTensorDef((8, 8))):  # type: ignore[no-untyped-def]
         return flow.math.tanh(flow.math.sigmoid(x))

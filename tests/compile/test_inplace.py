@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.inplace import write_over
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes.inplace import write_over
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)

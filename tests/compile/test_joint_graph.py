@@ -22,11 +22,11 @@ from compiled_jobs import (
 from one_rank import program_for, session_variables, step_graph
 
 import oneflow as flow
-from oneflow.compiler.cleanup import clean
-from oneflow.compiler.notes import joint_note
-from oneflow.ir.notes import op_note
-from oneflow.ir.text import graph_text
-from oneflow.runtime.codegen import generate
+from oneflow.engine.capture.cleanup import clean
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.ir.text import graph_text
+from oneflow.engine.program.notes import joint_note
+from oneflow.engine.step.codegen import generate
 
 
 @pytest.mark.parametrize("net", NETS)

@@ -19,7 +19,7 @@ from libai.plan import __main__ as program
 from libai.plan import plan_config
 from libai.plan.inputs import fields_of
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 NAMES = ("BERT", "RoBERTa", "GPT", "T5", "Llama")
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.masks import mask_by_results
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes.masks import mask_by_results
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 

@@ -15,15 +15,15 @@ import torch
 from graph_models import GPT, LSTM, MLP, MODELS, EvalGraph, TrainGraph, seeded, sgd
 
 import oneflow as flow
-from oneflow.compiler.digest import digest
-from oneflow.compiler.distribute import Spread, distribute
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.program import Program
-from oneflow.compiler.verify import verify
-from oneflow.graph.compiled import Sources, capture
-from oneflow.graph.structure import call_of
+from oneflow.engine.assignment.distribute import Spread, distribute
+from oneflow.engine.graph.compiled import Sources, capture
+from oneflow.engine.graph.structure import call_of
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.passes.verify import verify
+from oneflow.engine.program.digest import digest
+from oneflow.engine.program.program import Program
+from oneflow.engine.sharding.mesh import Mesh, whole_on
 from oneflow.nn.graph import GraphModule
-from oneflow.sharding.mesh import Mesh, whole_on
 
 PRINTED = """
 import json

@@ -14,14 +14,15 @@ from test_infer import image_job, minimize, weight
 from torch import fx
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler import early
-from oneflow.compiler.gather_views import gather_then_transpose
-from oneflow.compiler.inplace import memories
-from oneflow.compiler.notes import update_note
-from oneflow.compiler.pipeline import optimized
-from oneflow.compiler.program import Program
-from oneflow.ops import update
+from oneflow.engine import collective
+from oneflow.engine.ops.updates import update
+from oneflow.engine.passes import early
+from oneflow.engine.passes.gather_views import gather_then_transpose
+from oneflow.engine.passes.pipeline import optimized
+from oneflow.engine.program import large_products
+from oneflow.engine.program.aliases import memories
+from oneflow.engine.program.notes import update_note
+from oneflow.engine.program.program import Program
 
 aten = torch.ops.aten
 
@@ -62,7 +63,7 @@ def assigned_wide_layer(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-unty
 
 
 def test_of_a_gradient_that_every_rank_could_make_each_makes_some_rows(monkeypatch) -> None:
-    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 1 << 16)
     program = optimized(programs(compiled(a_wide_layer, 2))[0])
     targets = [node.target for node in calls(program)]
     assert (
@@ -87,7 +88,7 @@ def test_of_a_gradient_that_every_rank_could_make_each_makes_some_rows(monkeypat
     ids=["ranks differ", "something else writes it"],
 )
 def test_otherwise_every_rank_makes_it_and_uses_it_by_rows(job, is_common: bool, monkeypatch) -> None:
-    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 1 << 16)
     program = optimized(replace(programs(compiled(job, 2))[0], is_common=is_common))
     targets = [node.target for node in calls(program)]
     assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {
@@ -124,7 +125,7 @@ def test_a_gradient_over_a_large_batch_is_added_up_unless_ranks_can_share_its_ro
     job, rows: int, most: int, is_shared: bool, monkeypatch
 ) -> None:
     """To make all of it on each of them would be too much work."""
-    monkeypatch.setattr(early, "ROWS_BYTES", rows)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", rows)
     monkeypatch.setattr(collective, "MOST_RANKS", most)
     targets = [node.target for node in calls(optimized(programs(compiled(job, 2))[0]))]
     assert (collective.update_rows in targets, collective.bucket_start in targets) == (is_shared, not is_shared)
@@ -137,7 +138,7 @@ def two_wide_layers(x=flow.FixedTensorDef((4, 64))):  # type: ignore[no-untyped-
 
 
 def test_no_rank_waits_for_others_before_its_backward_pass_is_done(monkeypatch) -> None:
-    monkeypatch.setattr(early, "ROWS_BYTES", 1 << 16)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 1 << 16)
     for program in map(optimized, programs(compiled(two_wide_layers, 2))):
         targets = [node.target for node in calls(program)]
         assert targets.count(collective.gather_start) == targets.count(collective.gather_wait) == 4

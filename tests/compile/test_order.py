@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.order import weights_first
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes.order import weights_first
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 X, W1, W2 = torch.randn(64, 8), torch.randn(16, 8), torch.randn(4, 16)

@@ -9,14 +9,14 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow import collective
-from oneflow.collective import Piece
-from oneflow.core.errors import ArgumentError
-from oneflow.job.function import default_session
-from oneflow.plan.held import exchange_on, fresh
-from oneflow.plan.listing import devices_text
-from oneflow.plan.values import Traffic
-from oneflow.sharding.rules.table import RULES
+from oneflow.engine import collective
+from oneflow.engine.collective import Piece
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.job.function import default_session
+from oneflow.engine.plan.held import exchange_on, fresh
+from oneflow.engine.plan.listing import devices_text
+from oneflow.engine.plan.values import Traffic
+from oneflow.engine.sharding.rules.table import RULES
 
 WIDE, NARROW = 32, 8
 FLOAT = 4
@@ -220,7 +220,7 @@ def test_a_scope_on_devices_that_were_not_asked_for_is_refused():
 
 def measure_every_rank(monkeypatch):
     monkeypatch.setattr(
-        import_module("oneflow.plan.make"), "alike", lambda assigned: [[rank] for rank in assigned.ranks]
+        import_module("oneflow.engine.plan.make"), "alike", lambda assigned: [[rank] for rank in assigned.ranks]
     )
 
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.footprint import bytes_at_once
-from oneflow.compiler.pools import pool_by_shapes
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes.footprint import bytes_at_once
+from oneflow.engine.passes.pools import pool_by_shapes
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 POOL = aten.max_pool2d_with_indices_backward.default

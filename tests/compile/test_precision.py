@@ -5,8 +5,8 @@ import pytest
 from compiled_jobs import NETS, batch, convolutions, sgd, traced, train_job
 
 import oneflow as flow
-from oneflow.compiler.precision import half_nodes
-from oneflow.ir.notes import op_note
+from oneflow.engine.capture.precision import half_nodes
+from oneflow.engine.ir.notes import op_note
 
 
 def test_matrix_products_and_convolutions_are_half_and_losses_are_not():

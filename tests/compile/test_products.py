@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler import products
-from oneflow.compiler.products import SIZE, multiply_by_onednn
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes import products
+from oneflow.engine.passes.products import SIZE, multiply_by_onednn
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 ONEDNN = torch.ops.mkldnn._linear_pointwise.default

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor, fx
 
 import oneflow.nn as nn
-from oneflow.compiler.cleanup import clean
-from oneflow.compiler.module_joint import ModuleStep, Where, trace_step
-from oneflow.compiler.notes import joint_note
-from oneflow.compiler.recompute import recompute
+from oneflow.engine.capture.cleanup import clean
+from oneflow.engine.capture.module_joint import ModuleStep, Where, trace_step
+from oneflow.engine.capture.recompute import recompute
+from oneflow.engine.program.notes import joint_note
 
 aten = torch.ops.aten
 X = torch.linspace(-1, 1, 12).view(3, 4)

@@ -8,10 +8,10 @@ import torch
 import torch.nn.functional as F
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler import remake
-from oneflow.compiler.footprint import bytes_at_once
-from oneflow.compiler.notes import LocalNote, set_local_note
-from oneflow.runtime.codegen import generate
+from oneflow.engine.passes import remake
+from oneflow.engine.passes.footprint import bytes_at_once
+from oneflow.engine.program.notes import LocalNote, set_local_note
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
 X, W, SCALE = torch.randn(6, 8, 16), torch.randn(32, 16), torch.rand(16)

@@ -16,9 +16,9 @@ from lockstep import check
 from made_calls import flags, floats, ints, signed
 from traced import Executed, distinct, executed, made
 
-from oneflow.core.sbp import BROADCAST, PARTIAL, split
-from oneflow.sharding.rules.rule import Rule, Signature, whole
-from oneflow.sharding.rules.table import RULES, rule_of
+from oneflow.engine.core.sbp import BROADCAST, PARTIAL, split
+from oneflow.engine.sharding.rules.rule import Rule, Signature, whole
+from oneflow.engine.sharding.rules.table import RULES, rule_of
 
 aten = torch.ops.aten
 WORLDS = (2, 3, 4)
@@ -79,7 +79,7 @@ def made_once(family: str) -> tuple[Executed, ...]:
 def test_every_op_of_a_joint_graph_has_a_rule_or_a_reason_for_none() -> None:
     where = {one.op: f"row {one.row}, tests/single/samples/{file}.py" for file in FILES for one in executed(file)}
     wrong = [
-        f"aten op {op} ({where[op]}) has no SBP rule: add one in src/oneflow/sharding/rules, or a reason in NO_RULE of "
+        f"aten op {op} ({where[op]}) has no SBP rule: add one in src/oneflow/engine/sharding/rules, or a reason in NO_RULE of "
         f"tests/compile/test_rules.py"
         for op in where
         if rule_of(op) is None and op not in NO_RULE

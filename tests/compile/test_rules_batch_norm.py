@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from oneflow.ops import batch_statistics
+from oneflow.engine.ops.kernels import batch_statistics
 
 aten = torch.ops.aten
 COUNTS = [5, 1, 2]

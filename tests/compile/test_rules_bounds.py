@@ -12,10 +12,10 @@ from made_calls import signed
 from torch import Tensor
 from traced import Executed, made
 
-from oneflow.core.sbp import split
-from oneflow.ops import part
-from oneflow.sharding.rules.rule import Signature
-from oneflow.sharding.rules.table import RULES
+from oneflow.engine.core.sbp import split
+from oneflow.engine.ops.kernels import part
+from oneflow.engine.sharding.rules.rule import Signature
+from oneflow.engine.sharding.rules.table import RULES
 
 aten = torch.ops.aten
 

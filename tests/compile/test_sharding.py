@@ -20,17 +20,17 @@ from lockstep import check_results, cut, join
 from torch import Tensor, fx
 from traced import Executed, made
 
-import oneflow.sharding
-from oneflow import collective
-from oneflow.compiler.calls import call_of, tensor_arguments
-from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
-from oneflow.sharding import cost
-from oneflow.sharding.boxing import Crossing, box
-from oneflow.sharding.call import Call, key_of, nbytes, tensors_in, with_tensors
-from oneflow.sharding.mesh import Layout, Mesh, NdSbp
-from oneflow.sharding.rules.local import RankLocal
-from oneflow.sharding.rules.rule import Signature, layouts, whole
-from oneflow.sharding.rules.table import RULES, rule_of
+import oneflow.engine.sharding
+from oneflow.engine import collective
+from oneflow.engine.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.engine.program.calls import call_of, tensor_arguments
+from oneflow.engine.sharding import cost
+from oneflow.engine.sharding.boxing import Crossing, box
+from oneflow.engine.sharding.call import Call, key_of, nbytes, tensors_in, with_tensors
+from oneflow.engine.sharding.mesh import Layout, Mesh, NdSbp
+from oneflow.engine.sharding.rules.local import RankLocal
+from oneflow.engine.sharding.rules.rule import Signature, layouts, whole
+from oneflow.engine.sharding.rules.table import RULES, rule_of
 
 aten = torch.ops.aten
 FAMILIES = made_calls.FAMILIES | made_network_calls.FAMILIES
@@ -330,10 +330,10 @@ def under(*packages: str) -> Callable[[str], bool]:
 
 def test_the_room_knows_nothing_of_graphs_the_compiler_or_processes() -> None:
     """Of the house it knows only what stands below it."""
-    files = sorted(Path(oneflow.sharding.__file__).parent.rglob("*.py"))
+    files = sorted(Path(oneflow.engine.sharding.__file__).parent.rglob("*.py"))
     assert len(files) > 15
     may, may_not = (
-        under("oneflow.core", "oneflow.ops", "oneflow.collective", "oneflow.sharding"),
+        under("oneflow.core", "oneflow.engine.ops", "oneflow.engine.collective", "oneflow.engine.sharding"),
         under("torch.fx", "torch.distributed"),
     )
     for path in files:

@@ -13,9 +13,12 @@ from distributed import compiled_for
 from nets import LAYOUTS, NETS, ONE, Spread, batch_normed, dropped_out, lenet, mlp
 
 import oneflow as flow
-from oneflow.compiler.digest import digest
-from oneflow.compiler.distribute import Assigned
-from oneflow.compiler.notes import (
+from oneflow.engine.assignment.distribute import Assigned
+from oneflow.engine.ir.nodes import argument
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.passes.verify import verify
+from oneflow.engine.program.digest import digest
+from oneflow.engine.program.notes import (
     ArgumentNote,
     JointNote,
     LocalNote,
@@ -27,10 +30,7 @@ from oneflow.compiler.notes import (
     set_local_note,
     update_note,
 )
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.program import Program
-from oneflow.compiler.verify import verify
-from oneflow.ir.nodes import argument
+from oneflow.engine.program.program import Program
 
 MORE = {
     "one": ONE,

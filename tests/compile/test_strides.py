@@ -10,11 +10,11 @@ from families import FILES
 from memory_orders import differing, reading_strides
 from torch import fx
 
-from oneflow.compiler.strides import ANY_STRIDES, OTHER_STRIDES, SIDE_BY_SIDE, free_strides
-from oneflow.runtime.codegen import generate
+from oneflow.engine.capture.strides import ANY_STRIDES, OTHER_STRIDES, SIDE_BY_SIDE, free_strides
+from oneflow.engine.step.codegen import generate
 
 aten = torch.ops.aten
-TABLES = "src/oneflow/compiler/strides.py"
+TABLES = "src/oneflow/engine/capture/strides.py"
 # Saved by the forward kernel for the backward one, which gets them as they are.
 SAVED = {(aten.native_group_norm_backward.default, name) for name in ("mean", "rstd")} | {
     (aten.native_layer_norm_backward.default, name) for name in ("mean", "rstd")

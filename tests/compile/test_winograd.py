@@ -14,8 +14,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.compiler.winograd import convolve_by_winograd
-from oneflow.ops import native, winograd
+from oneflow.engine.ops import native
+from oneflow.engine.ops.cpu import winograd
+from oneflow.engine.passes.winograd import convolve_by_winograd
 
 aten = torch.ops.aten
 FORWARD, BACKWARD = (
@@ -114,7 +115,7 @@ def test_many_tiles_are_taken_block_by_block(threads):
 def test_processors_with_less_have_kernels_of_their_own():
     program = """
 import torch
-from oneflow.ops import native, winograd
+from oneflow.engine.ops import native, winograd
 winograd.TILES = winograd.MULTIPLICATIONS = 1
 assert native.winograd is not None
 torch.manual_seed(1)

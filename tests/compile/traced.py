@@ -16,10 +16,10 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._pytree import tree_map_only
 
-from oneflow.ir.blob import Blob
-from oneflow.ir.graph import Graph
-from oneflow.ir.interpret import interpret
-from oneflow.sharding.call import Call, tensors_in
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.ir.interpret import interpret
+from oneflow.engine.sharding.call import Call, tensors_in
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from loader_records import SIZES, N, picture, record
 
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import write_records
+from oneflow.engine.core.record.messages import FeatureValue
 
 
 @pytest.fixture(scope="module")

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import write_records
+from oneflow.engine.core.record.messages import FeatureValue
 
 
 def picture_of(label: int, rng: np.random.Generator, size: int = 32) -> np.ndarray:

@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from PIL import Image
 
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import ImageDecoder, Loader, RandomCrop, RawDecoder
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
 
 N = 37
 SIZES = (20, 1, 16)

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from oneflow.core.errors import DataError
-from oneflow.core.record.messages import FeatureValue
-from oneflow.data.convert import as_example, as_record
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.formats.convert import as_example, as_record
 
 
 def feature(kind, values):

@@ -5,10 +5,10 @@ import threading
 
 import pytest
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data import dataset
-from oneflow.data.dataset import Parts, expand, part_files
-from oneflow.data.records import write_records
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data import dataset
+from oneflow.engine.data.dataset import Parts, expand, part_files
+from oneflow.engine.data.formats.records import write_records
 
 
 def bodies(start, count):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from oneflow.core.errors import DataError
-from oneflow.core.record.messages import (
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.messages import (
     FeatureValue,
     decode_example,
     decode_record,

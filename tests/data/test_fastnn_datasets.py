@@ -23,8 +23,8 @@ from fastnn.flags import TABLE, Flags
 from fastnn.preprocessing import preprocessing_factory
 from fastnn.utils import dataset_utils
 from fastnn.utils.dataset_utils import RecordIterator, Share, require_labels
-from oneflow.core.errors import DataError
 from oneflow.data import Parts, read_records
+from oneflow.engine.core.errors import DataError
 
 
 def made(tmp_path, *words):

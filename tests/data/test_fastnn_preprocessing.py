@@ -14,7 +14,7 @@ import torch
 from fastnn.errors import FlagError
 from fastnn.preprocessing import inception_preprocessing, pixels, preprocessing_factory
 from fastnn.preprocessing.preprocessing_factory import get_preprocessing, preprocessing_fn_map
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def picture(height, width):

@@ -6,11 +6,11 @@ import os
 import fsspec
 import pytest
 
-from oneflow.core.errors import DataError
-from oneflow.data.dataset import Parts, expand
-from oneflow.data.files import join, list_files, make_folder, open_source, written_beside
-from oneflow.data.index import RecordFile
-from oneflow.data.records import read_records, write_records
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.dataset import Parts, expand
+from oneflow.engine.data.formats.files import join, list_files, make_folder, open_source, written_beside
+from oneflow.engine.data.formats.index import RecordFile
+from oneflow.engine.data.formats.records import read_records, write_records
 
 
 @pytest.fixture(params=["local", "file", "memory"])

@@ -23,9 +23,9 @@ from flowvision.datasets import utils
 from flowvision.datasets.matlab import load_arrays
 from flowvision.datasets.mnist import read_sn3_pascalvincent_tensor
 from libai.data import datasets as of_libai
-from oneflow.core.errors import DataError
 from oneflow.data import FeatureValue, RecordWriter
-from oneflow.data.at_once import NotAtOnce, at_once
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.at_once import NotAtOnce, at_once
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ import random
 import numpy as np
 import pytest
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.image import (
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.image import (
     Window,
     aspect_window,
     center_crop,

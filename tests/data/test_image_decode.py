@@ -9,8 +9,8 @@ import simplejpeg
 from pictures import photo, read_back, stored, ticks_during
 from PIL import Image
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.image import decode, size_of
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.image import decode, size_of
 
 PHOTO = photo(61, 45)
 

@@ -12,8 +12,8 @@ from pictures import photo, stored, ticks_during
 from PIL import Image
 from test_image_decode import broken_pictures
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.image import (
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.image import (
     Window,
     backend,
     decode,

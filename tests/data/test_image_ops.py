@@ -13,13 +13,13 @@ from PIL import Image
 import oneflow as flow
 from oneflow import data as fdata
 from oneflow import image
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import DataError, JobError
-from oneflow.core.placement import parse_placement
-from oneflow.core.record.messages import FeatureValue, encode_record
-from oneflow.data.image import decode, keep_aspect_size, resize, shorter_side_size
-from oneflow.data.records import write_records
-from oneflow.ir.trace import Trace, tracing
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import DataError, JobError
+from oneflow.engine.core.placement import parse_placement
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
+from oneflow.engine.data.formats.records import write_records
+from oneflow.engine.data.image import decode, keep_aspect_size, resize, shorter_side_size
+from oneflow.engine.ir.trace import Trace, tracing
 
 COUNT = 6
 

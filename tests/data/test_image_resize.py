@@ -5,8 +5,8 @@ import pytest
 from pictures import photo
 from PIL import Image
 
-from oneflow.core.errors import ArgumentError
-from oneflow.data.image import resize, resize_auto
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.data.image import resize, resize_auto
 
 SIZES = [(224, 224), (40, 200), (333, 31), (97, 61), (194, 122), (48, 30), (1, 1), (97, 5)]
 

@@ -8,10 +8,10 @@ import tracemalloc
 
 import pytest
 
-from oneflow.core.errors import DataError
-from oneflow.data import index
-from oneflow.data.index import RecordFile
-from oneflow.data.records import read_records, write_records
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.formats import index
+from oneflow.engine.data.formats.index import RecordFile
+from oneflow.engine.data.formats.records import read_records, write_records
 
 FORMATS = [("ofrecord", None), ("tfrecord", None), ("tfrecord", "gzip")]
 BODIES = [bytes([n % 256]) * (n % 50 + 1) for n in range(300)]

@@ -11,7 +11,7 @@ import torch
 
 from libai.data.data_utils import IndexedCachedDataset, IndexedDataset, MMapIndexedDataset, get_indexed_dataset
 from libai.data.data_utils import indexed_dataset as indexed
-from oneflow.data.indexed import open_indexed
+from oneflow.engine.data.formats.indexed import open_indexed
 
 DOCUMENTS = [[[1, 2, 3], [4]], [[5, 6, 7, 8, 65000]]]  # documents of sentences
 SEQUENCES = [sentence for document in DOCUMENTS for sentence in document]

@@ -14,7 +14,7 @@ from libai.data.samplers import SingleRoundSampler
 from libai.data.structures import DistTensorData, Instance
 from libai.data.together import Together
 from libai.utils import distributed as dist
-from oneflow.data.at_once import BatchIndex, BatchNumber, NotAtOnce, at_once
+from oneflow.engine.data.at_once import BatchIndex, BatchNumber, NotAtOnce, at_once
 from oneflow.utils.data import Dataset
 
 PIXELS = torch.arange(40 * 6, dtype=torch.uint8).reshape(40, 2, 3)

@@ -12,8 +12,8 @@ import torch
 from loader_records import IMAGE, LABEL, ORDERS, N, labels, picture, take
 from PIL import Image
 
-from oneflow.core.errors import ArgumentError
 from oneflow.data import BytesDecoder, Coin, Draws, ImageDecoder, Loader, Parts, PixelDecoder, RandomCrop
+from oneflow.engine.core.errors import ArgumentError
 
 # ------------------------------------------------------------------ what a batch is
 

@@ -9,10 +9,10 @@ import pytest
 import torch
 from loader_records import IMAGE, LABEL, ORDERS, record
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import BytesDecoder, ImageDecoder, Loader, RawDecoder, write_records
-from oneflow.data.image import decode
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.image import decode
 
 
 def test_a_picture_that_does_not_decode_is_named(broken):

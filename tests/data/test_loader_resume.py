@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from loader_records import IMAGE, LABEL, ORDERS, N, labels, record, take
 
-from oneflow.core.errors import DataError
 from oneflow.data import Loader, write_records
+from oneflow.engine.core.errors import DataError
 
 
 def run(loader, count):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from oneflow.core.errors import DataError
-from oneflow.core.record.messages import FeatureValue, decode_list, decode_record, encode_record
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.messages import FeatureValue, decode_list, decode_record, encode_record
 
 
 def record(feature: str) -> bytes:

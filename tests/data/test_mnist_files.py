@@ -12,10 +12,17 @@ import numpy as np
 import pytest
 
 from oneflow import data as fdata
-from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
-from oneflow.data import download, mnist_files
-from oneflow.data.idx import read_idx
-from oneflow.data.mnist_files import SHA256, TEST_LABELS, TRAIN_IMAGES, TRAIN_LABELS, find_mnist, read_mnist
+from oneflow.engine.core.errors import ArgumentError, DataError, UnsupportedError
+from oneflow.engine.data.formats import download, mnist_files
+from oneflow.engine.data.formats.idx import read_idx
+from oneflow.engine.data.formats.mnist_files import (
+    SHA256,
+    TEST_LABELS,
+    TRAIN_IMAGES,
+    TRAIN_LABELS,
+    find_mnist,
+    read_mnist,
+)
 
 NAMES = list(SHA256)
 

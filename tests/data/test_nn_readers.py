@@ -16,10 +16,10 @@ from loader_records import N, labels, picture
 from pictures import read_back, stored
 
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.data.image import keep_aspect_size, resize
+from oneflow.engine.core.errors import ArgumentError, DataError, UnsupportedError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
+from oneflow.engine.data.image import keep_aspect_size, resize
 
 LABEL = nn.OFRecordRawDecoder("label", shape=(), dtype=torch.int32)
 BATCH = 5

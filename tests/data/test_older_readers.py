@@ -9,9 +9,9 @@ import pytest
 from loader_records import picture
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.data.image import decode
-from oneflow.data.image.resize import resize
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.data.image import decode
+from oneflow.engine.data.image.resize import resize
 
 
 def called(body, *inputs):

@@ -8,9 +8,17 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data import libstdcxx
-from oneflow.data.order import Draws, OneFlow, Sequential, Shuffled, buffered_permutation, part_names, permutation
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.formats import libstdcxx
+from oneflow.engine.data.order import (
+    Draws,
+    OneFlow,
+    Sequential,
+    Shuffled,
+    buffered_permutation,
+    part_names,
+    permutation,
+)
 
 
 def test_part_names():

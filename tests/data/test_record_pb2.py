@@ -5,9 +5,9 @@ import struct
 import numpy as np
 import pytest
 
-from oneflow.core.errors import DataError
 from oneflow.core.record import record_pb2 as ofrecord
-from oneflow.data.records import read_records
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.formats.records import read_records
 
 
 def sample() -> ofrecord.OFRecord:

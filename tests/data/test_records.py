@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.records import RecordWriter, read_records, write_records
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.formats.records import RecordWriter, read_records, write_records
 
 BODY = bytes.fromhex("0a 0a 0a 01 6b 12 05 22 03 0a 01 07")
 

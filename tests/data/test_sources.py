@@ -8,14 +8,14 @@ import pytest
 
 from oneflow import data as fdata
 from oneflow import image
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError, DataError, JobError, NameError_, OutsideJobError, UnsupportedError
-from oneflow.core.placement import parse_placement
 from oneflow.core.record import record_pb2 as ofrecord
-from oneflow.data.records import write_records
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import ArgumentError, DataError, JobError, NameError_, OutsideJobError, UnsupportedError
+from oneflow.engine.core.placement import parse_placement
+from oneflow.engine.data.formats.records import write_records
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.ir.trace import Trace, tracing
 from oneflow.initializer import constant_initializer, zeros_initializer
-from oneflow.ir.notes import op_note
-from oneflow.ir.trace import Trace, tracing
 
 
 @contextmanager

@@ -11,11 +11,11 @@ import pytest
 from tensorboard.compat.tensorflow_stub.pywrap_tensorflow import PyRecordReader_New
 from tensorboard.summary.writer.record_writer import RecordWriter as TensorBoardWriter
 
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.core.record.messages import FeatureValue
-from oneflow.data.formats import open_records
-from oneflow.data.records import read_records, write_records
-from oneflow.data.tfrecord import TFRECORD, masked_crc
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.formats.formats import open_records
+from oneflow.engine.data.formats.records import read_records, write_records
+from oneflow.engine.data.formats.tfrecord import TFRECORD, masked_crc
 
 VECTORS = [
     (b"hello", "0500000000000000 eab2043e 68656c6c6f bb1f1c19"),

@@ -13,15 +13,15 @@ from torch import fx
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.notes import joint_note
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.rank_program import lower_job
-from oneflow.compiler.storage import variable_layouts
-from oneflow.ir.graph import Graph
-from oneflow.ir.text import graph_text
-from oneflow.job.function import default_session
-from oneflow.runtime.codegen import generate
+from oneflow.engine.assignment.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.engine.assignment.storage import variable_layouts
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.ir.text import graph_text
+from oneflow.engine.job.function import default_session
+from oneflow.engine.lowering.rank_program import lower_job
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.notes import joint_note
+from oneflow.engine.step.codegen import generate
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src" / "oneflow"

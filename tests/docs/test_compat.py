@@ -12,11 +12,11 @@ import pytest
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.absent_modules import AbsentModuleError
-from oneflow.core.errors import AbsentNameError, UnsupportedError
-from oneflow.core.refused import REFUSED as REFUSED_NAMES
-from oneflow.core.refused import REFUSED_DATA, REFUSED_EXPERIMENTAL, REFUSED_IMAGE, REFUSED_NAMESPACES
-from oneflow.core.spellings import EARLIER, SPELLINGS
+from oneflow.compat.absent_modules import AbsentModuleError
+from oneflow.compat.refused import REFUSED as REFUSED_NAMES
+from oneflow.compat.refused import REFUSED_DATA, REFUSED_EXPERIMENTAL, REFUSED_IMAGE, REFUSED_NAMESPACES
+from oneflow.compat.spellings import EARLIER, SPELLINGS
+from oneflow.engine.core.errors import AbsentNameError, UnsupportedError
 
 WHOLE = (Path(__file__).resolve().parents[2] / "docs" / "compat.md").read_text(encoding="utf-8")
 TEXT = WHOLE.split("## What is refused\n")[1]

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 import oneflow as flow
-from oneflow.data.cli import VERBS
+from oneflow.engine.data.cli import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])

@@ -13,10 +13,10 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from oneflow import collective
-from oneflow.collective import host_group
-from oneflow.core.errors import DataError
-from oneflow.runtime.world import Context
+from oneflow.engine import collective
+from oneflow.engine.collective import host_group
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.runtime.launch.world import Context
 
 
 class Echo:

@@ -12,8 +12,8 @@ from global_rank import layouts, meshes, near, spread
 from torch import Tensor
 from traced import Executed
 
-from oneflow.sharding.call import with_tensors
-from oneflow.sharding.rules.table import RULES
+from oneflow.engine.sharding.call import with_tensors
+from oneflow.engine.sharding.rules.table import RULES
 
 aten = torch.ops.aten
 FAMILIES = made_calls.FAMILIES | made_network_calls.FAMILIES

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 import oneflow  # noqa: F401  gives tensors their methods
-from oneflow.core.region import coordinates
-from oneflow.global_tensor import members  # noqa: F401  completes GlobalTensor
-from oneflow.global_tensor import sbp as SBP
-from oneflow.global_tensor.placement import placement
-from oneflow.global_tensor.spec import fresh
-from oneflow.global_tensor.tensor import GlobalTensor
-from oneflow.sharding.mesh import Layout
-from oneflow.world import current_world
+from oneflow.engine.core.region import coordinates
+from oneflow.engine.global_tensor import members  # noqa: F401  completes GlobalTensor
+from oneflow.engine.global_tensor import sbp as SBP
+from oneflow.engine.global_tensor.placement import placement
+from oneflow.engine.global_tensor.spec import fresh
+from oneflow.engine.global_tensor.tensor import GlobalTensor
+from oneflow.engine.sharding.mesh import Layout
+from oneflow.engine.world import current_world
 
 RANK, SIZE = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
 B, P = SBP.broadcast, SBP.partial_sum

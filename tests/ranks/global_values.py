@@ -19,8 +19,8 @@ from global_rank import RANK, SIZE, B, P, S, layouts, meshes, near, placement, s
 from torch import nn
 
 import oneflow as flow
-from oneflow.global_tensor import create
-from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.engine.global_tensor import create
+from oneflow.engine.global_tensor.tensor import GlobalTensor
 
 
 def raises(words: str, function: Any, *args: Any, **kwargs: Any) -> None:

@@ -32,9 +32,9 @@ from graph_settings import accumulate, every_setting, zero
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.compiler.notes import local_note, val
-from oneflow.compiler.rank_program import lower_job
-from oneflow.core.errors import ArgumentError, GraphError
+from oneflow.engine.core.errors import ArgumentError, GraphError
+from oneflow.engine.lowering.rank_program import lower_job
+from oneflow.engine.program.notes import local_note, val
 from oneflow.nn.graph import GraphModule
 
 

@@ -22,7 +22,7 @@ from graph_stages import FIRST, LAST, gpt_stages, lay
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.engine.global_tensor.tensor import GlobalTensor
 
 FOLDER = Path(os.environ.get("GRAPH_CHECKPOINTS", "."))
 STEPS = 2

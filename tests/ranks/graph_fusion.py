@@ -18,8 +18,8 @@ from graph_laws import ALL, close, whole
 from torch import nn
 
 import oneflow as flow
-from oneflow.core.errors import GraphError
-from oneflow.world import join
+from oneflow.engine.core.errors import GraphError
+from oneflow.engine.world import join
 
 WIDTH = 128
 

@@ -16,12 +16,12 @@ from global_rank import RANK, SIZE, B, P, S, spread
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.compiler.notes import joint_note, val
-from oneflow.global_tensor.placement import placement
-from oneflow.graph.compiled import capture
-from oneflow.graph.sources import Sources
-from oneflow.graph.structure import call_of
-from oneflow.world import join
+from oneflow.engine.global_tensor.placement import placement
+from oneflow.engine.graph.compiled import capture
+from oneflow.engine.graph.sources import Sources
+from oneflow.engine.graph.structure import call_of
+from oneflow.engine.program.notes import joint_note, val
+from oneflow.engine.world import join
 
 STEPS = 5
 ALL = placement("cpu", range(SIZE))

@@ -19,7 +19,7 @@ from matrix_models import CASES, batches, made, module_at
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.global_tensor.placement import placement
+from oneflow.engine.global_tensor.placement import placement
 from oneflow.nn.graph import GraphModule
 
 EVERY = bool(os.environ.get("MATRIX_ALL"))

@@ -16,11 +16,11 @@ from graph_laws import ALL, GRID, close, same, whole
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.core.errors import GraphError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.data.source import read
-from oneflow.global_tensor.placement import placement
+from oneflow.engine.core.errors import GraphError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
+from oneflow.engine.data.source import read
+from oneflow.engine.global_tensor.placement import placement
 from oneflow.nn.graph import GraphModule
 
 COUNT, WIDTH, CLASSES, BATCH = 22, 6, 3, 8

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError, GraphError
+from oneflow.engine.core.errors import ArgumentError, GraphError
 from oneflow.nn.graph import GraphModule
 
 ALL, FIRST = flow.placement("cpu", [0, 1]), flow.placement("cpu", [0])

@@ -32,7 +32,7 @@ from graph_laws import (
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.collective import bucket_start
+from oneflow.engine.collective import bucket_start
 
 
 def zero(stage: int, least: int = 1) -> Any:

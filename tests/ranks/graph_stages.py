@@ -13,8 +13,8 @@ from graph_settings import accumulate, checkpointed, zero
 from torch import Tensor, nn
 
 import oneflow as flow
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.global_tensor.placement import placement
+from oneflow.engine.global_tensor.placement import placement
+from oneflow.engine.passes.pipeline import compile_rank
 from oneflow.nn.graph import GraphModule
 
 HALF = max(1, SIZE // 2)  # the law is looked up where there is one rank

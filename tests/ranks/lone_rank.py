@@ -18,10 +18,10 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from oneflow import collective
-from oneflow.collective import peers
-from oneflow.collective.host_group import HostGroup
-from oneflow.core.errors import OneFlowError
+from oneflow.engine import collective
+from oneflow.engine.collective import peers
+from oneflow.engine.collective.host_group import HostGroup
+from oneflow.engine.core.errors import OneFlowError
 
 STEPS = 3  # that all ranks come to
 

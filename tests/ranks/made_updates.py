@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 import oneflow as flow
-from oneflow.ops.update import Norms
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.ops.updates.update import Norms
+from oneflow.engine.ops.updates.update_row import UpdateRow
 
 Tensors = list[Tensor]
 

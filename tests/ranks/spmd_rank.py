@@ -18,19 +18,19 @@ import torch.distributed as dist
 from nets import BATCH, Spread, begin, conv, data, define, dense
 
 import oneflow as flow
-from oneflow import collective
-from oneflow.compiler.digest import digest
-from oneflow.compiler.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
-from oneflow.compiler.groups import process_groups
-from oneflow.compiler.notes import layout_of
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.storage import stored_layouts, variable_layouts
-from oneflow.ir.graph import Graph
-from oneflow.ir.trained import state_decls
-from oneflow.job.function import default_session
+from oneflow.engine import collective
+from oneflow.engine.assignment.distribute import Assigned, CompileTarget, declared_feeds, distribute_job
+from oneflow.engine.assignment.storage import stored_layouts, variable_layouts
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.ir.trained import state_decls
+from oneflow.engine.job.function import default_session
+from oneflow.engine.lowering.groups import process_groups
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.digest import digest
+from oneflow.engine.program.notes import layout_of
+from oneflow.engine.runtime.rank.rank import Rank
+from oneflow.engine.step.step_clock import RunningScale, StepClock
 from oneflow.optimizer.loss_scale import LossScale
-from oneflow.runtime.rank import Rank
-from oneflow.runtime.step_clock import RunningScale, StepClock
 
 STEPS = 5
 CPU = torch.device("cpu")
@@ -115,7 +115,7 @@ def main(port: str, rank: int) -> None:
     )
     dist.init_process_group("gloo", store=store, rank=rank, world_size=2, timeout=timedelta(seconds=60))
     found = {name: run(how, rank) for name, how in JOBS.items()}
-    loaded = [name for name in DRIVEN if f"oneflow.runtime.{name}" in sys.modules]
+    loaded = [name for name in DRIVEN if f"oneflow.engine.runtime.{name}" in sys.modules]
     dist.destroy_process_group()
     print(json.dumps({"jobs": found, "loaded": loaded}))
 

@@ -12,10 +12,10 @@ from nets import begin
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import JobError
-from oneflow.job.driven import DrivenBackend, DrivenJob
-from oneflow.job.function import default_session
-from oneflow.job.local import LocalBackend
+from oneflow.engine.core.errors import JobError
+from oneflow.engine.job.driven import DrivenBackend, DrivenJob
+from oneflow.engine.job.function import default_session
+from oneflow.engine.job.local import LocalBackend
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 10
 DEVICES = pytest.mark.parametrize("devices", [1, 2])

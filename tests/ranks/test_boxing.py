@@ -11,7 +11,7 @@ import pytest
 from nets import begin
 
 import oneflow as flow
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 FLOATS = ("B", "P", "S(0)", "S(1)")
 OTHERS = ("B", "S(0)", "S(1)")

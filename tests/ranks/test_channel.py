@@ -20,15 +20,21 @@ import torch
 from processes import open_segments, until
 
 import oneflow
-from oneflow.core.errors import WorkerError
-from oneflow.core.shared_memory import SegmentPool
-from oneflow.runtime import channel as channel_module
-from oneflow.runtime import handshake as handshake_module
-from oneflow.runtime import rendezvous
-from oneflow.runtime.channel import SHARED_FROM, Channel, ChannelError, Kind, make_frame
-from oneflow.runtime.handshake import HandshakeError, SecretError, VersionError, meet_driver, receive_peer
-from oneflow.runtime.rendezvous import Address, Hello, Reception, call_driver, identity
-from oneflow.runtime.world import LOOPBACK
+from oneflow.engine.core.errors import WorkerError
+from oneflow.engine.core.shared_memory import SegmentPool
+from oneflow.engine.runtime.channel import channel as channel_module
+from oneflow.engine.runtime.channel import handshake as handshake_module
+from oneflow.engine.runtime.channel.channel import SHARED_FROM, Channel, ChannelError, Kind, make_frame
+from oneflow.engine.runtime.channel.handshake import (
+    HandshakeError,
+    SecretError,
+    VersionError,
+    meet_driver,
+    receive_peer,
+)
+from oneflow.engine.runtime.launch import rendezvous
+from oneflow.engine.runtime.launch.rendezvous import Address, Hello, Reception, call_driver, identity
+from oneflow.engine.runtime.launch.world import LOOPBACK
 
 SECRET = b"the secret of this test"
 HELLO = Hello(1, 0, os.getpid(), "somewhere", identity(), ("cpu", (LOOPBACK,), 2), "module:Class")

@@ -12,9 +12,9 @@ from nets import LAYOUTS, ONE, Spread, assert_equal, begin, conv, data, define, 
 from nets import Run as Whole
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
 
 SAVED_ON = {"one": ONE, **LAYOUTS}
 LOADED_ON = {**SAVED_ON, "weights split in four": Spread(4, ("S(0)",))}

@@ -14,10 +14,10 @@ import pytest
 import torch
 from processes import are_gone, open_segments, until
 
-from oneflow.core.errors import ArgumentError, WorkerError
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.launch import LAUNCHER
-from oneflow.runtime.world import World
+from oneflow.engine.core.errors import ArgumentError, WorkerError
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.launch import LAUNCHER
+from oneflow.engine.runtime.launch.world import World
 
 HANDLER = "cluster_handlers:Echo"
 TWO = World("cpu", devices_per_machine=2)

@@ -17,9 +17,9 @@ import pytest
 import torch
 from processes import are_gone, open_segments, until
 
-from oneflow.core.errors import ArgumentError, DataError, WorkerError
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.world import World
+from oneflow.engine.core.errors import ArgumentError, DataError, WorkerError
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.world import World
 
 pytestmark = pytest.mark.quiet  # a failure is told within seconds
 HANDLER = "cluster_handlers:Echo"
@@ -181,9 +181,9 @@ def test_a_handler_is_named_by_module_and_class():
 
 DRIVER = """
 import sys
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.launch import LAUNCHER
-from oneflow.runtime.world import World
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.launch import LAUNCHER
+from oneflow.engine.runtime.launch.world import World
 
 cluster = Cluster(World("cpu", devices_per_machine=2), "cluster_handlers:Echo")
 try:

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import oneflow as flow
-from oneflow.collective import rooms
-from oneflow.world import join
+from oneflow.engine.collective import rooms
+from oneflow.engine.world import join
 
 world = join()
 rank, size = world.rank, world.size
@@ -295,9 +295,9 @@ APART = """
 import torch
 import torch.distributed as dist
 import oneflow as flow
-from oneflow.collective import rooms
-from oneflow.core.errors import OrderError
-from oneflow.world import join, order
+from oneflow.engine.collective import rooms
+from oneflow.engine.core.errors import OrderError
+from oneflow.engine.world import join, order
 
 rank = join().rank
 rooms._sharing(dist.group.WORLD).is_on = False

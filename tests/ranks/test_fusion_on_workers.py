@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.fusion_setting import compiler
-from oneflow.job.function import default_session
+from oneflow.engine.core.fusion_setting import compiler
+from oneflow.engine.job.function import default_session
 
 SHAPE = (256, 128)
 

@@ -32,7 +32,7 @@ LAWS = [law for found in MODULES.values() for law in vars(found) if law.startswi
 APART = """
 import os
 import oneflow as flow
-from oneflow.core.errors import OrderError
+from oneflow.engine.core.errors import OrderError
 
 rank, place = int(os.environ["RANK"]), flow.placement.all("cpu")
 x = flow.ones(4, 2, placement=place, sbp=flow.sbp.split(0))
@@ -44,7 +44,7 @@ except OrderError as error:
 GONE = """
 import os
 import oneflow as flow
-from oneflow.core.errors import PeerError
+from oneflow.engine.core.errors import PeerError
 
 x = flow.ones(4, 2, placement=flow.placement.all("cpu"), sbp=flow.sbp.split(0))
 x.numpy()

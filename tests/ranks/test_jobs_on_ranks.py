@@ -16,12 +16,12 @@ from rank_jobs import rate, weight
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, RunError, WorkerError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
-from oneflow.job.function import default_session
-from oneflow.runtime.driver import Loaded
-from oneflow.runtime.executor import StepNumbers
+from oneflow.engine.core.errors import ArgumentError, RunError, WorkerError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
+from oneflow.engine.job.function import default_session
+from oneflow.engine.runtime.driver.driver import Loaded
+from oneflow.engine.step.executor import StepNumbers
 
 X = np.random.default_rng(0).normal(size=(7, 4)).astype(np.float32)
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from processes import are_gone, until
 
-from oneflow.core.errors import ArgumentError, WorkerError
-from oneflow.job.machines import Machines
-from oneflow.runtime import launchers
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.launchers import Launched, expand_nodes, launched, serve_rank
-from oneflow.runtime.world import World
+from oneflow.engine.core.errors import ArgumentError, WorkerError
+from oneflow.engine.job.machines import Machines
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch import launchers
+from oneflow.engine.runtime.launch.launchers import Launched, expand_nodes, launched, serve_rank
+from oneflow.engine.runtime.launch.world import World
 
 HANDLER = "cluster_handlers:Echo"
 HOST = socket.gethostname()
@@ -191,8 +191,8 @@ def test_a_secret_that_others_could_have_written_is_not_used(meeting_file):
 
 RANK = """
 import sys
-from oneflow.core.errors import OneFlowError
-from oneflow.runtime.launchers import launched, serve_rank
+from oneflow.engine.core.errors import OneFlowError
+from oneflow.engine.runtime.launch.launchers import launched, serve_rank
 
 found = launched()
 try:

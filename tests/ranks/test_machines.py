@@ -18,14 +18,15 @@ import torch
 from networks import Network, needs_namespaces
 from processes import are_gone, until
 
-from oneflow.core.errors import ArgumentError, WorkerError
-from oneflow.runtime import agent, crew
-from oneflow.runtime import cluster as cluster_module
-from oneflow.runtime.addresses import interface_of, local_addresses
-from oneflow.runtime.agent import find_here, serve
-from oneflow.runtime.channel import Kind
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.world import World
+from oneflow.engine.core.errors import ArgumentError, WorkerError
+from oneflow.engine.runtime.channel.channel import Kind
+from oneflow.engine.runtime.driver import cluster as cluster_module
+from oneflow.engine.runtime.driver import crew
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch import agent
+from oneflow.engine.runtime.launch.addresses import interface_of, local_addresses
+from oneflow.engine.runtime.launch.agent import find_here, serve
+from oneflow.engine.runtime.launch.world import World
 
 HANDLER = "cluster_handlers:Echo"
 MACHINES = ("127.0.0.1", "127.0.0.2")  # two addresses of this machine stand for two machines
@@ -209,11 +210,11 @@ def test_several_machines_need_a_control_port(port):
 PROGRAM = """
 import sys
 import torch
-from oneflow.core.errors import OneFlowError
-from oneflow.runtime.channel import Kind
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.agent import find_here, serve
-from oneflow.runtime.world import World
+from oneflow.engine.core.errors import OneFlowError
+from oneflow.engine.runtime.channel.channel import Kind
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.agent import find_here, serve
+from oneflow.engine.runtime.launch.world import World
 
 folder, port, *machines = sys.argv[1:]
 world = World("cpu", tuple(machines), 1, find_here(machines), int(port))

@@ -10,9 +10,9 @@ from mirrored_jobs import batches, close, mirrored, sgd, variable
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError
 from oneflow.core.record import record_pb2 as ofrecord
-from oneflow.data.records import write_records
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.data.formats.records import write_records
 
 
 @pytest.fixture(autouse=True)

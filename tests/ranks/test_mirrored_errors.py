@@ -10,7 +10,7 @@ from mirrored_jobs import X, mirrored, variable
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, DTypeError, JobError, UnsupportedError
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,7 @@ from mirrored_jobs import RATE, X, batches, close, mirrored, sgd, variable
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler import bucket
+from oneflow.engine.lowering import bucket
 
 
 @pytest.fixture(autouse=True)

@@ -15,10 +15,10 @@ from nets import ONE, Run, Spread, assert_equal, begin, data, define, dense, run
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler import early
-from oneflow.job.function import default_session
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.world import World
+from oneflow.engine.job.function import default_session
+from oneflow.engine.program import large_products
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.world import World
 
 TWO, FOUR, AXES = Spread(2), Spread(4), Spread(4, ("B", "S(0)"), hierarchy=(2, 2))
 RATE = flow.optimizer.PiecewiseConstantScheduler([], [0.05])
@@ -48,7 +48,7 @@ def wide(how: Spread, x: Any) -> Any:
 def products_by_rows() -> Iterator[None]:
     """Weights of these sizes are updated by rows."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(early, "ROWS_BYTES", 1 << 14)
+        patch.setattr(large_products, "ROWS_BYTES", 1 << 14)
         yield
 
 

@@ -18,7 +18,7 @@ from nets import begin
 from sample import Sample
 
 import oneflow as flow
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 PREDICT_ONLY = {"layers.batch_norm_infer"}  # a train job records another row in its place
 OTHER_DIMS = [

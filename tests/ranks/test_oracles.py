@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from nets import BATCH, LAYOUTS, Spread, begin, data, define, lenet, run, variables
 
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.world import World
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.world import World
 
 STEPS = 10
 CASES = {

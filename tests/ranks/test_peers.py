@@ -16,13 +16,13 @@ from warm_python import WARM
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.world import PeerWorld, group_for, join
+from oneflow.engine.world import PeerWorld, group_for, join
 
 HOST = re.escape(socket.gethostname())
 
 PLACES = """
 import oneflow as flow
-from oneflow.world import current_world, join
+from oneflow.engine.world import current_world, join
 import torch.distributed as dist
 world = current_world()
 assert not dist.is_initialized()
@@ -129,8 +129,8 @@ FALLING = """
 import os, signal, sys
 import torch
 import oneflow as flow
-from oneflow.collective import rooms
-from oneflow.world import join
+from oneflow.engine.collective import rooms
+from oneflow.engine.world import join
 import torch.distributed as dist
 x = torch.ones(3)
 if sys.argv[2] == "sockets":
@@ -165,9 +165,9 @@ import sys
 import torch
 import torch.distributed as dist
 import oneflow as flow
-from oneflow.collective import rooms
-from oneflow.core.errors import OrderError
-from oneflow.world import join
+from oneflow.engine.collective import rooms
+from oneflow.engine.core.errors import OrderError
+from oneflow.engine.world import join
 rank = join().rank
 if sys.argv[1] == "sockets":
     rooms._sharing(dist.group.WORLD).is_on = False
@@ -204,8 +204,8 @@ import torch
 import torch.distributed as dist
 import oneflow as flow
 from oneflow import collective
-from oneflow.collective import rooms
-from oneflow.world import join, order
+from oneflow.engine.collective import rooms
+from oneflow.engine.world import join, order
 world = join()
 rooms._sharing(dist.group.WORLD).is_on = False
 groups = [(0, 1), (0, 1, 2)]

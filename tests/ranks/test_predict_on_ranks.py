@@ -16,8 +16,8 @@ from nets import begin
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.program import Program
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.program import Program
 
 aten, mkldnn = torch.ops.aten, torch.ops.mkldnn
 NORMAL = flow.random_normal_initializer(stddev=0.5)

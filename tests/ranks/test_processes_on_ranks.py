@@ -19,7 +19,7 @@ from warm_python import WARM
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.job.function import default_session
+from oneflow.engine.job.function import default_session
 
 SRC = str(Path(flow.__file__).parents[1])
 

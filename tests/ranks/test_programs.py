@@ -17,7 +17,7 @@ import pytest
 from networks import Network, needs_namespaces
 from processes import are_gone, children_of, until
 
-from oneflow.checkpoint.folder import read_checkpoint
+from oneflow.engine.checkpoint.folder import read_checkpoint
 
 PROGRAM = """
 import json, os, sys
@@ -187,7 +187,7 @@ def test_a_lost_worker_ends_the_program_with_one_error_that_names_job_step_rank_
     below = workers_of(program.pid)
     os.kill(leaves(below)[-1], how)
     _, err = program.communicate(timeout=30)
-    last = [line for line in err.splitlines() if line.startswith("oneflow.core.errors")]
+    last = [line for line in err.splitlines() if line.startswith("oneflow.engine.core.errors")]
     assert program.returncode == 1 and len(last) == 1, err
     assert (
         re.search(rf"WorkerError: job 'train', step \d+: .*rank \d on {re.escape(socket.gethostname())}", last[0])

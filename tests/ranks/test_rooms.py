@@ -12,8 +12,8 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from oneflow import collective
-from oneflow.collective import rooms
-from oneflow.world import join
+from oneflow.engine.collective import rooms
+from oneflow.engine.world import join
 
 world = join()
 rank, size = world.rank, world.size

@@ -6,8 +6,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from oneflow.runtime.cluster import Cluster
-from oneflow.runtime.world import World
+from oneflow.engine.runtime.driver.cluster import Cluster
+from oneflow.engine.runtime.launch.world import World
 
 HANDLER = "cluster_handlers:Echo"
 SHAPES = (300, 301), (7,), (2, 3, 5, 4)  # together no multiple of the number of ranks

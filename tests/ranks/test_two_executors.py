@@ -24,13 +24,13 @@ import torch.distributed as dist
 import oneflow as flow
 from distributed import calls, compiled
 from oneflow import collective
-from oneflow.compiler.digest import digest
-from oneflow.compiler.groups import process_groups
-from oneflow.compiler.pipeline import compile_rank
-from oneflow.compiler.serialize import pack, unpack
-from oneflow.core.errors import PeerError
-from oneflow.runtime.executor import Executor, StepNumbers
-from oneflow.runtime.rank_variables import RankVariables
+from oneflow.engine.program.digest import digest
+from oneflow.engine.lowering.groups import process_groups
+from oneflow.engine.passes.pipeline import compile_rank
+from oneflow.engine.program.serialize import pack, unpack
+from oneflow.engine.core.errors import PeerError
+from oneflow.engine.step.executor import Executor, StepNumbers
+from oneflow.engine.step.rank_variables import RankVariables
 
 def job(x=flow.FixedTensorDef(({BATCH}, 6))):
     w = flow.get_variable("w", (6, 2), initializer=flow.zeros_initializer())

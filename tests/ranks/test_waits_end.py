@@ -17,7 +17,7 @@ import torch.distributed as dist
 from processes import are_gone, until
 from warm_python import WARM
 
-from oneflow.collective import peers
+from oneflow.engine.collective import peers
 
 PROGRAM = Path(__file__).with_name("lone_rank.py")
 HOST = re.escape(socket.gethostname())

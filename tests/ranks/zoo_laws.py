@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import oneflow as flow
 from flowvision.models import ModelCreator, slim
-from oneflow.global_tensor.placement import placement
+from oneflow.engine.global_tensor.placement import placement
 
 ALL = placement("cpu", range(SIZE))
 

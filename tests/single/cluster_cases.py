@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.compiler.notes import LocalNote, set_local_note
+from oneflow.engine.program.notes import LocalNote, set_local_note
 
 LAST = torch.channels_last
 HALVES = (torch.float16, torch.bfloat16)

@@ -10,8 +10,8 @@ import pytest
 from checkpoint_jobs import two_variables
 
 import oneflow as flow
-from oneflow.core.errors import OneFlowError
-from oneflow.world import leave
+from oneflow.engine.core.errors import OneFlowError
+from oneflow.engine.world import leave
 
 
 @pytest.fixture

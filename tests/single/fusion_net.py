@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.runtime.running_clusters import RunningClusters
+from oneflow.engine.step.running_clusters import RunningClusters
 
 SIZE = 128
 

@@ -17,11 +17,11 @@ from runner import outputs, trace
 from sample import Sample, ints, rand
 
 from oneflow import array, random, system
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError, DTypeError, NameError_, OutsideJobError, UnsupportedError
-from oneflow.core.sbp import BROADCAST, split
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import ArgumentError, DTypeError, NameError_, OutsideJobError, UnsupportedError
+from oneflow.engine.core.sbp import BROADCAST, split
+from oneflow.engine.ir.variable import get_variable
 from oneflow.initializer import zeros_initializer
-from oneflow.ir.variable import get_variable
 
 F, I = rand(2, 3), ints(2, 3)
 CUBE, ROW, FLAGS = rand(2, 3, 4), rand(3), ints(2, 3, high=2, dtype=np.int8)

@@ -8,7 +8,7 @@ import torch
 from checkpoint_jobs import files, two_variables, variables
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError, CheckpointError, OneFlowError
+from oneflow.engine.core.errors import ArgumentError, CheckpointError, OneFlowError
 
 
 def assert_nothing_loaded() -> None:

@@ -12,7 +12,7 @@ import pytest
 from checkpoint_jobs import files, two_variables
 
 import oneflow as flow
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 SRC = str(Path(flow.__file__).parents[1])
 

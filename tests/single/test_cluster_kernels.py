@@ -10,16 +10,17 @@ import torch
 from cluster_cases import CASES, HALVES
 from torch import fx
 
-from oneflow.compiler import cluster_updates, find_clusters
-from oneflow.compiler.cluster import Cluster, call_cluster, spec_of
-from oneflow.compiler.find_clusters import make_clusters
-from oneflow.compiler.kernel_store import KernelStore
-from oneflow.compiler.kernel_workers import KernelWorkers
-from oneflow.compiler.kernels import Request, loaded
-from oneflow.compiler.serialize import graph_of
-from oneflow.core.fusion_setting import compiler
-from oneflow.ops import update_sweeps
-from oneflow.runtime.codegen import generate
+from oneflow.engine.core.fusion_setting import compiler
+from oneflow.engine.ops.updates import update_sweeps
+from oneflow.engine.passes import cluster_updates
+from oneflow.engine.passes.clusters import find_clusters
+from oneflow.engine.passes.clusters.cluster import Cluster, call_cluster, spec_of
+from oneflow.engine.passes.clusters.find_clusters import make_clusters
+from oneflow.engine.passes.clusters.kernel_store import KernelStore
+from oneflow.engine.passes.clusters.kernel_workers import KernelWorkers
+from oneflow.engine.passes.clusters.kernels import Request, loaded
+from oneflow.engine.program.serialize import graph_of
+from oneflow.engine.step.codegen import generate
 
 pytestmark = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 CLOSE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}

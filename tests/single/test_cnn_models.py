@@ -10,7 +10,7 @@ import pytest
 from example_programs import MODELS, Options, used
 
 import oneflow as flow
-from oneflow.ir.notes import op_note
+from oneflow.engine.ir.notes import op_note
 
 PICTURES = 10
 

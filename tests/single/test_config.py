@@ -7,10 +7,10 @@ from config_members import X, resolve
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.job import config as process_config
-from oneflow.job.function import default_session
-from oneflow.job.settings import frozen
-from oneflow.runtime.launchers import Launched
+from oneflow.engine.job import config as process_config
+from oneflow.engine.job.function import default_session
+from oneflow.engine.job.settings import frozen
+from oneflow.engine.runtime.launch.launchers import Launched
 
 # What programs call, with a value that they give; no value means a switch that is called without one.
 NO_VALUE = object()

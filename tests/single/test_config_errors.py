@@ -5,7 +5,7 @@ import pytest
 from config_members import line_of, resolve
 
 import oneflow as flow
-from oneflow.job.function import default_session
+from oneflow.engine.job.function import default_session
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import oneflow as flow
-from oneflow.core.errors import CheckpointError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
+from oneflow.engine.core.errors import CheckpointError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
 
 COUNT = 7
 STATE = "System-DataState-train_job"

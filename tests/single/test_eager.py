@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 
 REFUSED = {
     "indices of another batch": (

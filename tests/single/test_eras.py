@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import oneflow as flow
-from oneflow.core.errors import GlobalTensorError
-from oneflow.eager import both
+from oneflow.engine.core.errors import GlobalTensorError
+from oneflow.engine.eager import both
 
 X = np.array([[3.0, -1.0, 2.0], [0.5, 4.0, -2.0]], np.float32)
 I = np.array([[2], [0]], np.int32)
@@ -173,8 +173,8 @@ print(json.dumps([added[torch.Tensor], added[torch.nn.Module], changed]))
 
 
 def test_importing_oneflow_adds_names_to_tensors_and_changes_none():
-    from oneflow.eager.tensor_methods import METHODS, PROPERTIES
-    from oneflow.global_tensor.methods import MODULE_METHODS, TENSOR_METHODS
+    from oneflow.engine.eager.tensor_methods import METHODS, PROPERTIES
+    from oneflow.engine.global_tensor.methods import MODULE_METHODS, TENSOR_METHODS
 
     run = subprocess.run([sys.executable, "-c", ADDED], capture_output=True, text=True, check=True, timeout=120)
     added, of_modules, changed = json.loads(run.stdout)

@@ -12,9 +12,9 @@ from one_rank import session_variables
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import RunError
-from oneflow.job.local import LocalJob, LocalProgram
-from oneflow.runtime.executor import StepNumbers
+from oneflow.engine.core.errors import RunError
+from oneflow.engine.job.local import LocalJob, LocalProgram
+from oneflow.engine.step.executor import StepNumbers
 
 RATE = 0.1
 X = np.arange(12, dtype=np.float32).reshape(4, 3) / 10

@@ -14,8 +14,8 @@ from PIL import Image
 from fastnn import tf
 from fastnn.datasets import dataset_factory
 from fastnn.errors import FlagError
-from oneflow.core.errors import AbsentNameError, ArgumentError, DataError, DTypeError
-from oneflow.core.record.messages import FeatureValue, encode_example
+from oneflow.engine.core.errors import AbsentNameError, ArgumentError, DataError, DTypeError
+from oneflow.engine.core.record.messages import FeatureValue, encode_example
 
 
 def example(**features):

@@ -15,14 +15,14 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import oneflow as flow
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import DTypeError
-from oneflow.core.sbp import BROADCAST, Sbp, split
-from oneflow.core.spec import TensorSpec
-from oneflow.core.variable import VariableDecl
-from oneflow.runtime import rank_variables
-from oneflow.runtime.rank_variables import RankVariables, draw
-from oneflow.sharding.mesh import Layout, Mesh
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import DTypeError
+from oneflow.engine.core.sbp import BROADCAST, Sbp, split
+from oneflow.engine.core.spec import TensorSpec
+from oneflow.engine.core.variable import VariableDecl
+from oneflow.engine.runtime.rank import rank_variables
+from oneflow.engine.sharding.mesh import Layout, Mesh
+from oneflow.engine.step.rank_variables import RankVariables, draw
 
 SMALL_BLOCK = 40
 CPU = torch.device("cpu")

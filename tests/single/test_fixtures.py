@@ -8,7 +8,7 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.record import record_pb2 as ofrecord
-from oneflow.data.records import write_records
+from oneflow.engine.data.formats.records import write_records
 
 
 def array(*values: float) -> np.ndarray:

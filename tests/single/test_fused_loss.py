@@ -8,8 +8,8 @@ import torch.nn.functional as F
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.compiler.fused_loss import BYTES
-from oneflow.ops import cross_entropy  # noqa: F401 - registers the op
+from oneflow.engine.ops.kernels import cross_entropy  # noqa: F401 - registers the op
+from oneflow.engine.passes.fused_loss import BYTES
 
 MEAN, SUM, NONE = 1, 2, 0
 

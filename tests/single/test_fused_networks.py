@@ -18,7 +18,8 @@ from torch import Tensor
 from zoo_table import CHEAP
 
 import oneflow as flow
-from oneflow.compiler import find_clusters, fused_loss, fused_norm, products
+from oneflow.engine.passes import fused_loss, fused_norm, products
+from oneflow.engine.passes.clusters import find_clusters
 
 Network = tuple[torch.nn.Module, Tensor, Tensor]
 TIERS = ["native", "wait"] if os.environ.get("MATRIX_ALL") else ["native"]

@@ -18,8 +18,8 @@ from warm_python import WARM
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
-from oneflow.core.fusion_setting import compiler
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.fusion_setting import compiler
 
 compiles = pytest.mark.skipif(compiler() is None, reason="there is no C++ compiler")
 
@@ -68,7 +68,7 @@ def kernels(cache: Path) -> list[Path]:
 
 @pytest.fixture
 def compiling_is_an_error(monkeypatch):
-    monkeypatch.setattr("oneflow.compiler.kernel_workers.subprocess.Popen", None)
+    monkeypatch.setattr("oneflow.engine.passes.clusters.kernel_workers.subprocess.Popen", None)
 
 
 # ------------------------------------------------------------------ wait
@@ -135,7 +135,7 @@ def test_the_next_process_has_kernels_at_once(cache):
     sys.path.insert(0, {str(Path(__file__).parent)!r})
     import torch
     torch.set_num_threads(1)
-    import oneflow.compiler.kernel_workers as workers
+    import oneflow.engine.passes.clusters.kernel_workers as workers
     workers.subprocess = None  # nothing can be compiled
     from fusion_net import Train, batch, clusters
     graph = Train()

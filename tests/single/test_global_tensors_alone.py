@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import oneflow as flow
-from oneflow.core.sbp import BROADCAST, PARTIAL, Sbp, split
-from oneflow.global_tensor.choose import choose, functional_of
-from oneflow.global_tensor.members import DECISIONS
-from oneflow.sharding.call import Call
-from oneflow.sharding.mesh import Mesh
+from oneflow.engine.core.sbp import BROADCAST, PARTIAL, Sbp, split
+from oneflow.engine.global_tensor.choose import choose, functional_of
+from oneflow.engine.global_tensor.members import DECISIONS
+from oneflow.engine.sharding.call import Call
+from oneflow.engine.sharding.mesh import Mesh
 
 aten = torch.ops.aten
 B, P, S0, S1 = BROADCAST, PARTIAL, split(0), split(1)

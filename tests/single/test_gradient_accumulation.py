@@ -59,7 +59,7 @@ def test_accumulated_gradients_equal_those_of_the_whole_batch(make):
 
 def test_accumulation_reads_a_source_once_for_each_part(tmp_path):
     from oneflow.core.record import record_pb2 as ofrecord
-    from oneflow.data.records import write_records
+    from oneflow.engine.data.formats.records import write_records
 
     feature = lambda i: ofrecord.Feature(float_list=ofrecord.FloatList(value=[i]))  # noqa: E731
     write_records(tmp_path / "part-0", [ofrecord.OFRecord(feature={"x": feature(i)}) for i in range(100)])

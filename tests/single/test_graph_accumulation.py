@@ -8,7 +8,7 @@ from graph_models import MLP, TrainGraph, eager_losses, same_state, seeded, sgd
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.core.errors import ArgumentError, GraphError
+from oneflow.engine.core.errors import ArgumentError, GraphError
 
 DRAW = torch.Generator().manual_seed(3)
 BATCHES = [(torch.randn(12, 8, generator=DRAW), torch.randint(4, (12,), generator=DRAW)) for _ in range(4)]

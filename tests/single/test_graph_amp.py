@@ -8,7 +8,7 @@ from graph_models import GPT, MLP, MODELS, EvalGraph, TrainGraph, eager_losses, 
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 DRAW = torch.Generator().manual_seed(3)
 BATCHES = [(torch.randn(6, 8, generator=DRAW), torch.randint(4, (6,), generator=DRAW)) for _ in range(6)]

@@ -10,7 +10,7 @@ from graph_models import MLP, EvalGraph, TrainGraph, seeded, sgd
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.core.errors import ArgumentError, GraphError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, GraphError, UnsupportedError
 
 X, Y = torch.randn(6, 8), torch.tensor([0, 1, 2, 3, 0, 1])
 

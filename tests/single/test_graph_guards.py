@@ -12,9 +12,9 @@ import torch
 from graph_models import MLP, TrainGraph, seeded
 
 import oneflow as flow
-from oneflow.core.errors import GraphError
+from oneflow.engine.core.errors import GraphError
+from oneflow.engine.runtime.rank import memory
 from oneflow.nn.graph import GraphModule
-from oneflow.runtime import memory
 
 
 def trained(model, optimizer=None):

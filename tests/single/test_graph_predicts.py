@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import oneflow as flow
 from flowvision.models import ModelCreator, slim
-from oneflow.graph.compiled import CompiledStep
-from oneflow.ops import native
-from oneflow.ops.native_sequence import FRESH, call_sequence
+from oneflow.engine.graph.compiled import CompiledStep
+from oneflow.engine.ops import native
+from oneflow.engine.ops.cpu.native_sequence import FRESH, call_sequence
 
 built = pytest.mark.skipif(native.conv is None, reason="the C extension is not built, or there is no AVX2")
 

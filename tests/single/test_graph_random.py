@@ -15,8 +15,8 @@ from warm_python import WARM
 import oneflow as flow
 import oneflow.nn as nn
 import oneflow.nn.functional as F
-from oneflow.compiler.counter_draws import Draws
-from oneflow.core.errors import ArgumentError, GraphError
+from oneflow.engine.capture.counter_draws import Draws
+from oneflow.engine.core.errors import ArgumentError, GraphError
 
 
 class Drawing(nn.Graph):

@@ -17,9 +17,9 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, CheckpointError, DataError, GraphError, UnsupportedError
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
+from oneflow.engine.core.errors import ArgumentError, CheckpointError, DataError, GraphError, UnsupportedError
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
 
 COUNT, WIDTH, CLASSES, BATCH = 22, 12, 3, 4
 PIXELS = np.random.default_rng(5).random((COUNT, WIDTH)).astype(np.float32)

@@ -14,7 +14,7 @@ from warm_python import WARM
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.core.errors import GraphError
+from oneflow.engine.core.errors import GraphError
 
 DRAW = torch.Generator().manual_seed(3)
 BATCHES = [(torch.randn(6, 8, generator=DRAW), torch.randint(4, (6,), generator=DRAW)) for _ in range(10)]

@@ -11,7 +11,7 @@ from graph_models import MLP, EvalGraph, TrainGraph, seeded, sgd
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.core.errors import GraphError, UnsupportedError
+from oneflow.engine.core.errors import GraphError, UnsupportedError
 
 STATIC = "nn.Graph ONLY accepts static inputs tensor meta, please check whether your input tensor meta each step is the same as the input of first call graph"
 Pair = namedtuple("Pair", ["a", "b"])

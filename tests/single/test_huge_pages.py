@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from oneflow.runtime import memory
+from oneflow.engine.runtime.rank import memory
 
 PROGRAM = """
 import ctypes, importlib.util, sys, types
-ops = sys.modules["oneflow.ops"] = types.ModuleType("oneflow.ops")
+ops = sys.modules["oneflow.engine.ops"] = types.ModuleType("oneflow.engine.ops")
 ops.native = types.SimpleNamespace(heap=None)  # as where the extension was not built
 spec = importlib.util.spec_from_file_location("memory", sys.argv[1])  # alone: torch has a heap of its own size
 memory = importlib.util.module_from_spec(spec)

@@ -43,9 +43,9 @@ def test_importing_oneflow_loads_no_compiler_and_no_workers() -> None:
         name
         for name in loaded
         if name.split(".")[1] in ("compiler", "collective")
-        or name in ("oneflow.runtime.driver", "oneflow.runtime.worker")
+        or name in ("oneflow.engine.runtime.driver.driver", "oneflow.engine.runtime.driver.worker")
     ]
-    assert "oneflow.job.session" in loaded and not late
+    assert "oneflow.engine.job.session" in loaded and not late
 
 
 def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
@@ -64,7 +64,7 @@ def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
         "torch._inductor",
         "torch.onnx",
     }
-    own = {"oneflow.onnx.rows.table", "oneflow.plan.report", "oneflow.plan.make", "oneflow._C"}
+    own = {"oneflow.engine.onnx.rows.table", "oneflow.engine.plan.report", "oneflow.engine.plan.make", "oneflow._C"}
     assert not (packages | own) & loaded
 
 
@@ -96,7 +96,12 @@ assert gc.isenabled() and gc.get_freeze_count() > frozen / 2
 def test_a_job_on_one_device_loads_no_rules_of_several_ranks() -> None:
     """The rules look up hundreds of aten ops, which would make every first call later."""
     loaded = loaded_by(IMPORT + JOB)
-    rules = {name for name in loaded if name.startswith("oneflow.sharding.rules.")}
-    several = {"oneflow.compiler.infer", "oneflow.compiler.mirror", "oneflow.sharding.cost", "oneflow.runtime.driver"}
-    assert "oneflow.compiler.rank_program" in loaded
-    assert rules == {"oneflow.sharding.rules.rule"} and not several & set(loaded)
+    rules = {name for name in loaded if name.startswith("oneflow.engine.sharding.rules.")}
+    several = {
+        "oneflow.engine.assignment.infer",
+        "oneflow.engine.assignment.mirror",
+        "oneflow.engine.sharding.cost",
+        "oneflow.engine.runtime.driver.driver",
+    }
+    assert "oneflow.engine.lowering.rank_program" in loaded
+    assert rules == {"oneflow.engine.sharding.rules.rule"} and not several & set(loaded)

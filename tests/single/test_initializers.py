@@ -13,9 +13,9 @@ import torch
 
 from oneflow import initializer as init
 from oneflow import regularizers
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError
-from oneflow.core.spec import TensorSpec
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import ArgumentError, DTypeError, UnsupportedError
+from oneflow.engine.core.spec import TensorSpec
 
 SHAPE = (200, 300)
 CONV_NCHW = (64, 32, 3, 5)

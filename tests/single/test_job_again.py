@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import oneflow as flow
-from oneflow.core.errors import JobError
-from oneflow.job.local import LocalJob
+from oneflow.engine.core.errors import JobError
+from oneflow.engine.job.local import LocalJob
 
 X = np.ones(2, np.float32)
 

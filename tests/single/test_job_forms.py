@@ -11,8 +11,8 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow.core.common import data_type_pb2
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
 from oneflow.core.operator import op_conf_pb2
+from oneflow.engine.core.errors import ArgumentError, JobError, UnsupportedError
 
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 

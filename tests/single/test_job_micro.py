@@ -9,7 +9,7 @@ import pytest
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, JobError, UnsupportedError
 
 X = np.random.RandomState(0).rand(8, 3).astype(np.float32)
 

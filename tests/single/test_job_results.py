@@ -9,7 +9,7 @@ from small_jobs import array
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.job.result import ResultArray
+from oneflow.engine.job.result import ResultArray
 
 
 def test_a_job_without_results():

@@ -9,7 +9,7 @@ import pytest
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import JobError, UnsupportedError
+from oneflow.engine.core.errors import JobError, UnsupportedError
 
 MASK = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 1], [0, 1, 1, 0], [1, 0, 0, 0]], np.float32)
 TABLE = np.random.RandomState(0).uniform(0.5, 2, (6, 3)).astype(np.float32)

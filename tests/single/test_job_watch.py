@@ -6,8 +6,8 @@ from small_jobs import array, train_config, value, weight
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import JobError, UnsupportedError
-from oneflow.job.result import ResultArray
+from oneflow.engine.core.errors import JobError, UnsupportedError
+from oneflow.engine.job.result import ResultArray
 
 
 def test_watch_hands_out_every_value(capsys):

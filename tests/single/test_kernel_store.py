@@ -9,7 +9,7 @@ import subprocess
 import pytest
 from warm_python import WARM
 
-from oneflow.compiler.kernel_store import KernelStore, StoreError
+from oneflow.engine.passes.clusters.kernel_store import KernelStore, StoreError
 
 DIGEST, OTHER = "a" * 64, "b" * 64
 
@@ -105,7 +105,7 @@ def test_who_makes_an_entry_keeps_other_processes_waiting(store):
     program = f"""
 import sys
 from pathlib import Path
-from oneflow.compiler.kernel_store import KernelStore
+from oneflow.engine.passes.clusters.kernel_store import KernelStore
 store = KernelStore(Path({str(store.folder)!r}))
 sys.stdin.read()
 print("ready", flush=True)

@@ -21,7 +21,7 @@ from libai.utils.checkpoint import (
     get_unexpected_parameters_message,
 )
 from oneflow import nn
-from oneflow.core.errors import CheckpointError
+from oneflow.engine.core.errors import CheckpointError
 
 
 @pytest.fixture(autouse=True)

@@ -16,7 +16,7 @@ from libai.layers.activation import Activation
 from libai.layers.attention import AttnMaskType, MultiheadAttention
 from libai.models.utils import init_method_normal, scaled_init_method_normal
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from libai.layers.attention import AttnMaskType
 from libai.models.gpt_model import CasualMask
 from libai.models.utils.stages import require_layers
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 @pytest.fixture(autouse=True)

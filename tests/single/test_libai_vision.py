@@ -23,7 +23,7 @@ from libai.config.config import CONFIGS
 from libai.engine import DefaultTrainer
 from libai.models import swin_transformer, swin_transformer_v2
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 @pytest.fixture(autouse=True)

@@ -17,7 +17,7 @@ from sample import Sample, ints, rand
 
 from oneflow import linalg
 from oneflow import math as fmath
-from oneflow.core.errors import ArgumentError, DTypeError, OutsideJobError
+from oneflow.engine.core.errors import ArgumentError, DTypeError, OutsideJobError
 from oneflow.keras import activations
 
 F, I = rand(2, 3), ints(2, 3)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import oneflow as flow
-from oneflow.runtime import memory
+from oneflow.engine.runtime.rank import memory
 
 PROGRAM = """
 import resource

@@ -11,8 +11,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import oneflow as flow
-from oneflow.compiler.precision import half_nodes
-from oneflow.ir.notes import op_note
+from oneflow.engine.capture.precision import half_nodes
+from oneflow.engine.ir.notes import op_note
 
 opt = flow.optimizer
 NORMAL = flow.random_normal_initializer(stddev=0.2)

@@ -10,7 +10,7 @@ import pytest
 from name_calls import every_call
 
 import oneflow as flow
-from oneflow.core.errors import AbsentNameError
+from oneflow.engine.core.errors import AbsentNameError
 
 NAMES: dict[str, dict[str, str]] = json.loads(
     (Path(__file__).parents[1] / "names_0_9.json").read_text(encoding="utf-8")

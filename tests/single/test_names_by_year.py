@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 import oneflow as flow
-from oneflow.core.errors import AbsentNameError, KeywordError
-from oneflow.core.sbp import BROADCAST
-from oneflow.core.spellings import EARLIER, SPELLINGS
+from oneflow.compat.spellings import EARLIER, SPELLINGS
+from oneflow.engine.core.errors import AbsentNameError, KeywordError
+from oneflow.engine.core.sbp import BROADCAST
 
 TABLE: dict[str, dict[str, str]] = json.loads((Path(__file__).parents[1] / "names_by_year.json").read_text())
 

@@ -19,18 +19,19 @@ from sample import Sample, ints, rand
 
 from oneflow import layers, losses, nn
 from oneflow.compat import compat
-from oneflow.core import dtype as dtypes
-from oneflow.core.placement import parse_placement
-from oneflow.core.sbp import split
-from oneflow.core.spec import TensorSpec
-from oneflow.ir.blob import Blob
-from oneflow.ir.interpret import interpret
-from oneflow.ir.notes import op_note
-from oneflow.ir.trace import Trace, tracing
-from oneflow.job.settings import Settings
-from oneflow.ops import counter_random, padding
-from oneflow.ops import dropout as dropout_rows
-from oneflow.ops import loss as loss_rows
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.placement import parse_placement
+from oneflow.engine.core.sbp import split
+from oneflow.engine.core.spec import TensorSpec
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.interpret import interpret
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.ir.trace import Trace, tracing
+from oneflow.engine.job.settings import Settings
+from oneflow.engine.ops import dropout as dropout_rows
+from oneflow.engine.ops import loss as loss_rows
+from oneflow.engine.ops import padding
+from oneflow.engine.ops.kernels import counter_random
 
 
 def traced(call: Callable[..., Any], *inputs: np.ndarray, is_train: bool = False) -> tuple[Trace, list[Blob]]:

@@ -13,8 +13,8 @@ import torch
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import nn
-from oneflow.core.errors import OutsideJobError
-from oneflow.ir.blob import Blob
+from oneflow.engine.core.errors import OutsideJobError
+from oneflow.engine.ir.blob import Blob
 
 PAIR = {"L1Loss": (), "MSELoss": (), "BCELoss": (), "BCEWithLogitsLoss": (), "KLDivLoss": ()}
 LAYERS = {

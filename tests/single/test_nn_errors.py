@@ -17,11 +17,18 @@ from sample import Sample, ints, rand
 
 from oneflow import array, layers, losses, nn
 from oneflow.compat import compat
-from oneflow.core.errors import ArgumentError, DTypeError, JobError, NameError_, OutsideJobError, UnsupportedError
-from oneflow.core.sbp import split
-from oneflow.core.tree import tree_map
+from oneflow.engine.core.errors import (
+    ArgumentError,
+    DTypeError,
+    JobError,
+    NameError_,
+    OutsideJobError,
+    UnsupportedError,
+)
+from oneflow.engine.core.sbp import split
+from oneflow.engine.core.tree import tree_map
+from oneflow.engine.ir.variable import get_variable
 from oneflow.initializer import constant_initializer
-from oneflow.ir.variable import get_variable
 
 X, W = rand(2, 3, 8, 8), rand(4, 3, 3, 3)
 FLAT, LABELS = rand(4, 3), ints(4, high=3)

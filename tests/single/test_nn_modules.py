@@ -11,7 +11,7 @@ import torch
 from torch.autograd import gradcheck
 
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 from oneflow.nn import functional as F
 
 INT_TYPES = [torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8]

@@ -11,7 +11,7 @@ from name_calls import nn as nn_calls
 from name_calls import nn_functional, nn_init, nn_utils
 
 import oneflow as flow
-from oneflow.core.errors import AbsentNameError
+from oneflow.engine.core.errors import AbsentNameError
 from oneflow.nn.choices import ABSENT, CHOICES
 
 NAMES = json.loads((Path(__file__).parents[1] / "names_0_9.json").read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 
 R = np.random.RandomState(0)
 

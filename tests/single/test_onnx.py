@@ -129,7 +129,7 @@ def test_names_and_metadata_are_kept(tmp_path):
     assert {"body-conv", "pool", "total"} <= {node.name for node in model.graph.node}
     assert (model.producer_name, model.graph.name, model.doc_string) == ("oneflow-torch", "net", "Scores of pictures.")
     assert [(o.domain, o.version) for o in model.opset_import] == [("", 18)]
-    assert {p.key: p.value for p in model.metadata_props} == {"oneflow.job": "net", "oneflow.opset": "18"}
+    assert {p.key: p.value for p in model.metadata_props} == {"oneflow.engine.job": "net", "oneflow.opset": "18"}
 
 
 def test_inferred_shapes_are_those_of_the_job(tmp_path, monkeypatch):
@@ -233,7 +233,7 @@ def test_external_data_lies_in_one_file_beside_the_model(tmp_path):
 
 
 def test_weights_too_large_for_one_file_go_beside_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("oneflow.onnx.exporter.LARGEST_FILE", 1000)
+    monkeypatch.setattr("oneflow.engine.onnx.exporter.LARGEST_FILE", 1000)
     flow_onnx.export(wide_job(), None, tmp_path / "net.onnx")
     assert (tmp_path / "net.onnx.data").exists()
 

@@ -17,13 +17,13 @@ from aten_samples import FILES, SAMPLES
 from aten_samples.sample import AtenSample, Call
 from torch import fx
 
-from oneflow.compiler.forward_graph import Captured
-from oneflow.core.errors import UnsupportedError
-from oneflow.core.tree import tree_leaves, tree_map
-from oneflow.onnx.aten.table import FAMILIES, REASONS, ROWS
-from oneflow.onnx.exporter import DEFAULT_OPSET, LARGEST_OPSET, LEAST_OPSET
-from oneflow.onnx.model import inline, make_model
-from oneflow.onnx.modules import AnyBatch, parts_of
+from oneflow.engine.capture.forward_graph import Captured
+from oneflow.engine.core.errors import UnsupportedError
+from oneflow.engine.core.tree import tree_leaves, tree_map
+from oneflow.engine.onnx.aten.table import FAMILIES, REASONS, ROWS
+from oneflow.engine.onnx.exporter import DEFAULT_OPSET, LARGEST_OPSET, LEAST_OPSET
+from oneflow.engine.onnx.model import inline, make_model
+from oneflow.engine.onnx.modules import AnyBatch, parts_of
 
 ROOT = Path(__file__).resolve().parents[2]
 BATCH = 2

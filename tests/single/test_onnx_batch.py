@@ -10,8 +10,8 @@ from sample import Sample
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import onnx as flow_onnx
-from oneflow.core import dtype as dtypes
-from oneflow.onnx.rows.table import EMITTERS
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.onnx.rows.table import EMITTERS
 
 RANDOM = flow.random_normal_initializer(0.0, 0.3)
 

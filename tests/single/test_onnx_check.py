@@ -9,7 +9,7 @@ import pytest
 import oneflow as flow
 import oneflow.typing as tp
 from oneflow import onnx as flow_onnx
-from oneflow.core.errors import CheckpointError
+from oneflow.engine.core.errors import CheckpointError
 
 RANDOM = flow.random_normal_initializer(0.0, 0.3)
 

@@ -14,10 +14,10 @@ from families import SAMPLES, emitters_of_no_row, owners, rows_not_in_onnx, rows
 from sample import Sample
 
 import oneflow as flow
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.onnx.exporter import DEFAULT_OPSET, LARGEST_OPSET, LEAST_OPSET
+from oneflow.engine.onnx.rows.table import EMITTERS, REASONS
 from oneflow.onnx import export
-from oneflow.onnx.exporter import DEFAULT_OPSET, LARGEST_OPSET, LEAST_OPSET
-from oneflow.onnx.rows.table import EMITTERS, REASONS
 
 ROOT = Path(__file__).resolve().parents[2]
 EXPORTED = [(s, f"{s.row}-{i}") for i, s in enumerate(SAMPLES) if s.row in EMITTERS and not s.is_train]

@@ -12,7 +12,7 @@ from families import BY_FILE, SAMPLES, owners, rows_without_a_sample, samples_of
 from sample import Sample
 
 import oneflow as flow
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 IDS = [f"{s.row}-{i}" for i, s in enumerate(SAMPLES)]
 

@@ -16,7 +16,7 @@ import torch
 from optim_formulas import CASES, OptimCase, clipped, trained
 
 from oneflow import optim
-from oneflow.ops import optim_update
+from oneflow.engine.ops.updates import optim_update
 from oneflow.optimizer.grad_clipping import ClipGradNorm
 
 STEPS = 10

@@ -11,10 +11,10 @@ import pytest
 import torch
 from optim_formulas import clipped
 
-from oneflow.core.errors import ArgumentError
-from oneflow.ops import optim_update, update
-from oneflow.ops.update import clipped_by_norm
-from oneflow.ops.update_row import State, UpdateRow
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ops.updates import optim_update, update
+from oneflow.engine.ops.updates.update import clipped_by_norm
+from oneflow.engine.ops.updates.update_row import State, UpdateRow
 
 NUMBERS: dict[str, Any] = {
     "momentum": 0.9,

@@ -5,7 +5,7 @@ import pytest
 from optimizer_cases import constant, cosine, run
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 opt = flow.optimizer
 

@@ -21,9 +21,9 @@ from optimizer_cases import (
 )
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
-from oneflow.ops import update
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates.update_row import UpdateRow
 
 ALL = cases()
 DECAYING = {name: case for name, case in ALL.items() if case.decays}

@@ -21,7 +21,7 @@ from optimizer_cases import (
 )
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 opt = flow.optimizer
 

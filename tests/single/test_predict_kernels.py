@@ -15,8 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oneflow.ops import fused_conv, native
-from oneflow.ops.native_sequence import At, Op, RunningSequence, Sequence, _Memory
+from oneflow.engine.ops import native
+from oneflow.engine.ops.cpu import fused_conv
+from oneflow.engine.ops.cpu.native_sequence import At, Op, RunningSequence, Sequence, _Memory
 
 LAST = torch.channels_last
 NONE = ("none", 0.0, 0.0)

@@ -17,18 +17,20 @@ from families import (
 )
 from sample import Sample
 
-import oneflow.ops
-from oneflow.ops.table import FAMILIES, ROWS
+import oneflow.engine.ops
+from oneflow.engine.ops.table import FAMILIES, ROWS
 
 
 def test_every_file_of_op_rows_is_in_the_list() -> None:
-    missing = files_not_listed(Path(oneflow.ops.__file__).parent, FAMILIES)
+    missing = files_not_listed(Path(oneflow.engine.ops.__file__).parent, FAMILIES)
     assert not missing, "\n".join(missing)
 
 
 def test_every_file_of_samples_belongs_to_a_family() -> None:
     stray = sorted({path.stem for path in FOLDER.glob("*.py")} - {*FILES, "families", "runner", "sample"})
-    assert not stray, f"no family of src/oneflow/ops/table.py has samples of these names, so nobody runs them: {stray}"
+    assert not stray, (
+        f"no family of src/oneflow/engine/ops/table.py has samples of these names, so nobody runs them: {stray}"
+    )
 
 
 def test_no_row_is_in_two_families() -> None:
@@ -53,7 +55,7 @@ def test_a_sample_of_no_row_is_told_with_its_file() -> None:
         {"sort": [Sample("sorted", lambda x: x, (), lambda x: x), Sample("sort", lambda x: x, (), lambda x: x)]}
     )
     assert found == [
-        "tests/single/samples/sort.py has a sample of sorted, which is no row of src/oneflow/ops: correct its name or "
+        "tests/single/samples/sort.py has a sample of sorted, which is no row of src/oneflow/engine/ops: correct its name or "
         "delete it"
     ]
 
@@ -62,22 +64,22 @@ def test_a_sample_of_no_row_is_told_with_its_file() -> None:
 def test_a_row_without_an_emitter_is_told_with_the_file_to_add_it_in(reasons: dict[str, str]) -> None:
     assert rows_not_in_onnx({"nn.foo": "activation", "bar": "sort"}, {"bar"}, reasons) == [
         "row nn.foo has no ONNX emitter: add one, or EMITTERS.cannot('nn.foo', reason), in "
-        "src/oneflow/onnx/rows/activation.py"
+        "src/oneflow/engine/onnx/rows/activation.py"
     ]
 
 
 def test_an_emitter_and_a_reason_or_an_emitter_of_no_row_are_told() -> None:
     assert rows_not_in_onnx({"bar": "sort"}, {"bar"}, {"bar": "no such op"}) == [
-        "row bar has an ONNX emitter and a reason why there is none: delete one in src/oneflow/onnx/rows/sort.py"
+        "row bar has an ONNX emitter and a reason why there is none: delete one in src/oneflow/engine/onnx/rows/sort.py"
     ]
     assert emitters_of_no_row({"bar": "sort"}, {"bar", "baz"}) == [
-        "src/oneflow/onnx/rows has an entry for baz, which is no row of src/oneflow/ops"
+        "src/oneflow/engine/onnx/rows has an entry for baz, which is no row of src/oneflow/engine/ops"
     ]
 
 
 def test_a_file_of_rows_that_is_not_listed_is_told(tmp_path) -> None:
-    (tmp_path / "fresh.py").write_text("from oneflow.ops.row import Family\n\nROWS = Family()\n")
+    (tmp_path / "fresh.py").write_text("from oneflow.engine.ops.row import Family\n\nROWS = Family()\n")
     (tmp_path / "other.py").write_text("ROW = 1\n")
     assert files_not_listed(tmp_path, FAMILIES) == [
-        "fresh.py makes a family of op rows: add 'fresh' to the list of src/oneflow/ops/table.py"
+        "fresh.py makes a family of op rows: add 'fresh' to the list of src/oneflow/engine/ops/table.py"
     ]

@@ -31,7 +31,7 @@ from safetensors.torch import save_file
 from warm_python import WARM
 
 import oneflow as flow
-from oneflow.checkpoint import writing
+from oneflow.engine.checkpoint import writing
 
 TENSORS = {
     "float": torch.tensor([1.5, -0.0, float("inf"), float("nan")]),
@@ -182,7 +182,7 @@ def test_plain_values_come_back(name, tmp_path):
 )
 @pytest.mark.parametrize("protocol", [2, 4, 5])
 def test_arrays_among_other_values_come_back(array, protocol, tmp_path, monkeypatch):
-    monkeypatch.setattr("oneflow.checkpoint.objects._PROTOCOL", protocol)
+    monkeypatch.setattr("oneflow.engine.checkpoint.objects._PROTOCOL", protocol)
     loaded = there_and_back({"array": array, "step": 1}, tmp_path)["array"]
     assert loaded.dtype == array.dtype and loaded.flags.writeable
     np.testing.assert_array_equal(loaded, array)

@@ -34,8 +34,8 @@ from pickle_codes import (
 from safetensors.torch import save_file
 
 import oneflow as flow
-from oneflow.checkpoint import restricted_pickle
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.checkpoint import restricted_pickle
+from oneflow.engine.core.errors import OneFlowError
 
 ARRAY = (
     called("numpy.core.multiarray", "_reconstruct", of_global("numpy", "ndarray"), b"K\0\x85", b"C\1b")
@@ -318,7 +318,7 @@ def test_folders_outside_the_directory_are_not_read(name, whose, tmp_path):
     data = (
         built("oneflow", "Tensor", state)
         if whose == "theirs"
-        else called("oneflow.checkpoint.stored_tensor", "StoredTensor", text(name))
+        else called("oneflow.engine.checkpoint.stored_tensor", "StoredTensor", text(name))
     )
     folder = write_directory(tmp_path / "saved", saved(data), tensor_0=TWO_BY_THREE)
     assert f"pickled_data' cannot be read: a tensor's folder is called {name!r}; only a plain name" in refused(folder)
@@ -369,7 +369,7 @@ def test_folders_outside_the_directory_are_not_read(name, whose, tmp_path):
         (
             saved(
                 b"\x8f("
-                + called("oneflow.checkpoint.stored_tensor", "StoredTensor", text("tensor_0"), b"\x89", b"\x89")
+                + called("oneflow.engine.checkpoint.stored_tensor", "StoredTensor", text("tensor_0"), b"\x89", b"\x89")
                 + b"\x90"
             ),
             None,
@@ -470,7 +470,7 @@ def test_a_file_of_torch_with_code_is_refused_and_nothing_is_executed(kind, zipp
     [
         ("oneflow.os", "system"),
         ("oneflow", "load"),
-        ("oneflow.checkpoint.objects", "os.system"),
+        ("oneflow.engine.checkpoint.objects", "os.system"),
         ("torch", "load"),
         ("collections", "OrderedDict.fromkeys"),
         ("builtins", "getattr"),

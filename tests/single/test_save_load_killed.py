@@ -12,7 +12,7 @@ import pytest
 KILLER = """
 import builtins, io, json, os, signal, sys, torch
 import oneflow as flow
-from oneflow.checkpoint import writing
+from oneflow.engine.checkpoint import writing
 
 root, way = sys.argv[1:]
 new = {"x": torch.zeros(1000), "y": torch.ones(3)}

@@ -19,8 +19,8 @@ from flowvision.models import slim
 from flowvision.models.slim.checkpoint.messages import slice_key
 from flowvision.models.slim.checkpoint.snappy import unpacked
 from flowvision.models.slim.checkpoint.table import read_table, write_table
-from oneflow.core.errors import ArgumentError, DataError, DTypeError
-from oneflow.data.tfrecord import masked_crc
+from oneflow.engine.core.errors import ArgumentError, DataError, DTypeError
+from oneflow.engine.data.formats.tfrecord import masked_crc
 
 HERE = Path(__file__).parent / "tf_checkpoints"
 EXPECTED = {

@@ -13,7 +13,7 @@ from flowvision.models import slim
 from flowvision.models.slim.initializers import he, truncated_normal, xavier
 from flowvision.models.slim.layers import BatchNorm, Conv, Norm, SeparableConv, Style
 from flowvision.models.slim.padding import SAME, SYMMETRIC, VALID, avg_pool, max_pool, same_padding
-from oneflow.core.errors import ArgumentError, NameError_
+from oneflow.engine.core.errors import ArgumentError, NameError_
 
 
 def windows(x: np.ndarray, kernel: int, stride: int) -> list[list[np.ndarray]]:

@@ -11,7 +11,7 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental import symbolic_shapes
 
-from oneflow.core.static_sizes import static_sizes
+from oneflow.engine.core.static_sizes import static_sizes
 
 TENSOR = FakeTensorMode().from_tensor(torch.ones(2, 3))
 VALUES = [(2, 3.0, True), TENSOR, [TENSOR, (TENSOR, None)], "name"]

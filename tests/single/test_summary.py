@@ -9,7 +9,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import ArgumentError, JobError
+from oneflow.engine.core.errors import ArgumentError, JobError
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 import torch
 from warm_python import WARM
 
-from oneflow.ops import native
+from oneflow.engine.ops import native
 
 pytestmark = pytest.mark.skipif(native.heap is None, reason="the C extension is not built")
 MEGABYTE = 2**20
@@ -19,8 +19,8 @@ MEGABYTE = 2**20
 HEAP = """
 import json, os, random, threading
 import torch
-from oneflow.ops.native import heap
-from oneflow.runtime import memory
+from oneflow.engine.ops.native import heap
+from oneflow.engine.runtime import memory
 memory.keep_freed_memory()
 def resident():
     return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

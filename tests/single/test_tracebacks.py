@@ -10,7 +10,7 @@ import torch
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.core.errors import (
+from oneflow.engine.core.errors import (
     ArgumentError,
     CheckpointError,
     GraphError,
@@ -19,7 +19,7 @@ from oneflow.core.errors import (
     RunError,
     is_our_file,
 )
-from oneflow.core.tracebacks import entry
+from oneflow.engine.core.tracebacks import entry
 
 
 def caught(kind: type[Exception], call) -> Exception:
@@ -96,7 +96,7 @@ def test_an_error_that_our_code_does_not_expect_keeps_its_frames(monkeypatch):
     def job(x: tp.Numpy.Placeholder((2, 3))) -> tp.Numpy:
         return x
 
-    monkeypatch.setattr("oneflow.job.job.Signature", None)
+    monkeypatch.setattr("oneflow.engine.job.job.Signature", None)
     error = caught(TypeError, lambda: job(ZEROS))
     assert any(is_our_file(frame.filename) for frame in traceback.extract_tb(error.__traceback__))
 

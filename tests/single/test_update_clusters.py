@@ -14,14 +14,15 @@ from torch import Tensor
 import oneflow as flow
 from fastnn import updates as tf
 from oneflow import nn
-from oneflow.compiler import cluster_updates, early
-from oneflow.compiler.serialize import graph_of
-from oneflow.compiler.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
-from oneflow.ops import native_update, optim_update, update
-from oneflow.ops.update_row import UpdateRow
-from oneflow.ops.update_sweeps import SWEEPS
-from oneflow.runtime import running_updates
-from oneflow.runtime.codegen import generate
+from oneflow.engine.ops.updates import native_update, optim_update, update
+from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates.update_sweeps import SWEEPS
+from oneflow.engine.passes import cluster_updates
+from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
+from oneflow.engine.program import large_products
+from oneflow.engine.program.serialize import graph_of
+from oneflow.engine.step import running_updates
+from oneflow.engine.step.codegen import generate
 
 built = pytest.mark.skipif(not native_update.NAMES, reason="the extension was not built")
 ROWS: dict[str, UpdateRow] = {
@@ -321,7 +322,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped():
 
 
 def test_a_large_gradient_is_made_and_used_some_rows_at_a_time(monkeypatch):
-    monkeypatch.setattr(early, "ROWS_BYTES", 2**12)
+    monkeypatch.setattr(large_products, "ROWS_BYTES", 2**12)
     plain = {
         name: lambda groups, make=make: make([{"params": groups[0]["params"]}]) for name, make in OPTIMIZERS.items()
     }

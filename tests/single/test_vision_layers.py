@@ -10,7 +10,7 @@ import torch
 import oneflow as flow
 from flowvision import layers
 from flowvision.layers.blocks import get_padding, get_same_padding, is_static_pad
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 X = torch.arange(2 * 8 * 5 * 6.0).view(2, 8, 5, 6).sin()
 

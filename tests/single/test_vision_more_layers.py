@@ -17,8 +17,8 @@ from flowvision.layers.blocks.boxes import box_iou_np
 from flowvision.models.helpers import named_apply
 from flowvision.models.layer_getter import IntermediateLayerGetter
 from flowvision.utils import Registry
-from oneflow.core.absent_modules import AbsentModuleError
-from oneflow.core.errors import ArgumentError
+from oneflow.compat.absent_modules import AbsentModuleError
+from oneflow.engine.core.errors import ArgumentError
 
 X = torch.arange(2 * 8 * 5 * 6.0).view(2, 8, 5, 6).sin()
 

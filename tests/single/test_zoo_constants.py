@@ -14,7 +14,7 @@ from flowvision.datasets.utils import MissingDataError
 from flowvision.models import ModelCreator, googlenet
 from flowvision.models.resnet import BasicBlock, Bottleneck, ResNet
 from flowvision.models.vgg import VGG, make_layers
-from oneflow.core.errors import AbsentNameError, ArgumentError
+from oneflow.engine.core.errors import AbsentNameError, ArgumentError
 
 # eps and momentum of batch norms; a PyTorch layer's own where nothing is said.
 USUAL = (1e-5, 0.1)

@@ -13,7 +13,7 @@ import flowvision.models
 import oneflow as flow
 from flowvision.models import ModelCreator, register_model, resnet18
 from flowvision.models.registry import UnknownModelError
-from oneflow.core.errors import AbsentNameError, ArgumentError, DataError
+from oneflow.engine.core.errors import AbsentNameError, ArgumentError, DataError
 
 SMALL = {"num_classes": 3}
 

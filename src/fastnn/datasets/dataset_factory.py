@@ -15,7 +15,7 @@ from fastnn.errors import FlagError
 from fastnn.flags import FLAGS, Flags
 from fastnn.tf import stand_in
 from fastnn.utils.dataset_utils import DatasetIterator, MockIterator, RecordIterator, Share
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 datasets_map: dict[str, Any] = {"cifar10": cifar10, "flowers": flowers, "mnist": mnist}
 """Name -> a module with ``parse_fn(example) -> (image, label)``, such a function, or the path of a file that has

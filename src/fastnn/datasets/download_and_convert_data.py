@@ -23,14 +23,14 @@ from fastnn.errors import FlagError
 from fastnn.flags import Flag, Flags
 from flowvision.datasets import CIFAR10
 from flowvision.datasets.utils import MissingDataError, download_and_extract_archive, extract_archive
-from oneflow.core.errors import DataError, OneFlowError, nearest
-from oneflow.core.record.messages import FeatureValue
 from oneflow.data import RecordWriter
-from oneflow.data.cli.options import progress
-from oneflow.data.cli.output import bounds, write_labels
-from oneflow.data.cli.pictures import class_folders, picture_files
-from oneflow.data.image.decode import size_of
-from oneflow.data.mnist_files import find_mnist, read_mnist
+from oneflow.engine.core.errors import DataError, OneFlowError, nearest
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.cli.options import progress
+from oneflow.engine.data.cli.output import bounds, write_labels
+from oneflow.engine.data.cli.pictures import class_folders, picture_files
+from oneflow.engine.data.formats.mnist_files import find_mnist, read_mnist
+from oneflow.engine.data.image.decode import size_of
 
 Features = dict[str, FeatureValue]
 Item = Callable[[], Features]

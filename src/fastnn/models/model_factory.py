@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from fastnn.errors import FlagError
 from flowvision.models import slim
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 EndPoints = Mapping[str, Any]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Picture = np.ndarray
 Draws = Callable[[], float]

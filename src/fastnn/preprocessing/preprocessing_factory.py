@@ -11,7 +11,7 @@ import torch
 
 from fastnn.errors import FlagError
 from fastnn.preprocessing import cifarnet_preprocessing, inception_preprocessing, lenet_preprocessing, vgg_preprocessing
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 _INCEPTION = (
     *("inception", "inception_v1", "inception_v2", "inception_v3", "inception_v4", "inception_resnet_v2"),

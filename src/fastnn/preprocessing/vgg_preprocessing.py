@@ -8,7 +8,7 @@ import numpy as np
 
 from fastnn.preprocessing import pixels
 from fastnn.preprocessing.pixels import Draws, Picture
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _MEANS = np.array([123.68, 116.78, 103.94], np.float32)
 _RESIZE_SIDE_MIN, _RESIZE_SIDE_MAX = 256, 512

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oneflow.core.errors import AbsentNameError, nearest
+from oneflow.engine.core.errors import AbsentNameError, nearest
 
 
 def absent(name: str, there: Sequence[str]) -> AbsentNameError:

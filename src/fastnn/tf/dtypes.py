@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import DTypeError
+from oneflow.engine.core.errors import DTypeError
 
 bool = torch.bool
 uint8, int8, int16, int32, int64 = torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from fastnn.tf.dtypes import string, torch_dtype
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.core.record.messages import FeatureValue, pick_from_example
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.record.messages import FeatureValue, pick_from_example
 
 _KINDS = {string: "bytes_list", torch.int64: "int64_list", torch.float32: "float_list"}
 

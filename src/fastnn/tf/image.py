@@ -10,8 +10,8 @@ from torch import Tensor
 
 from fastnn.tf.absent import absent
 from fastnn.tf.dtypes import float32, torch_dtype, uint8
-from oneflow.core.errors import ArgumentError
-from oneflow.data.image.decode import decode
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.data.image.decode import decode
 
 __all__ = ["convert_image_dtype", "decode_gif", "decode_image", "decode_jpeg", "decode_png"]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from fastnn.errors import FlagError
 from fastnn.flags import Flags
-from oneflow.core.errors import DataError
 from oneflow.data import Draws, Loader, Parts
-from oneflow.data.loader import available_cores
-from oneflow.data.records import Record
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.formats.records import Record
+from oneflow.engine.data.loader import available_cores
 
 Batch = tuple[Tensor, Tensor]
 

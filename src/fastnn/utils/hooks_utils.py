@@ -16,7 +16,7 @@ from fastnn.flags import FLAGS, Flags
 from fastnn.utils.cluster_utils import task_index
 from fastnn.utils.dataset_utils import Share
 from libai.engine.hooks import HookBase
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 _log = logging.getLogger("fastnn")
 

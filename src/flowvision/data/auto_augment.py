@@ -32,7 +32,7 @@ from flowvision.data.augment_ops import (
     translate_y_abs,
     translate_y_rel,
 )
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 __all__ = [
     "AugMixAugment",

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Box = tuple[int, int, int, int]
 

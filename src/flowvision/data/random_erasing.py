@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class RandomErasing:

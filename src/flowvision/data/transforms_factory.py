@@ -14,7 +14,7 @@ from flowvision.data.constants import DEFAULT_CROP_PCT, IMAGENET_DEFAULT_MEAN, I
 from flowvision.data.random_erasing import RandomErasing
 from flowvision.transforms.functional import resized_crop
 from flowvision.transforms.interpolation import InterpolationMode, str_to_interp_mode, str_to_pil_interp
-from oneflow.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 
 _EITHER = (InterpolationMode.BILINEAR, InterpolationMode.BICUBIC)
 

@@ -12,8 +12,8 @@ from flowvision.datasets.records import OFRecordFolder, RecordFolder, TFRecordFo
 from flowvision.datasets.stl10 import STL10
 from flowvision.datasets.svhn import SVHN
 from flowvision.datasets.vision import VisionDataset
-from oneflow.core.absent_modules import refuse as _refuse
-from oneflow.core.errors import AbsentNameError
+from oneflow.compat.absent_modules import refuse as _refuse
+from oneflow.engine.core.errors import AbsentNameError
 
 __all__ = [
     "CIFAR10",

@@ -13,7 +13,7 @@ import numpy as np
 
 from flowvision.datasets.utils import bring, extract_archive
 from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
-from oneflow.core.errors import DataError
+from oneflow.engine.core.errors import DataError
 
 _PIXELS = (3, 32, 32)
 # All that these files name; a pickle could otherwise call anything.

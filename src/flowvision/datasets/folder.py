@@ -10,7 +10,7 @@ from PIL import Image
 
 from flowvision.datasets.utils import MissingDataError
 from flowvision.datasets.vision import VisionDataset
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 IMG_EXTENSIONS = (".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp")
 

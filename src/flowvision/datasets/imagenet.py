@@ -12,7 +12,7 @@ import torch
 
 from flowvision.datasets.folder import ImageFolder
 from flowvision.datasets.utils import MissingDataError, extract_archive, verify_str_arg
-from oneflow.core.errors import AbsentNameError, DataError
+from oneflow.engine.core.errors import AbsentNameError, DataError
 
 META_FILE = "meta.bin"
 TRAIN_ARCHIVE = "ILSVRC2012_img_train.tar"

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from oneflow.core.errors import DataError
+from oneflow.engine.core.errors import DataError
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15

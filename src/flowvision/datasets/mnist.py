@@ -13,9 +13,9 @@ import torch
 
 from flowvision.datasets.utils import MissingDataError, bring, check_integrity, extract_archive, verify_str_arg
 from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
-from oneflow.core.errors import DataError
-from oneflow.data.idx import read_idx
-from oneflow.data.mnist_files import MIRRORS, SHA256, SUBSET
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.data.formats.idx import read_idx
+from oneflow.engine.data.formats.mnist_files import MIRRORS, SHA256, SUBSET
 
 _MNIST_FOLDER = "ONEFLOW_MNIST_DIR"
 _FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")

@@ -10,8 +10,8 @@ from typing import Any
 from PIL import Image
 
 from flowvision.datasets.vision import VisionDataset
-from oneflow.core.errors import DataError, nearest
 from oneflow.data import Loader, Parts
+from oneflow.engine.core.errors import DataError, nearest
 
 
 class RecordFolder(VisionDataset):

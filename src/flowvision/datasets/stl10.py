@@ -11,7 +11,7 @@ import numpy as np
 
 from flowvision.datasets.utils import bring, extract_archive, verify_str_arg
 from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
-from oneflow.core.errors import ArgumentError, DataError
+from oneflow.engine.core.errors import ArgumentError, DataError
 
 _PICTURE = (3, 96, 96)
 _FILES = {

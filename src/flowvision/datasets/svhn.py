@@ -12,7 +12,7 @@ import numpy as np
 from flowvision.datasets.matlab import load_arrays
 from flowvision.datasets.utils import bring, verify_str_arg
 from flowvision.datasets.vision import VisionDataset, label_at, pixels_at, transformed
-from oneflow.core.errors import DataError
+from oneflow.engine.core.errors import DataError
 
 _MD5 = {
     "train": "e26dedcc434d2e4c54c9b2d4a06d8373",

@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from tqdm import tqdm
 
-from oneflow.core.errors import ArgumentError, DataError, nearest
-from oneflow.data.download import answering, fetch, fetch_all
+from oneflow.engine.core.errors import ArgumentError, DataError, nearest
+from oneflow.engine.data.formats.download import answering, fetch, fetch_all
 
 T = TypeVar("T")
 OFFLINE = "ONEFLOW_OFFLINE"

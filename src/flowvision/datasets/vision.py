@@ -11,8 +11,8 @@ import torch
 from PIL import Image
 
 from flowvision.transforms import Compose, ToTensor
-from oneflow.core.errors import ArgumentError
-from oneflow.data.at_once import BatchIndex, BatchNumber
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.data.at_once import BatchIndex, BatchNumber
 from oneflow.utils.data import Dataset
 
 Transform = Callable[[Any], Any]

@@ -177,8 +177,8 @@ from flowvision.models.vision_transformer import (
     vit_tiny_patch16_224_in21k,
     vit_tiny_patch16_384,
 )
-from oneflow.core.absent_modules import refuse as _refuse
-from oneflow.core.errors import AbsentNameError
+from oneflow.compat.absent_modules import refuse as _refuse
+from oneflow.engine.core.errors import AbsentNameError
 
 __all__ = [
     "ModelCreator",

@@ -14,7 +14,7 @@ from flowvision.layers.regularization.stochastic_depth import StochasticDepth
 from flowvision.models.pretrained import accepts, by_patterns
 from flowvision.models.registry import Create, variant
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class Permute(nn.Module):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import oneflow.nn as nn
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class IntermediateLayerGetter(nn.ModuleDict):

@@ -19,8 +19,8 @@ from tqdm import tqdm
 import oneflow as flow
 import oneflow.nn as nn
 from oneflow import Tensor
-from oneflow.checkpoint.objects import PICKLED
-from oneflow.core.errors import ArgumentError, DataError, nearest
+from oneflow.engine.checkpoint.objects import PICKLED
+from oneflow.engine.core.errors import ArgumentError, DataError, nearest
 
 SUFFIXES = (".safetensors", ".pth", ".pt", ".bin")
 _HASHED = re.compile(r"-([0-9a-f]{8})\.pth$")  # torch's hub: the file's name ends with the beginning of its SHA-256

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import oneflow.nn as nn
 from flowvision.models.pretrained import found_in_cache, load_weights
 from flowvision.models.refused import REFUSED
-from oneflow.core.errors import OneFlowError, nearest
+from oneflow.engine.core.errors import OneFlowError, nearest
 
 Create = Callable[..., nn.Module]
 C = TypeVar("C", bound=Create)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import oneflow.nn as nn
 from flowvision.models.registry import variant
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Norm = Callable[[int], nn.Module]
 

@@ -13,7 +13,7 @@ from flowvision.ops.boxes import (
     nms,
     remove_small_boxes,
 )
-from oneflow.core.absent_modules import refuse as _refuse
+from oneflow.compat.absent_modules import refuse as _refuse
 
 __all__ = [
     "batched_nms",

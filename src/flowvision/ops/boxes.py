@@ -7,7 +7,7 @@ import math
 import torch
 
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _FORMATS = ("xyxy", "xywh", "cxcywh")
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 NoiseRange = float | Sequence[float] | None
 

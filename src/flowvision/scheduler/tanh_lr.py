@@ -7,7 +7,7 @@ from typing import Any
 
 from flowvision.scheduler.scheduler import NoiseRange
 from flowvision.scheduler.warmup import WarmupScheduler, cycle, cycle_length
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class TanhLRScheduler(WarmupScheduler):

@@ -22,7 +22,7 @@ from flowvision.transforms.interpolation import (
     str_to_interp_mode,
     str_to_pil_interp,
 )
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 __all__ = [
     "InterpolationMode",

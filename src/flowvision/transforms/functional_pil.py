@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image, ImageEnhance, ImageOps
 
 from flowvision.transforms.geometry import resized, sides
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 PADDING_MODES = ("constant", "edge", "reflect", "symmetric")
 _NO_HUE = ("L", "1", "I", "F")

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flowvision.transforms.geometry import resized, sides
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _TENSOR_MODES = ("nearest", "bilinear", "bicubic")
 _GREY = (0.2989, 0.587, 0.114)

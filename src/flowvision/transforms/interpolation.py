@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 
 class InterpolationMode(Enum):

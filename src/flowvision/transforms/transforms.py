@@ -15,7 +15,7 @@ from torch import nn
 from flowvision.transforms import functional as F
 from flowvision.transforms.geometry import pair_of, resized
 from flowvision.transforms.interpolation import InterpolationMode, interpolation_mode
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 __all__ = [
     "CenterCrop",

@@ -6,7 +6,7 @@ from flowvision.utils.clip_grad import dispatch_clip_grad
 from flowvision.utils.metrics import AverageMeter, accuracy
 from flowvision.utils.model_ema import ModelEmaV2
 from flowvision.utils.vision_helpers import make_grid, save_image
-from oneflow.core.absent_modules import refuse as _refuse
+from oneflow.compat.absent_modules import refuse as _refuse
 
 ModelEma = ModelEmaV2  # the name of its first version
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from flowvision.utils.agc import adaptive_clip_grad
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def dispatch_clip_grad(parameters: Any, value: float, mode: str = "norm", norm_type: float = 2.0) -> None:

@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def make_grid(

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from libai.board.server import LOOPBACK, serve
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from libai.board.runs import PLAN, find_runs, read_run, stamp
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 LOOPBACK = "127.0.0.1"
 # The page needs nothing from elsewhere, and nothing in a config or log can make it ask.

@@ -18,7 +18,7 @@ from libai.config.known_keys import KNOWN, OPTIONAL
 from libai.config.names import told
 from libai.config.tree import as_tree, copied, file_of, note_file, plain, where
 from libai.utils.logger import log_first_n
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 FIELDS = ("model", "graph", "train", "optim", "dataloader")
 DERIVED = "derived"  # in saved files: what a run made of the other keys. It is made anew, so it is not read

@@ -12,7 +12,7 @@ from omegaconf import DictConfig
 
 from libai.config.errors import ConfigError, ConfigFileError, ConfigTypeError
 from libai.config.lazy import LazyConfig
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 CONFIGS = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "configs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hydra.errors import InstantiationException
 
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 
 class ConfigError(OneFlowError, ValueError, AssertionError):

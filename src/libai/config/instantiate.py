@@ -13,7 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from libai.config.errors import ConfigError, ConfigTypeError, InstantiationError
 from libai.config.names import locate, name_of, told
 from libai.config.tree import OBJECTS, as_tree, plain
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 TARGET = "_target_"
 RECURSIVE = "_recursive_"

@@ -17,7 +17,7 @@ from libai.config.override import apply_override, parsed
 from libai.config.python_file import run_file
 from libai.config.tree import OBJECTS, as_tree, file_of, note_file, plain
 from libai.config.yaml_file import read_yaml, write_yaml
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 __all__ = ["LazyCall", "LazyConfig", "locate"]
 

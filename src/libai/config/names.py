@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from libai.config.errors import InstantiationError
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 
 def locate(name: str) -> Any:

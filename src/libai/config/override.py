@@ -9,7 +9,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from libai.config.errors import ConfigError, ConfigKeyError
 from libai.config.tree import as_tree
-from oneflow.core.errors import UnsupportedError
+from oneflow.engine.core.errors import UnsupportedError
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

@@ -11,7 +11,7 @@ from typing import Any
 
 from libai.config.errors import ConfigFileError
 from libai.config.tree import as_tree
-from oneflow.core.errors import nearest
+from oneflow.engine.core.errors import nearest
 
 
 def run_file(filename: str) -> dict[str, Any]:

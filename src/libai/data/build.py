@@ -14,7 +14,7 @@ from libai.data.loader import BatchLoader
 from libai.data.samplers import CyclicSampler, SingleRoundSampler
 from libai.data.structures import Instance
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 from oneflow.utils.data import ConcatDataset, Dataset
 
 __all__ = [

@@ -16,7 +16,7 @@ from torch.utils.data import get_worker_info
 
 from libai.data.together import Together
 from libai.data.transfer import Mailbox, Sent
-from oneflow.core.errors import DataError
+from oneflow.engine.core.errors import DataError
 from oneflow.utils.data import DataLoader
 
 _MASK = (1 << 64) - 1

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError, DTypeError, nearest
+from oneflow.engine.core.errors import ArgumentError, DTypeError, nearest
 
 SLOT_BYTES = 8 << 20
 """Batches up to this size are copied from a worker to the program; each tensor of a larger one is a file in shared
@@ -61,7 +61,7 @@ class DistTensorData:
     def _lay_out(self, layout: dist.BatchLayout) -> None:
         given, self._given = self._given, None
         if given is not None and given is self.tensor and not given.requires_grad:
-            from oneflow.global_tensor.members import given_away  # with it come the rules of every op
+            from oneflow.engine.global_tensor.members import given_away  # with it come the rules of every op
 
             self.tensor = given_away(given, layout.read, layout.sbp)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from libai.data.structures import DistTensorData, Instance
-from oneflow.data.at_once import BatchIndex, NotAtOnce, at_once
+from oneflow.engine.data.at_once import BatchIndex, NotAtOnce, at_once
 
 
 class Together:

@@ -35,7 +35,7 @@ from libai.utils.checkpoint import Checkpointer
 from libai.utils.events import CommonMetricPrinter, EventWriter, JSONWriter, TensorboardXWriter
 from libai.utils.logger import setup_logger
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = ["DefaultTrainer", "default_setup"]
 

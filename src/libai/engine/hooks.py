@@ -17,7 +17,7 @@ from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.checkpoint import PeriodicCheckpointer as _PeriodicCheckpointer
 from libai.utils.events import EventWriter
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 __all__ = [
     "BestCheckpointer",

@@ -10,7 +10,7 @@ from typing import Any
 import oneflow as flow
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import LAST
-from oneflow.core.errors import CheckpointError
+from oneflow.engine.core.errors import CheckpointError
 
 _NUMBER = re.compile(r"_(\d{7,})$")
 

@@ -16,7 +16,7 @@ from libai.models.utils.graph_base import total_loss
 from libai.utils import distributed as dist
 from libai.utils.events import EventStorage, get_event_storage
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from libai.evaluation.evaluator import DatasetEvaluator
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 
 def accuracy(output: torch.Tensor, target: torch.Tensor, topk: Sequence[int] = (1,)) -> list[torch.Tensor]:

@@ -14,8 +14,8 @@ import torch
 from libai.evaluation.utils import batch_rows, pad_batch, parts_of
 from libai.utils import distributed as dist
 from libai.utils.logger import log_every_n_seconds
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.graph.proxy import origin_of
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.graph.proxy import origin_of
 
 _LOG_SECONDS = 5
 

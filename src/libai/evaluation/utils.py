@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from oneflow import sbp as sbp_values
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 logger = logging.getLogger("libai.evaluation")
 

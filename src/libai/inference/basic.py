@@ -22,7 +22,7 @@ from libai.models.utils.model_loader.base_loader import ModelLoaderLiBai
 from libai.tokenizer import build_tokenizer
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 MODES = ("libai", "huggingface", "random")
 

@@ -11,7 +11,7 @@ from PIL import Image
 
 from libai.config import instantiate
 from libai.inference.basic import BasePipeline, labelled, scores_of
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class ImageClassificationPipeline(BasePipeline):

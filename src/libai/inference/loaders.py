@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from libai.models import utils
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 LOADERS: dict[str, Any] = {
     "BertModel": utils.BertLoaderHuggerFace,

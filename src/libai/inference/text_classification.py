@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from libai.inference.basic import BasePipeline, labelled, scores_of
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class TextClassificationPipeline(BasePipeline):

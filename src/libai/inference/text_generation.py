@@ -8,7 +8,7 @@ import torch
 
 from libai.inference.basic import BasePipeline
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class TextGenerationPipeline(BasePipeline):

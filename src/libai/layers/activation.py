@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 
 class Activation(str, Enum):

@@ -13,7 +13,7 @@ from libai.layers.laying import Init, at_layer, made_like
 from libai.layers.linear import Linear
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Cache = tuple[Any, Any]
 

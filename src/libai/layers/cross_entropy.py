@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from libai.layers.laying import at_layer, laid
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class ParallelCrossEntropyLoss(nn.Module):

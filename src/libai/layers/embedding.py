@@ -11,7 +11,7 @@ import torch.nn.functional as F
 
 from libai.layers.laying import B, Init, S, at_layer, laid, new_parameter, new_tensor, skips_init
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 from oneflow.nn import init as first
 
 

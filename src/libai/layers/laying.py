@@ -15,7 +15,7 @@ import torch
 import oneflow as flow
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.global_tensor.create import from_whole
+from oneflow.engine.global_tensor.create import from_whole
 
 B = flow.sbp.broadcast
 S = flow.sbp.split

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from libai.layers.laying import B, Init, S, at_layer, laid, new_parameter, skips_init
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 WAYS = ("col", "row", "data")
 

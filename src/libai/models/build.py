@@ -12,7 +12,7 @@ from libai.models.utils.placing import place
 from libai.models.utils.stages import require_layers
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import DTypeError
+from oneflow.engine.core.errors import DTypeError
 
 
 def build_model(cfg: Any) -> nn.Module:

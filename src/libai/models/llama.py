@@ -22,7 +22,7 @@ from libai.models.utils.given import given
 from libai.models.utils.stages import set_stages
 from libai.models.utils.weight_init import init_method_normal, scaled_init_method_normal
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def rotary_rates(size: int, theta: float, scaling: Mapping[str, Any] | None) -> list[float]:

@@ -18,7 +18,7 @@ from libai.models.utils.pictures import classified, growing, loss_of, recompute,
 from libai.models.utils.stages import set_stages
 from libai.models.utils.windows import apart, relative_positions, window_partition, window_reverse
 from oneflow import nn
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = [
     "BasicLayer",

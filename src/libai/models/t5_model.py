@@ -18,7 +18,7 @@ from libai.models.gpt_model import require_positions
 from libai.models.utils.given import given
 from libai.models.utils.stages import set_stages
 from libai.models.utils.weight_init import init_method_normal, scaled_init_method_normal
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 nn = flow.nn
 

@@ -26,9 +26,9 @@ from libai.models.build import build_model
 from libai.models.utils.model_loader.base_loader import ModelLoaderLiBai
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.checkpoint.writing import sync_folder
-from oneflow.core.errors import ArgumentError
-from oneflow.core.optional import optional_package
+from oneflow.engine.checkpoint.writing import sync_folder
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.optional import optional_package
 
 Inputs = dict[str, Tensor]
 LENGTH, BATCH = "length", "batch"

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from libai.config import instantiate
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 # LayerNorm of oneflow itself is not among them: LiBai decays its weight, and so results would differ.
 _NORMS = (

@@ -13,7 +13,7 @@ from libai.plan.inputs import Field, fields_of
 from libai.utils import distributed as dist
 
 if TYPE_CHECKING:
-    from oneflow.plan.report import Plan
+    from oneflow.engine.plan.report import Plan
 
 __all__ = ["plan_config"]
 

@@ -12,7 +12,7 @@ from libai.config import LazyConfig
 from libai.config.complete import completed
 from libai.plan import plan_config
 from libai.train import add_project_to_path
-from oneflow.core.errors import OneFlowError
+from oneflow.engine.core.errors import OneFlowError
 
 _EPILOG = """the devices are train.dist's, data * tensor * pipeline parallel:
   python -m libai.plan --config-file gpt.py train.dist={data_parallel_size:8,tensor_parallel_size:16,pipeline_parallel_size:8,pipeline_num_layers:24}

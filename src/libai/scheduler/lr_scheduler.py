@@ -14,8 +14,8 @@ from collections.abc import Sequence
 
 import torch
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import number, whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import number, whole
 from oneflow.optim.lr_scheduler import (
     CosineAnnealingLR,
     CosineDecayLR,

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from libai.tokenizer.folders import WHOLE, parsed, read_text, read_vocabulary
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import write_whole
-from oneflow.core.errors import DataError
+from oneflow.engine.core.errors import DataError
 
 
 @functools.cache

@@ -10,7 +10,7 @@ from typing import Any
 
 from libai.tokenizer.special_tokens import LIST, NAMES, as_token
 from libai.utils.whole_file import write_whole
-from oneflow.core.errors import ArgumentError, DataError
+from oneflow.engine.core.errors import ArgumentError, DataError
 
 CONFIG, SPECIAL, ADDED = "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"
 WHOLE = "tokenizer.json"  # Hugging Face's file of a whole tokenizer, vocabulary included

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oneflow.core.errors import DTypeError, KeywordError, nearest
+from oneflow.engine.core.errors import DTypeError, KeywordError, nearest
 
 NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token", "eod_token")
 LIST = "additional_special_tokens"

@@ -15,7 +15,7 @@ from libai.tokenizer import folders
 from libai.tokenizer.special_tokens import LIST, NAMES, SpecialTokens, as_token
 from libai.utils import distributed as dist
 from oneflow import sbp as sbp_values
-from oneflow.core.errors import ArgumentError, DTypeError, KeywordError, nearest
+from oneflow.engine.core.errors import ArgumentError, DTypeError, KeywordError, nearest
 
 _TENSORS = (None, "np", "of", "pt")
 _CLEANED = (

@@ -14,7 +14,7 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from libai.tokenizer.folders import WHOLE, read_text, read_vocabulary
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import write_whole
-from oneflow.core.errors import DataError, UnsupportedError
+from oneflow.engine.core.errors import DataError, UnsupportedError
 
 _CHINESE = "\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ebef\U0002f800-\U0002fa1f"
 _CHINESE_RUN = re.compile(f"([{_CHINESE}]+)")

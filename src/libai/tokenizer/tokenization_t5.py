@@ -10,7 +10,7 @@ import sentencepiece
 
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import whole_file
-from oneflow.core.errors import ArgumentError, DataError
+from oneflow.engine.core.errors import ArgumentError, DataError
 
 
 class T5Tokenizer(PreTrainedTokenizer):

@@ -26,8 +26,8 @@ import oneflow as flow
 from libai.utils import distributed as dist
 from libai.utils.whole_file import write_whole
 from oneflow import nn
-from oneflow.checkpoint.writing import put_in_place, sync_folder
-from oneflow.core.errors import CheckpointError, nearest
+from oneflow.engine.checkpoint.writing import put_in_place, sync_folder
+from oneflow.engine.core.errors import CheckpointError, nearest
 
 _log = logging.getLogger(__name__)
 LAST = "last_checkpoint"

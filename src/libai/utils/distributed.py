@@ -19,8 +19,8 @@ import torch
 import oneflow as flow
 from libai.config.errors import ConfigError
 from libai.utils.rank_layout import NO_LAYERS, RankLayout, rank_layout
-from oneflow.core.errors import ArgumentError
-from oneflow.world import current_world
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.world import current_world
 
 _TYPES = ("cuda", "cpu", "npu", "xpu")
 _log = logging.getLogger(__name__)

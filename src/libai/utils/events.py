@@ -14,7 +14,7 @@ from typing import Any
 
 from libai.utils.history_buffer import HistoryBuffer
 from libai.utils.memory import peak_memory_mb
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = [
     "CommonMetricPrinter",

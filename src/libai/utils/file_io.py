@@ -15,7 +15,7 @@ from urllib.parse import urlparse
 
 from libai.utils import file_utils
 from libai.utils.non_blocking_io import NonBlockingIOManager
-from oneflow.core.errors import ArgumentError, KeywordError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, KeywordError, UnsupportedError
 
 GLOBAL_PATH_MANAGER = "global_path_manager"
 

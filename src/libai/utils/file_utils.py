@@ -16,7 +16,7 @@ from typing import IO, Any
 from urllib.parse import urlparse
 
 from libai.utils.whole_file import whole_file, write_whole
-from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
+from oneflow.engine.core.errors import ArgumentError, DataError, UnsupportedError
 
 _CHUNK = 1 << 16
 _SECONDS = 10.0

@@ -10,7 +10,7 @@ from queue import Queue
 from threading import Thread
 from typing import IO, Any
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _BUFFER = 1 << 20
 

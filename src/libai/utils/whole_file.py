@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from oneflow.checkpoint.writing import sync_folder
+from oneflow.engine.checkpoint.writing import sync_folder
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:

@@ -359,8 +359,8 @@ from oneflow._C.network import (
     upsample_trilinear_3d,
 )
 from oneflow._C.network import matmul as batch_matmul
-from oneflow.core.absent import absent as _absent
-from oneflow.eager.create import (
+from oneflow.compat.absent import absent as _absent
+from oneflow.engine.eager.create import (
     arange,
     empty,
     eye,
@@ -374,7 +374,7 @@ from oneflow.eager.create import (
     randperm,
     tensor,
 )
-from oneflow.eager.index import (
+from oneflow.engine.eager.index import (
     batch_gather,
     gather_nd,
     in_top_k,
@@ -384,10 +384,10 @@ from oneflow.eager.index import (
     unique,
     where,
 )
-from oneflow.eager.index import scatter_nd as scatternd
-from oneflow.eager.maths import div_, erfinv_, log_softmax, norm, quick_gelu, roc_auc_score, softmax, stft
-from oneflow.eager.shape import broadcast_like, cast, contiguous, expand, meshgrid, repeat, view
-from oneflow.eager.vision import deform_conv2d, nms, roi_align
+from oneflow.engine.eager.index import scatter_nd as scatternd
+from oneflow.engine.eager.maths import div_, erfinv_, log_softmax, norm, quick_gelu, roc_auc_score, softmax, stft
+from oneflow.engine.eager.shape import broadcast_like, cast, contiguous, expand, meshgrid, repeat, view
+from oneflow.engine.eager.vision import deform_conv2d, nms, roi_align
 from oneflow.nn.functional import ctc_greedy_decoder
 from oneflow.nn.modules.normalization import rms_layer_norm
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.eager.names import ABSENT as _ROOT
+from oneflow.engine.eager.names import ABSENT as _ROOT
 
 _UPDATES = "an update of variables; use the optimizer of flow.optim"
 _READERS = "a stage of a reader; use the data modules of flow.nn, or flow.data"

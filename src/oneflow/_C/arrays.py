@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from oneflow.eager import index
-from oneflow.eager.index import scatter_nd
+from oneflow.engine.eager import index
+from oneflow.engine.eager.index import scatter_nd
 
 Bounds = Sequence[int]
 

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 
 from oneflow._C.network import bias_add, dropout, fast_gelu
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Tensors = Sequence[torch.Tensor]
 Generator = torch.Generator | None

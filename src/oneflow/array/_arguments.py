@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.core.number import as_whole, wholes
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
-from oneflow.ops.row import Op
+from oneflow.engine.core.dtype import DType, as_dtype
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.number import as_whole, wholes
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops.row import Op
 
 
 def apply(op: Op, *blobs: Any, name: str | None, **attributes: Any) -> Blob:

@@ -8,14 +8,14 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of, dtype_of, places_of, sequence_of, shape_of, slices_of
 from oneflow.array._dynamic import argwhere
 from oneflow.array._shape import assign, cast
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import whole
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit, emit_many
-from oneflow.ops import array as array_rows
-from oneflow.ops import dynamic as dynamic_rows
-from oneflow.ops import index as rows
-from oneflow.ops import scatter as scatter_rows
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.number import whole
+from oneflow.engine.ir.blob import Blob, emit, emit_many
+from oneflow.engine.ops import array as array_rows
+from oneflow.engine.ops import dynamic as dynamic_rows
+from oneflow.engine.ops import index as rows
+from oneflow.engine.ops import scatter as scatter_rows
 
 
 def slice(x: Blob, begin: Sequence[int | None], size: Sequence[int | None], name: str | None = None) -> Blob:

@@ -7,13 +7,13 @@ from oneflow.array._choose import gather, tensor_scatter_nd_update
 from oneflow.array._create import constant_like, range, zeros
 from oneflow.array._shape import argsort as order_of
 from oneflow.array._shape import cast, expand_dims, reshape, sort
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import number, whole
-from oneflow.ir.blob import Blob
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import number, whole
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ops import index as index_rows
+from oneflow.engine.ops import loss as rows
 from oneflow.math import greater, unsorted_segment_sum
-from oneflow.ops import index as index_rows
-from oneflow.ops import loss as rows
 from oneflow.random import generate_random_batch_permutation_indices
 
 

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, dtype_of, shape_of
-from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import real
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.dtype import DType, as_dtype
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.number import real
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import create as rows
+from oneflow.engine.ops.reduce import reduced_shape_elem_cnt
 from oneflow.nn._arguments import axis_in
-from oneflow.ops import create as rows
-from oneflow.ops.reduce import reduced_shape_elem_cnt
 
 
 def constant(value: float, dtype: Any = None, shape: Sequence[int] | None = None, name: str | None = None) -> Blob:

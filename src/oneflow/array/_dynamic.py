@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.array._arguments import blob_of
-from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import as_dtype
-from oneflow.ir.blob import Blob, emit, emit_many, with_count
-from oneflow.ops import dynamic as rows
-from oneflow.ops import index
-from oneflow.ops.array import reshape
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.ir.blob import Blob, emit, emit_many, with_count
+from oneflow.engine.ops import dynamic as rows
+from oneflow.engine.ops import index
+from oneflow.engine.ops.array import reshape
 
 
 def argwhere(condition: Blob, dtype: Any = None, name: str | None = None) -> Blob:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.core.sbp import AUTO, Sbp
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob
-from oneflow.ir.notes import change_op_note
-from oneflow.ir.trace import require_trace
-from oneflow.ir.variable import distribution
-from oneflow.ops import array as rows
-from oneflow.ops.structure import layout
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.sbp import AUTO, Sbp
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.notes import change_op_note
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ir.variable import distribution
+from oneflow.engine.ops import array as rows
+from oneflow.engine.ops.structure import layout
 
 
 @spelled("parallel_cast")

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from oneflow.array._arguments import blob_of
 from oneflow.array._shape import identity
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import whole
-from oneflow.ir import micro
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.notes import change_op_note
-from oneflow.ir.trace import require_trace
-from oneflow.ops.elementwise import add_n
-from oneflow.ops.index import slice_v2
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import whole
+from oneflow.engine.ir import micro
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.notes import change_op_note
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops.elementwise import add_n
+from oneflow.engine.ops.index import slice_v2
 
 
 def acc(one: Blob, max_acc_num: int, name: str | None = None) -> Blob:

@@ -7,10 +7,10 @@ from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, sequence_of
 from oneflow.array._shape import pad
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import as_whole
-from oneflow.ir.blob import Blob
-from oneflow.ops import array as rows
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import as_whole
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ops import array as rows
 
 
 def sides_of(what: str, padding: Any) -> tuple[Any, ...]:

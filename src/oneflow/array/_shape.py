@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from oneflow.array._arguments import apply, blob_of, blobs_of, ints_of, sequence_of
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops import array as rows
+from oneflow.engine.ops import elementwise as elementwise_rows
+from oneflow.engine.ops import index
+from oneflow.engine.ops import padding as padding_rows
+from oneflow.engine.ops import sort as sort_rows
+from oneflow.engine.ops.row import Op
 from oneflow.nn import _arguments as arguments
-from oneflow.ops import array as rows
-from oneflow.ops import elementwise as elementwise_rows
-from oneflow.ops import index
-from oneflow.ops import padding as padding_rows
-from oneflow.ops import sort as sort_rows
-from oneflow.ops.row import Op
 
 
 def identity(x: Blob, name: str | None = None) -> Blob:

@@ -8,10 +8,10 @@ from typing import Any
 from oneflow import math
 from oneflow.array._choose import gather
 from oneflow.array._shape import cast, concat, expand_dims, identity, reshape, squeeze, transpose
-from oneflow.core.errors import ArgumentError, UnsupportedError, nearest
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import activation as activation_rows
-from oneflow.ops import matmul as matmul_rows
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError, nearest
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import activation as activation_rows
+from oneflow.engine.ops import matmul as matmul_rows
 
 _UNARY = (
     "abs acos acosh asin asinh atan atanh ceil cos cosh erf erfc exp expm1 floor gelu lgamma log log1p log_sigmoid "

@@ -4,7 +4,7 @@ from torch import is_grad_enabled
 from torch.autograd import Function, backward, enable_grad, grad, inference_mode, no_grad
 
 from oneflow.autograd import functional, graph
-from oneflow.eager.settings import set_grad_enabled
+from oneflow.engine.eager.settings import set_grad_enabled
 
 __all__ = [
     "Function",

@@ -4,8 +4,8 @@ them before the first call, alike on every rank."""
 from __future__ import annotations
 
 from oneflow.boxing import nccl
-from oneflow.core.number import flag
-from oneflow.graph.fusion import FUSION
+from oneflow.engine.core.number import flag
+from oneflow.engine.graph.fusion import FUSION
 
 __all__ = ["enable_fusion", "nccl"]
 

@@ -3,8 +3,8 @@ that ranks share as well as for NCCL."""
 
 from __future__ import annotations
 
-from oneflow.core.number import flag, whole
-from oneflow.graph.fusion import FUSION
+from oneflow.engine.core.number import flag, whole
+from oneflow.engine.graph.fusion import FUSION
 
 __all__ = [
     "disable_group_boxing_by_dst_parallel",

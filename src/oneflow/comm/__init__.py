@@ -11,7 +11,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from oneflow.core.absent import absent
+from oneflow.compat.absent import absent
 
 # Loaded when one of them is first asked for: a program that exchanges nothing by hand should not wait for it.
 _COLLECTIVES = (

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.world import PeerWorld
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.world import PeerWorld
 
 _SUMMED = (
     torch.float16,

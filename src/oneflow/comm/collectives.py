@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.collective.peers import meeting
 from oneflow.comm import checks
 from oneflow.comm.wires import Wire, wire_for
-from oneflow.core.errors import ArgumentError
-from oneflow.world import PeerWorld, join, order
+from oneflow.engine.collective.peers import meeting
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.world import PeerWorld, join, order
 
 
 @contextlib.contextmanager

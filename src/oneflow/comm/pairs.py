@@ -9,10 +9,10 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneflow.collective.peers import meeting
 from oneflow.comm import checks
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.world import PeerWorld, join
+from oneflow.engine.collective.peers import meeting
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.world import PeerWorld, join
 
 _MOST_DIMS = 16
 _DTYPES = (

@@ -13,8 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from oneflow.collective.rooms import Room, reduced, room_of
-from oneflow.world import PeerWorld
+from oneflow.engine.collective.rooms import Room, reduced, room_of
+from oneflow.engine.world import PeerWorld
 
 
 class Wire(Protocol):

@@ -24,7 +24,7 @@ from torch.cuda import (  # type: ignore[attr-defined]
     manual_seed_all,
 )
 
-from oneflow.core.errors import NoDeviceError
+from oneflow.engine.core.errors import NoDeviceError
 
 __all__ = [
     "BoolTensor",

@@ -1,9 +1,9 @@
 """``flow.data``: records and pictures as batches, inside a job and as plain Python; random batches; MNIST."""
 
-from oneflow.core.absent import absent
-from oneflow.core.record.messages import FeatureValue
-from oneflow.core.refused import REFUSED_DATA
-from oneflow.data.blob_conf import (
+from oneflow.compat.absent import absent
+from oneflow.compat.refused import REFUSED_DATA
+from oneflow.engine.core.record.messages import FeatureValue
+from oneflow.engine.data.blob_conf import (
     BlobConf,
     BytesListCodec,
     ImageCenterCropPreprocessor,
@@ -17,14 +17,15 @@ from oneflow.data.blob_conf import (
     RawCodec,
     decode_ofrecord,
 )
-from oneflow.data.dataset import Parts
-from oneflow.data.decode import BytesDecoder, Coin, Decoder, ImageDecoder, PixelDecoder, RandomCrop, RawDecoder
-from oneflow.data.index import RecordFile
-from oneflow.data.loader import Loader
-from oneflow.data.mnist_files import load_mnist
-from oneflow.data.order import Draws
-from oneflow.data.random_batch import decode_random
-from oneflow.data.reader_ops import (
+from oneflow.engine.data.dataset import Parts
+from oneflow.engine.data.decode import BytesDecoder, Coin, Decoder, ImageDecoder, PixelDecoder, RandomCrop, RawDecoder
+from oneflow.engine.data.formats.index import RecordFile
+from oneflow.engine.data.formats.mnist_files import load_mnist
+from oneflow.engine.data.formats.records import RecordWriter, read_records, write_records
+from oneflow.engine.data.loader import Loader
+from oneflow.engine.data.order import Draws
+from oneflow.engine.data.random_batch import decode_random
+from oneflow.engine.data.reader_ops import (
     ImageDecoderRandomCropResize,
     OFRecordBytesDecoder,
     OFRecordImageDecoder,
@@ -39,8 +40,7 @@ from oneflow.data.reader_ops import (
     ofrecord_raw_decoder,
     ofrecord_reader,
 )
-from oneflow.data.records import RecordWriter, read_records, write_records
-from oneflow.data.token_source import MegatronGPTMMapDataLoader, megatron_gpt_mmap_data_loader
+from oneflow.engine.data.token_source import MegatronGPTMMapDataLoader, megatron_gpt_mmap_data_loader
 
 __all__ = [
     "ImageDecoderRandomCropResize",

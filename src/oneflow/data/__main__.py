@@ -1,6 +1,6 @@
 """``python -m oneflow.data``: makes, converts, shows and verifies record data sets."""
 
-from oneflow.data.cli import main
+from oneflow.engine.data.cli import main
 
 if __name__ == "__main__":
     raise SystemExit(main())

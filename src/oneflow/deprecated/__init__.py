@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.core.absent import absent
+from oneflow.compat.absent import absent
 from oneflow.scope import namespace as variable_scope
 
 __all__ = [

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.sbp import AUTO, BROADCAST, Sbp
-from oneflow.core.sbp import split as _split
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.sbp import AUTO, BROADCAST, Sbp
+from oneflow.engine.core.sbp import split as _split
 from oneflow.scope import View, consistent_view, consistent_view_enabled, mirrored_view, mirrored_view_enabled
 
 __all__ = [

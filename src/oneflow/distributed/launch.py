@@ -18,10 +18,10 @@ from pathlib import Path
 
 import torch.distributed as dist
 
-from oneflow.core.errors import ArgumentError
 from oneflow.distributed.watch import RankCommand, watch
-from oneflow.runtime.addresses import listen, resolve
-from oneflow.runtime.limits import step_seconds
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.runtime.launch.addresses import listen, resolve
+from oneflow.engine.runtime.launch.limits import step_seconds
 
 _NAME = "oneflow.distributed.launch"
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _SIGNALS = signal.SIGINT, signal.SIGTERM, signal.SIGHUP
 _FIRST_SECONDS = 0.2  # in which others that failed by themselves are seen before all are ended

@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any
 
 import oneflow
-from oneflow.core.absent import absent
-from oneflow.core.refused import REFUSED_EXPERIMENTAL
+from oneflow.compat.absent import absent
+from oneflow.compat.refused import REFUSED_EXPERIMENTAL
 from oneflow.experimental import scope
 from oneflow.experimental.early_tensor import Tensor
 from oneflow.experimental.ops import (

@@ -9,14 +9,14 @@ import numpy as np
 
 from oneflow.array import assign, slice_update, slice_v2
 from oneflow.checkpoint import get_all_variables, load_variables
-from oneflow.core import dtype as dtypes
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, nearest
-from oneflow.core.number import flag
-from oneflow.ir.blob import Blob, emit_many, with_count
-from oneflow.job.function import default_session
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError, nearest
+from oneflow.engine.core.number import flag
+from oneflow.engine.ir.blob import Blob, emit_many, with_count
+from oneflow.engine.job.function import default_session
+from oneflow.engine.ops import dynamic as rows
 from oneflow.math import reduce_sum, square
-from oneflow.ops import dynamic as rows
 
 
 def square_sum(x: Blob, name: str | None = None) -> Blob:

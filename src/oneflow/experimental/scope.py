@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from oneflow.core.number import flag
-from oneflow.ir.trace import require_trace
+from oneflow.engine.core.number import flag
+from oneflow.engine.ir.trace import require_trace
 
 __all__ = ["config"]
 

@@ -14,22 +14,22 @@ import torch
 
 from oneflow import math
 from oneflow.array import cast, concat, constant
-from oneflow.core import dtype as dtypes
-from oneflow.core.absent import absent
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, JobError, UnsupportedError
-from oneflow.core.refused import REFUSED_IMAGE
-from oneflow.core.spellings import spelled
-from oneflow.data import picture_arguments as arguments
-from oneflow.data.arguments import positive
-from oneflow.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
-from oneflow.data.picture_arguments import color
-from oneflow.data.pipeline import Buffers, Images, coin_of, decoded, take
-from oneflow.data.reader_ops import random_crop as checked_crop
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.notes import change_op_note, op_note
-from oneflow.ir.trace import Trace, require_trace
-from oneflow.ops import image as rows
+from oneflow.compat.absent import absent
+from oneflow.compat.refused import REFUSED_IMAGE
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError, JobError, UnsupportedError
+from oneflow.engine.data import picture_arguments as arguments
+from oneflow.engine.data.arguments import positive
+from oneflow.engine.data.decode import ImageDecoder, PixelDecoder, Size, SizeDecoder
+from oneflow.engine.data.picture_arguments import color
+from oneflow.engine.data.pipeline import Buffers, Images, coin_of, decoded, take
+from oneflow.engine.data.reader_ops import random_crop as checked_crop
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.notes import change_op_note, op_note
+from oneflow.engine.ir.trace import Trace, require_trace
+from oneflow.engine.ops import image as rows
 from oneflow.random import coin_flip
 
 __all__ = [

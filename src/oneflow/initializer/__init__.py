@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core.dtype import DType, as_dtype
-from oneflow.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
-from oneflow.core.number import number, real, wholes
-from oneflow.core.spec import TensorSpec
-from oneflow.core.variable import Initializer
+from oneflow.engine.core.dtype import DType, as_dtype
+from oneflow.engine.core.errors import ArgumentError, DTypeError, UnsupportedError, nearest
+from oneflow.engine.core.number import number, real, wholes
+from oneflow.engine.core.spec import TensorSpec
+from oneflow.engine.core.variable import Initializer
 
 __all__ = [
     "constant_initializer",

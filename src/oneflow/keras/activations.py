@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import ArgumentError
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import unary as rows
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import unary as rows
 
 __all__ = ["gelu", "relu", "sigmoid", "tanh"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import elementwise as rows
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import elementwise as rows
 
 __all__ = ["add"]
 

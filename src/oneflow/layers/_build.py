@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError
 from oneflow.core.operator.op_conf_pb2 import kNone, kRelu, kSigmoid, kTanH
-from oneflow.core.sbp import Sbp
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.sbp import Sbp
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ir.variable import get_variable
 from oneflow.initializer import zeros_initializer
-from oneflow.ir.blob import Blob
-from oneflow.ir.trace import require_trace
-from oneflow.ir.variable import get_variable
 from oneflow.math import relu, sigmoid, tanh
 
 Activation = Callable[..., Blob] | int

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from oneflow.array import categorical_ordinal_encode
-from oneflow.core.number import whole
+from oneflow.engine.core.number import whole
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.variable import get_variable
 from oneflow.initializer import zeros_initializer
-from oneflow.ir.blob import Blob
-from oneflow.ir.variable import get_variable
 from oneflow.layers import _build as build
 from oneflow.nn import _arguments as arguments
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import as_whole, flag, whole
-from oneflow.ir.blob import Blob
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import as_whole, flag, whole
+from oneflow.engine.ir.blob import Blob
 from oneflow.layers import _build as build
 from oneflow.layers._build import Activation
 from oneflow.nn import _arguments as arguments

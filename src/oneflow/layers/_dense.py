@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import flag, whole
-from oneflow.core.sbp import AUTO, BROADCAST, Sbp, split
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import flag, whole
+from oneflow.engine.core.sbp import AUTO, BROADCAST, Sbp, split
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import activation as activations
+from oneflow.engine.ops import conv as rows
+from oneflow.engine.ops import pool
 from oneflow.layers import _build as build
 from oneflow.layers._build import Activation
 from oneflow.nn import _arguments as arguments
 from oneflow.nn._arguments import Size
-from oneflow.ops import activation as activations
-from oneflow.ops import conv as rows
-from oneflow.ops import pool
 
 
 def dense(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from oneflow.array import reshape
-from oneflow.core.errors import ArgumentError
-from oneflow.ir.blob import Blob
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ir.blob import Blob
 from oneflow.math import multiply, reduce_mean, reduce_sum
 from oneflow.nn import _arguments as arguments
 

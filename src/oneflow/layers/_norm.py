@@ -7,16 +7,16 @@ from typing import Any
 
 import torch
 
-from oneflow.core.number import flag, number
+from oneflow.engine.core.number import flag, number
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ir.variable import get_variable
+from oneflow.engine.ops import elementwise, unary
+from oneflow.engine.ops import norm as rows
 from oneflow.initializer import ones_initializer, zeros_initializer
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
-from oneflow.ir.variable import get_variable
 from oneflow.layers import _build as build
 from oneflow.nn import _arguments as arguments
 from oneflow.nn import layer_norm as normalise_layer
-from oneflow.ops import elementwise, unary
-from oneflow.ops import norm as rows
 
 
 def batch_normalization(

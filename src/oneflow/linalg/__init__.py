@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch.linalg import cross, diagonal, inv, matrix_norm, norm, vector_norm
 
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import matmul as rows
+from oneflow.compat.spellings import spelled
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import matmul as rows
 
 __all__ = ["cross", "diagonal", "inv", "matmul", "matrix_norm", "norm", "vector_norm"]
 

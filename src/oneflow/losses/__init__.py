@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import DTypeError, JobError
-from oneflow.ir.blob import Blob
-from oneflow.ir.trace import require_trace
+from oneflow.engine.core.errors import DTypeError, JobError
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.trace import require_trace
 
 __all__ = ["add_loss"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oneflow.core.errors import ArgumentError
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import elementwise as rows
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import elementwise as rows
 
 Operand = Blob | int | float
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import DTypeError, UnsupportedError
-from oneflow.core.number import number
-from oneflow.core.number import seed as checked_seed
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
+from oneflow.engine.core.errors import DTypeError, UnsupportedError
+from oneflow.engine.core.number import number
+from oneflow.engine.core.number import seed as checked_seed
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops import activation
+from oneflow.engine.ops import dropout as rows
+from oneflow.engine.ops.kernels.counter_random import stable_seed
+from oneflow.engine.ops.row import Op
 from oneflow.math._matrix import Number, fused_scale_tril
-from oneflow.ops import activation
-from oneflow.ops import dropout as rows
-from oneflow.ops.counter_random import stable_seed
-from oneflow.ops.row import Op
 
 
 def dropout(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 
-from oneflow.ir.blob import Blob
+from oneflow.engine.ir.blob import Blob
 from oneflow.math._binary import multiply
 from oneflow.math._unary import erf, exp, square
 

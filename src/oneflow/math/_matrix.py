@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import matmul as rows
+from oneflow.compat.spellings import spelled
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import matmul as rows
 
 Number = int | float
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from oneflow.core.dtype import as_dtype
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import reduce as rows
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import reduce as rows
 
 Axis = int | Sequence[int] | None
 

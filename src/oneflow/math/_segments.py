@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.core.number import as_whole, whole
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
-from oneflow.ops import array as array_rows
-from oneflow.ops import scatter as rows
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.number import as_whole, whole
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops import array as array_rows
+from oneflow.engine.ops import scatter as rows
 
 
 def unsorted_segment_sum(

@@ -6,9 +6,9 @@ others take float blobs. The result has the shape of x, and its dtype unless the
 
 from __future__ import annotations
 
-from oneflow.ir.blob import Blob, emit
-from oneflow.ops import activation as activations
-from oneflow.ops import unary as rows
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import activation as activations
+from oneflow.engine.ops import unary as rows
 
 Number = int | float
 

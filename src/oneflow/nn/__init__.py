@@ -6,8 +6,8 @@ torch.nn.Module``. What begins with a small letter (``conv2d``, ``relu``, ...) a
 only affine ``GroupNorm`` and ``InstanceNorm`` make variables, see ``flow.layers``.
 """
 
-from oneflow.core.absent import absent
-from oneflow.graph.graph import Graph
+from oneflow.compat.absent import absent
+from oneflow.engine.graph.graph import Graph
 from oneflow.math import fused_scale_tril, fused_scale_tril_softmax_dropout, gelu, mish, relu, sigmoid, tanh, tril
 from oneflow.math._dropout import dropout, random_mask_like
 from oneflow.nn import functional, graph, image, init, modules, parallel, parameter, utils

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from oneflow.core.number import number
-from oneflow.ir.blob import Blob, emit
+from oneflow.engine.core.number import number
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import activation as rows
 from oneflow.math import multiply, reduce_sum
-from oneflow.ops import activation as rows
 
 
 def relu6(x: Blob, name: str | None = None) -> Blob:

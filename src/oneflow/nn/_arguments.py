@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.core.number import as_whole, wholes
-from oneflow.ir.blob import Blob
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.number import as_whole, wholes
+from oneflow.engine.ir.blob import Blob
 
 Size = int | list[int] | tuple[int, ...]
 

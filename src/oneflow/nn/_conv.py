@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.core.number import whole, wholes
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.number import whole, wholes
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops import conv as rows
+from oneflow.engine.ops import padding as pads
+from oneflow.engine.ops.row import Op
 from oneflow.nn import _arguments as arguments
 from oneflow.nn._arguments import Size
-from oneflow.ops import conv as rows
-from oneflow.ops import padding as pads
-from oneflow.ops.row import Op
 
 Padding = str | Sequence[int | Sequence[int]]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import number, whole
-from oneflow.ir.blob import Blob, emit
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import number, whole
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import array as array_rows
+from oneflow.engine.ops import index as index_rows
+from oneflow.engine.ops import matmul as matmul_rows
 from oneflow.math import gelu
 from oneflow.math._dropout import dropout
 from oneflow.nn import _arguments as arguments
 from oneflow.nn._conv import bias_add
-from oneflow.ops import array as array_rows
-from oneflow.ops import index as index_rows
-from oneflow.ops import matmul as matmul_rows
 
 
 def fused_bias_add_gelu(value: Blob, bias: Blob, data_format: str | None = None, name: str | None = None) -> Blob:

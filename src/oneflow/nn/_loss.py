@@ -5,10 +5,10 @@ The functions named like classes (``L1Loss`` ...) take ``reduction`` "mean", "su
 
 from __future__ import annotations
 
-from oneflow.core.number import flag, number
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import require_trace
-from oneflow.ops import loss as rows
+from oneflow.engine.core.number import flag, number
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ops import loss as rows
 
 
 def sparse_softmax_cross_entropy_with_logits(labels: Blob, logits: Blob, name: str | None = None) -> Blob:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from oneflow.core.number import flag, number, whole
+from oneflow.engine.core.number import flag, number, whole
+from oneflow.engine.ir.blob import Blob, emit, emit_many
+from oneflow.engine.ir.trace import require_trace
+from oneflow.engine.ir.variable import get_variable
+from oneflow.engine.ops import norm as rows
 from oneflow.initializer import ones_initializer, zeros_initializer
-from oneflow.ir.blob import Blob, emit, emit_many
-from oneflow.ir.trace import require_trace
-from oneflow.ir.variable import get_variable
 from oneflow.nn import _arguments as arguments
-from oneflow.ops import norm as rows
 
 
 def batch_normalization(

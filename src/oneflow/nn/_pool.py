@@ -7,14 +7,14 @@ window that are not padding. With ``ceil_mode`` a last window that only partly c
 from __future__ import annotations
 
 from oneflow.compat import compat
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
+from oneflow.compat.spellings import spelled
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ops import padding as pads
+from oneflow.engine.ops import pool as rows
+from oneflow.engine.ops.row import Op
 from oneflow.nn import _arguments as arguments
 from oneflow.nn._arguments import Size
 from oneflow.nn._conv import Padding
-from oneflow.ops import padding as pads
-from oneflow.ops import pool as rows
-from oneflow.ops.row import Op
 
 
 @spelled("nn.max_pool1d")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from oneflow.core.number import flag, whole
-from oneflow.ir.blob import Blob, emit, emit_many
-from oneflow.ops import sequence as rows
+from oneflow.engine.core.number import flag, whole
+from oneflow.engine.ir.blob import Blob, emit, emit_many
+from oneflow.engine.ops import sequence as rows
 
 
 def ctc_loss(

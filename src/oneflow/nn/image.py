@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.data import picture_arguments as arguments
-from oneflow.data.decode import Size
-from oneflow.data.samples import Buffers, Decoded, Pictures, Resized, stacked
-from oneflow.data.source import read
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.data import picture_arguments as arguments
+from oneflow.engine.data.decode import Size
+from oneflow.engine.data.samples import Buffers, Decoded, Pictures, Resized, stacked
+from oneflow.engine.data.source import read
 
 __all__ = ["Resize", "decode"]
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import init
 from torch.nn.init import calculate_gain, constant_, eye_, normal_, ones_, orthogonal_, trunc_normal_, uniform_, zeros_
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 from oneflow.initializer import MODES, fan
 
 __all__ = [

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneflow.core.errors import ArgumentError
-from oneflow.world import PeerWorld, join
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.world import PeerWorld, join
 
 __all__ = ["DistributedDataParallel"]
 
@@ -90,7 +90,7 @@ class _Bucket:
     the gradients goes, for each parameter, on how many ranks there is one."""
 
     def __init__(self, number: int, parameters: list[nn.Parameter], world: PeerWorld) -> None:
-        from oneflow.collective import Bucket, RunningBucket
+        from oneflow.engine.collective import Bucket, RunningBucket
 
         self.parameters = parameters
         self.missing = len(parameters)

@@ -3,10 +3,10 @@ ONNX models."""
 
 from __future__ import annotations
 
-from oneflow.onnx.check import check_equality
-from oneflow.onnx.convert import convert_to_onnx_and_check
-from oneflow.onnx.dispatch import export
-from oneflow.onnx.exporter import export_onnx_model
-from oneflow.onnx.weights import load_weights
+from oneflow.engine.onnx.check import check_equality
+from oneflow.engine.onnx.convert import convert_to_onnx_and_check
+from oneflow.engine.onnx.dispatch import export
+from oneflow.engine.onnx.exporter import export_onnx_model
+from oneflow.engine.onnx.weights import load_weights
 
 __all__ = ["check_equality", "convert_to_onnx_and_check", "export", "export_onnx_model", "load_weights"]

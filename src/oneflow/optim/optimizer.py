@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.fusion_setting import uses_native_kernels
-from oneflow.ops import update
-from oneflow.ops.native_update import updated
-from oneflow.ops.update_row import State, UpdateRow
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.fusion_setting import uses_native_kernels
+from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates.native_update import updated
+from oneflow.engine.ops.updates.update_row import State, UpdateRow
 from oneflow.optim.options import CLIPPING, COMMON
 from oneflow.optimizer.grad_clipping import ClipGradNorm
 

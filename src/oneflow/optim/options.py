@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import flag, number
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import flag, number
 
 CLIPPING = ("clip_grad_max_norm", "clip_grad_norm_type")
 

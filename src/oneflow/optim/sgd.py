@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import flag
-from oneflow.ops import optim_update
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import flag
+from oneflow.engine.ops.updates import optim_update
+from oneflow.engine.ops.updates.update_row import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0
 

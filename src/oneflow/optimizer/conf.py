@@ -6,8 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, nearest
-from oneflow.core.number import number, whole
+from oneflow.engine.core.errors import ArgumentError, nearest
+from oneflow.engine.core.number import number, whole
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, by_global_norm
 from oneflow.optimizer.optimizers import Optimizer, WeightDecay
 from oneflow.optimizer.schedule import ConstantScheduler, LrScheduler, WarmUp

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneflow.core.number import flag, number
+from oneflow.engine.core.number import flag, number
 
 __all__ = ["by_global_norm"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneflow.core.number import number, whole
+from oneflow.engine.core.number import number, whole
 
 __all__ = ["dynamic_loss_scale", "static_loss_scale"]
 

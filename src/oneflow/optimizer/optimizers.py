@@ -7,16 +7,16 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from oneflow.core import dtype as dtypes
-from oneflow.core.body import Symbol, require_body
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import flag, number
-from oneflow.core.spec import TensorSpec
-from oneflow.core.spellings import spelled
-from oneflow.core.variable import Initializer, VariableDecl
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.body import Symbol, require_body
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.number import flag, number
+from oneflow.engine.core.spec import TensorSpec
+from oneflow.engine.core.variable import Initializer, VariableDecl
+from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates.update_row import State, UpdateRow
 from oneflow.initializer import constant_initializer, zeros_initializer
-from oneflow.ops import update
-from oneflow.ops.update_row import State, UpdateRow
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
 from oneflow.optimizer.schedule import CustomScheduler, LrScheduler

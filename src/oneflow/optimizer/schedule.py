@@ -12,8 +12,8 @@ from numbers import Real
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import each, flag, number, whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import each, flag, number, whole
 
 
 @dataclass(frozen=True)

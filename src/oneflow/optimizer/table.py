@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import each, number, whole
-from oneflow.ops import update
-from oneflow.ops.update_row import UpdateRow
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import each, number, whole
+from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates.update_row import UpdateRow
 from oneflow.optimizer import schedule, warmup
 from oneflow.optimizer.optimizers import LAMB, LARS, SGD, SGDW, Adam, AdamW, LazyAdam, Optimizer, RMSProp
 from oneflow.optimizer.schedule import LrScheduler, WarmUp

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from oneflow.core.variable import VariableDecl
+from oneflow.engine.core.variable import VariableDecl
 from oneflow.optimizer.loss_scale import LossScale
 from oneflow.optimizer.optimizers import Optimizer
 

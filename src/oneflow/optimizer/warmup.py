@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oneflow.core.number import number, whole
+from oneflow.engine.core.number import number, whole
 from oneflow.optimizer.schedule import WarmUp
 
 __all__ = ["constant", "linear"]

@@ -10,8 +10,8 @@ import torch
 from torch.autograd.profiler import ProfilerActivity, record_function
 
 from oneflow.array import identity
-from oneflow.core.errors import ArgumentError, NoDeviceError
-from oneflow.ir.blob import Blob
+from oneflow.engine.core.errors import ArgumentError, NoDeviceError
+from oneflow.engine.ir.blob import Blob
 
 if TYPE_CHECKING:
     from torch.profiler import profile as Profile

@@ -9,14 +9,14 @@ from __future__ import annotations
 import secrets
 from typing import Any
 
-from oneflow.core.dtype import as_dtype
-from oneflow.core.number import number, whole
-from oneflow.core.number import seed as checked_seed
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import Trace, current, require_trace
-from oneflow.ops import sample as rows
-from oneflow.ops.counter_random import stable_seed
-from oneflow.ops.row import Op
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.number import number, whole
+from oneflow.engine.core.number import seed as checked_seed
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import Trace, current, require_trace
+from oneflow.engine.ops import sample as rows
+from oneflow.engine.ops.kernels.counter_random import stable_seed
+from oneflow.engine.ops.row import Op
 
 __all__ = ["CoinFlip", "bernoulli", "coin_flip", "gen_seed", "generate_random_batch_permutation_indices", "shuffle"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from oneflow.core.number import number
+from oneflow.engine.core.number import number
 
 __all__ = ["Regularizer", "l1", "l1_l2", "l2"]
 

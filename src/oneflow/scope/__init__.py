@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from oneflow.core.errors import ArgumentError, JobError, user_line
-from oneflow.core.placement import Placement, parse_placement
-from oneflow.ir.trace import current, require_trace
+from oneflow.engine.core.errors import ArgumentError, JobError, user_line
+from oneflow.engine.core.placement import Placement, parse_placement
+from oneflow.engine.ir.trace import current, require_trace
 
 __all__ = [
     "consistent_view",

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from oneflow.core import dtype as dtypes
-from oneflow.core.errors import ArgumentError
-from oneflow.core.spellings import spelled
-from oneflow.ir.blob import Blob, emit
-from oneflow.ir.trace import current
-from oneflow.job.watch import watch
-from oneflow.ops import create
+from oneflow.compat.spellings import spelled
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.ir.blob import Blob, emit
+from oneflow.engine.ir.trace import current
+from oneflow.engine.job.watch import watch
+from oneflow.engine.ops import create
 from oneflow.summary._objects import Graph, HParam, Hparam, IntegerRange, Metric, Projector, RealRange, ValueSet
 from oneflow.summary._writer import Events
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.tree import tree_leaves
-from oneflow.ir.graph import Graph as LogicalGraph
-from oneflow.ir.notes import op_note
-from oneflow.job.function import default_session
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.tree import tree_leaves
+from oneflow.engine.ir.graph import Graph as LogicalGraph
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.job.function import default_session
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from oneflow.core.errors import JobError
+from oneflow.engine.core.errors import JobError
 
 
 class Events:

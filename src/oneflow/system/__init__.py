@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneflow import array
-from oneflow.ir.blob import Blob
+from oneflow.engine.ir.blob import Blob
 
 __all__ = ["assign"]
 

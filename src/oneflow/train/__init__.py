@@ -7,10 +7,10 @@ import os
 from pathlib import Path
 
 from oneflow import checkpoint
-from oneflow.checkpoint.folder import DONE, read_checkpoint
-from oneflow.core.errors import CheckpointError
-from oneflow.core.tracebacks import entry
-from oneflow.job.function import default_session
+from oneflow.engine.checkpoint.folder import DONE, read_checkpoint
+from oneflow.engine.core.errors import CheckpointError
+from oneflow.engine.core.tracebacks import entry
+from oneflow.engine.job.function import default_session
 
 __all__ = ["CheckPoint", "SimpleCheckPointManager"]
 

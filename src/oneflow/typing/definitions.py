@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError
-from oneflow.core.spec import TensorSpec
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.spec import TensorSpec
 
 
 class TensorDef:

@@ -15,7 +15,7 @@ from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any
 
-from oneflow.job.function import clear_default_session, enable_eager_execution
+from oneflow.engine.job.function import clear_default_session, enable_eager_execution
 from oneflow.unittest import env
 
 __all__ = [

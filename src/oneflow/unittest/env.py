@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = [
     "device_num", "eager_execution_enabled", "has_node_list", "has_world_size", "node_list", "node_size", "typing_check_enabled", "world_size",

@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from oneflow.core.tree import tree_map
-from oneflow.global_tensor import mode as modes
-from oneflow.global_tensor.methods import as_function
-from oneflow.global_tensor.placement import placement as Placement
+from oneflow.engine.core.tree import tree_map
+from oneflow.engine.global_tensor import mode as modes
+from oneflow.engine.global_tensor.methods import as_function
+from oneflow.engine.global_tensor.placement import placement as Placement
 
 __all__ = ["current_global_mode", "global_mode", "to_global", "to_local"]
 
@@ -49,7 +49,7 @@ def to_local(input: Any, *, copy: bool = False) -> Any:
 
 
 def _is_layout(value: Any) -> bool:
-    from oneflow.global_tensor.sbp import sbp
+    from oneflow.engine.global_tensor.sbp import sbp
 
     return isinstance(value, sbp)
 
@@ -76,7 +76,7 @@ class global_mode:
             modes.require(modes.Mode(placement, sbp))
 
     def __enter__(self) -> global_mode:
-        from oneflow.global_tensor.factories import entered
+        from oneflow.engine.global_tensor.factories import entered
 
         self._entered.append(entered(modes.Mode(self.placement, self.sbp) if self.is_enabled else None))
         return self

@@ -1,4 +1,4 @@
-"""Samples of every aten op that ONNX can express: one file for each family of ``oneflow.onnx.aten.table``."""
+"""Samples of every aten op that ONNX can express: one file for each family of ``oneflow.engine.onnx.aten.table``."""
 
 from __future__ import annotations
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
-from oneflow.graph.fusion import FUSION
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.graph.fusion import FUSION
 
 
 def fusion() -> None:

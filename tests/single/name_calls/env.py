@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import oneflow as flow
-from oneflow.core.errors import UnsupportedError
+from oneflow.engine.core.errors import UnsupportedError
 
 
 def refused_rdma() -> None:

@@ -15,7 +15,7 @@ import oneflow as flow
 from name_calls.root import CALLS as ROOT
 from name_calls.root import CUBE, SQ, B, X, Y, b, cube, sq, v, w, x, y
 from oneflow import _C
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def _as_root(name):

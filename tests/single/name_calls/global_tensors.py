@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import oneflow as flow
-from oneflow.core.errors import GlobalTensorError
+from oneflow.engine.core.errors import GlobalTensorError
 from oneflow.utils import global_view
 
 

@@ -18,8 +18,8 @@ from torch.nn.functional import batch_norm, linear, relu
 
 import oneflow as flow
 from oneflow import nn
-from oneflow.core.record.messages import FeatureValue, encode_record
 from oneflow.data import write_records
+from oneflow.engine.core.record.messages import FeatureValue, encode_record
 
 
 def drawn(*shape: int, seed: int = 0) -> torch.Tensor:

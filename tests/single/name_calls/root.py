@@ -13,7 +13,7 @@ import torch
 from called import gives, same, shaped
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 X = np.array([[0.5, -0.25, 0.75], [1.0, 0.125, -0.5]], np.float32)
 Y = np.array([[2.0, 4.0, -1.0], [0.5, 2.0, 8.0]], np.float32)

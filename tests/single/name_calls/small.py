@@ -8,7 +8,7 @@ import torch
 from called import gives, same
 
 import oneflow as flow
-from oneflow.core.errors import ArgumentError, NoDeviceError
+from oneflow.engine.core.errors import ArgumentError, NoDeviceError
 
 SQ = np.array([[4.0, 1.0], [2.0, 3.0]], np.float32)
 sq = torch.from_numpy(SQ)

@@ -11,7 +11,7 @@ from called import gives, same, shaped
 
 import oneflow as flow
 from name_calls.root import BINARY, CUBE, SQ, UNARY, B, X, Y, b, cube, i, sq, v, w, x, y
-from oneflow.core.errors import ArgumentError, LocalTensorError
+from oneflow.engine.core.errors import ArgumentError, LocalTensorError
 
 _METHODS = {
     n: a

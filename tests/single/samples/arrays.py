@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.array``."""
+"""Samples of ``oneflow.engine.ops.array``."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import torch
 from sample import Sample, ints, rand
 
 from oneflow import array
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.ir.variable import get_variable
 from oneflow.initializer import constant_initializer
-from oneflow.ir.variable import get_variable
 
 MASK = (np.arange(12).reshape(3, 4) % 3 == 0).astype(np.int8)
 NOT_FINITE = np.array([[1.0, np.inf, -np.inf], [np.nan, 0.0, 3e38]], np.float32)

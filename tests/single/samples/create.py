@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.create``."""
+"""Samples of ``oneflow.engine.ops.create``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 from sample import Sample, ints, rand
 
 from oneflow import array
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 
 def _made(row, call, expected, *inputs):

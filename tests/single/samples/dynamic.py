@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from sample import Sample, ints, rand
 
-from oneflow.ir.blob import emit, emit_many
-from oneflow.ops import dynamic as rows
+from oneflow.engine.ir.blob import emit, emit_many
+from oneflow.engine.ops import dynamic as rows
 
 MASK = np.array([[0, 3, 0, 1], [0, 0, 0, 0], [5, 0, 0, 2]], np.int32)
 IDS = np.array([7, 3, 7, 9, 3, 3, 1, 9], np.int32)

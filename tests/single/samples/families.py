@@ -1,6 +1,6 @@
 """The samples of all op rows, one file per family, and what is missing, each with the file to add it in.
 
-The families are those of ``oneflow.ops.table``; a new one there is found to lack its files here and in ``onnx/rows``.
+The families are those of ``oneflow.engine.ops.table``; a new one there is found to lack its files here and in ``onnx/rows``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from pathlib import Path
 
 from sample import Sample
 
-from oneflow.ops.row import Op
-from oneflow.ops.table import FAMILIES, ROWS
+from oneflow.engine.ops.row import Op
+from oneflow.engine.ops.table import FAMILIES, ROWS
 
 FOLDER = Path(__file__).parent
 _OTHER_NAMES = {"array": "arrays", "sample": "sampling"}  # a module of the standard library, and the one of Sample
@@ -51,7 +51,7 @@ def rows_without_a_sample(owner: Mapping[str, str], sampled: Collection[str]) ->
 
 def samples_of_no_row(samples: Mapping[str, list[Sample]]) -> list[str]:
     return [
-        f"tests/single/samples/{file}.py has a sample of {sample.row}, which is no row of src/oneflow/ops: correct its "
+        f"tests/single/samples/{file}.py has a sample of {sample.row}, which is no row of src/oneflow/engine/ops: correct its "
         f"name or delete it"
         for file, all_of_it in samples.items()
         for sample in all_of_it
@@ -61,15 +61,17 @@ def samples_of_no_row(samples: Mapping[str, list[Sample]]) -> list[str]:
 
 def rows_not_in_onnx(owner: Mapping[str, str], emitted: Collection[str], reasons: Mapping[str, str]) -> list[str]:
     """Rows with neither an emitter nor a reason why there is none, and with both."""
-    missing = "row {0} has no ONNX emitter: add one, or EMITTERS.cannot({0!r}, reason), in src/oneflow/onnx/rows/{1}.py"
-    both = "row {0} has an ONNX emitter and a reason why there is none: delete one in src/oneflow/onnx/rows/{1}.py"
+    missing = "row {0} has no ONNX emitter: add one, or EMITTERS.cannot({0!r}, reason), in src/oneflow/engine/onnx/rows/{1}.py"
+    both = (
+        "row {0} has an ONNX emitter and a reason why there is none: delete one in src/oneflow/engine/onnx/rows/{1}.py"
+    )
     found = [missing.format(*pair) for pair in owner.items() if pair[0] not in emitted and not reasons.get(pair[0])]
     return found + [both.format(*pair) for pair in owner.items() if pair[0] in emitted and pair[0] in reasons]
 
 
 def emitters_of_no_row(owner: Mapping[str, str], emitted: Collection[str]) -> list[str]:
     return [
-        f"src/oneflow/onnx/rows has an entry for {row}, which is no row of src/oneflow/ops"
+        f"src/oneflow/engine/onnx/rows has an entry for {row}, which is no row of src/oneflow/engine/ops"
         for row in sorted(set(emitted) - set(owner))
     ]
 
@@ -77,7 +79,7 @@ def emitters_of_no_row(owner: Mapping[str, str], emitted: Collection[str]) -> li
 def files_not_listed(folder: Path, listed: Collection[str]) -> list[str]:
     """Files of ``folder`` that make a family of op rows which the table does not list."""
     return [
-        f"{path.name} makes a family of op rows: add {path.stem!r} to the list of src/oneflow/ops/table.py"
+        f"{path.name} makes a family of op rows: add {path.stem!r} to the list of src/oneflow/engine/ops/table.py"
         for path in sorted(folder.glob("*.py"))
         if "\nROWS = Family()" in path.read_text(encoding="utf-8") and path.stem not in listed
     ]

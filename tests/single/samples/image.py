@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.image``."""
+"""Samples of ``oneflow.engine.ops.image``."""
 
 from __future__ import annotations
 

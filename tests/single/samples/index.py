@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.index``."""
+"""Samples of ``oneflow.engine.ops.index``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 from sample import Sample, ints, rand
 
 from oneflow import array
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 ROWS_AND_COLUMNS = np.array([[[0, 3], [2, 1]], [[2, 1], [1, 0]]], np.int32)
 LABELS = ints(2, 3, high=4)

@@ -10,7 +10,7 @@ import torch
 from sample import Sample, ints, rand
 
 from oneflow import math as fmath
-from oneflow.core import dtype as dtypes
+from oneflow.engine.core import dtype as dtypes
 
 X = rand(2, 3, 4)
 I = ints(2, 3, low=-4, high=5)

@@ -8,13 +8,13 @@ import numpy as np
 import torch
 from sample import Sample
 
-from oneflow.core import dtype as dtypes
-from oneflow.core.placement import parse_placement
-from oneflow.core.spec import TensorSpec
-from oneflow.ir.blob import Blob
-from oneflow.ir.interpret import interpret
-from oneflow.ir.trace import Trace, tracing
-from oneflow.job.settings import Settings
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.core.placement import parse_placement
+from oneflow.engine.core.spec import TensorSpec
+from oneflow.engine.ir.blob import Blob
+from oneflow.engine.ir.interpret import interpret
+from oneflow.engine.ir.trace import Trace, tracing
+from oneflow.engine.job.settings import Settings
 
 
 def trace(sample: Sample) -> tuple[Trace, list[Blob]]:

@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.sample``: what each op makes of the random bits of (seed, step, index)."""
+"""Samples of ``oneflow.engine.ops.sample``: what each op makes of the random bits of (seed, step, index)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from sample import Sample, rand
 
 from oneflow import random
-from oneflow.core import dtype as dtypes
-from oneflow.ops.counter_random import random_bits
+from oneflow.engine.core import dtype as dtypes
+from oneflow.engine.ops.kernels.counter_random import random_bits
 
 
 def default_seed(name: str) -> int:

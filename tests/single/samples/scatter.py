@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.scatter``."""
+"""Samples of ``oneflow.engine.ops.scatter``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples of ``oneflow.ops.sort``."""
+"""Samples of ``oneflow.engine.ops.sort``."""
 
 from __future__ import annotations
 

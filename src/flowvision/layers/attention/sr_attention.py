@@ -6,7 +6,7 @@ import torch
 
 import oneflow.nn as nn
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class SR_Attention(nn.Module):

@@ -8,7 +8,7 @@ from flowvision.layers.blocks.misc import FrozenBatchNorm2d
 from flowvision.layers.blocks.mlp import ConvMlp, GatedMlp, GluMlp, Mlp
 from flowvision.layers.blocks.padding import get_padding, get_same_padding, is_static_pad, pad_same
 from flowvision.layers.blocks.patch_embed import PatchEmbed, to_2tuple
-from oneflow.core.absent_modules import refuse as _refuse
+from oneflow.compat.absent_modules import refuse as _refuse
 
 __all__ = [
     "Conv2dSame",

@@ -6,7 +6,7 @@ from typing import Any
 
 import oneflow.nn.functional as F
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Pair = tuple[int, int]
 

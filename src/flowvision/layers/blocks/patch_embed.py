@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import oneflow.nn as nn
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 T = TypeVar("T")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def reduced(loss: Tensor, reduction: str) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 
 import oneflow.nn as nn
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def stochastic_depth(input: Tensor, p: float, mode: str, training: bool = True) -> Tensor:

@@ -15,7 +15,7 @@ from flowvision.models.slim import (
     resnet,
 )
 from flowvision.models.slim.network import Description, SlimNetwork
-from oneflow.core.errors import ArgumentError, NameError_, nearest
+from oneflow.engine.core.errors import ArgumentError, NameError_, nearest
 
 _FAMILIES = (classic, inception_v1_v2, inception_v3, inception_v4, inception_resnet_v2, resnet, mobilenet, nasnet)
 NETWORKS: dict[str, Description] = {

@@ -19,7 +19,7 @@ from flowvision.models.slim.layers import ACTIVATIONS, Style, flat
 from flowvision.models.slim.network import Description, EndPoints, Layers
 from flowvision.models.slim.padding import SAME, VALID, avg_pool
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _MIXED_5B: Branches = (
     [Conv("Conv2d_1x1", 96)],

@@ -22,7 +22,7 @@ from flowvision.models.slim.layers import Style
 from flowvision.models.slim.network import Description, EndPoints, Layers
 from flowvision.models.slim.padding import SAME, avg_pool, max_pool
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 # Name, then the channels of: 1x1; 1x1 and 3x3; 1x1 and 3x3; 1x1 after a pool. A pool has its kernel alone.
 _V1: tuple[tuple[Any, ...], ...] = (

@@ -22,7 +22,7 @@ from flowvision.models.slim.layers import Style
 from flowvision.models.slim.network import Description, EndPoints, Layers
 from flowvision.models.slim.padding import SAME, VALID, avg_pool, max_pool
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def stem(layers: Layers, x: Tensor, depth: list[int], padding: str = VALID) -> Tensor:

@@ -9,7 +9,7 @@ from flowvision.models.slim.layers import Norm, Style
 from flowvision.models.slim.network import Description, EndPoints, Layers
 from flowvision.models.slim.padding import avg_pool
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _V1 = (
     (1, 64),

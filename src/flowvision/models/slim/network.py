@@ -22,7 +22,7 @@ import oneflow.nn.functional as F
 from flowvision.models.slim.layers import BatchNorm, Conv, Dense, Layer, Norm, SeparableConv, Style
 from flowvision.models.slim.padding import Pair, pair
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError, nearest
+from oneflow.engine.core.errors import ArgumentError, nearest
 
 EndPoints = dict[str, Tensor]
 Body = Callable[..., tuple[Tensor, EndPoints]]

@@ -12,7 +12,7 @@ from flowvision.models.slim.layers import Norm, Style
 from flowvision.models.slim.network import Body, Description, EndPoints, Layers
 from flowvision.models.slim.padding import SAME, SYMMETRIC, max_pool
 from oneflow import Tensor
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 NORM = Norm(decay=0.997, epsilon=1e-5, scale=True)
 STYLE = Style(weights=he(), norm=NORM)

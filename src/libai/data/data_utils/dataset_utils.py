@@ -11,7 +11,7 @@ import numpy as np
 from libai.data.data_utils.map_file import IndexMap, cached_map, fingerprint
 from libai.data.data_utils.masking import create_masked_lm_predictions, is_start_piece
 from libai.data.data_utils.sample_maps import sentence_map
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = [
     "compile_helper",

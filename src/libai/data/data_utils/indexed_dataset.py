@@ -10,8 +10,8 @@ from typing import IO, Any
 import numpy as np
 
 from libai.utils.whole_file import BesideFile, whole_file
-from oneflow.core.errors import ArgumentError, DataError
-from oneflow.data.indexed import DTYPES, mapped, read_index, write_index
+from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.data.formats.indexed import DTYPES, mapped, read_index, write_index
 from oneflow.utils.data import Dataset
 
 __all__ = [

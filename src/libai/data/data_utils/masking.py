@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 STYLES = ("bert", "bert-cn-wwm", "t5")
 _CHINESE_PIECE = re.compile("##[\u4e00-\u9fff]")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError, DataError
+from oneflow.engine.core.errors import ArgumentError, DataError
 
 LONG_SENTENCE = 512  # a document with a longer sentence is left out
 _NEARLY_ALL = 0.8

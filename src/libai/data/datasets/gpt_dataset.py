@@ -11,7 +11,7 @@ from libai.data.data_utils.map_file import IndexMap, cached_map, fingerprint
 from libai.data.data_utils.sample_maps import TokenMap, token_map
 from libai.data.datasets.sentences import field
 from libai.data.structures import Instance
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 from oneflow.utils.data import Dataset
 
 

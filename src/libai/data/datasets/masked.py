@@ -10,7 +10,7 @@ import torch
 
 from libai.data.data_utils.dataset_utils import create_masked_lm_predictions
 from libai.data.datasets.sentences import SentenceDataset, field, masked_labels_row, most_predictions, padded, token_id
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class MaskedDataset(SentenceDataset):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from libai.data.structures import DistTensorData, Instance
-from oneflow.core.errors import DTypeError
+from oneflow.engine.core.errors import DTypeError
 
 
 def picture_instance(picture: Any, label: int) -> Instance:

@@ -11,7 +11,7 @@ from libai.data.datasets.masked import MaskedDataset, masked_fields, require_roo
 from libai.data.datasets.masked import pad_and_convert_to_numpy as pad_and_convert_to_numpy
 from libai.data.datasets.sentences import cut_from_either_end
 from libai.data.structures import Instance
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _SPECIAL = 2  # <s> a </s>
 

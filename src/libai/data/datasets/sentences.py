@@ -9,7 +9,7 @@ import torch
 
 from libai.data.data_utils.dataset_utils import samples_map
 from libai.data.structures import DistTensorData
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 from oneflow.utils.data import Dataset
 
 

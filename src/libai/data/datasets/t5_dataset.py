@@ -12,7 +12,7 @@ from libai.data.data_utils.dataset_utils import create_masked_lm_predictions
 from libai.data.data_utils.masking import MaskedSpan
 from libai.data.datasets.sentences import SentenceDataset, field, most_predictions, padded, token_id
 from libai.data.structures import Instance
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _SPECIAL = 2
 _LONGEST_SPAN = 10  # words

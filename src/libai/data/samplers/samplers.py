@@ -12,8 +12,8 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import whole
 from oneflow.utils.data import Sampler
 
 

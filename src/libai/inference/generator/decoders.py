@@ -21,7 +21,7 @@ from libai.inference.generator.decoding import (
 )
 from libai.inference.generator.products import Product, own_part
 from libai.layers import MultiheadAttention, TransformerLayer
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 def gpt_decoder(model: Any, rows: int, capacity: int) -> CachedDecoder | None:

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from libai.inference.generator.products import Product, own_part
 from libai.utils import distributed as dist
-from oneflow.collective import all_reduce, gather_parts
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.collective import all_reduce, gather_parts
+from oneflow.engine.core.errors import ArgumentError
 
 _NOTHING = -1e30  # what is added to the score of a position that is not looked at
 

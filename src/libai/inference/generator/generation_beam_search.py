@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from libai.inference.generator.generation_logits_processor import TokenIds, as_list
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class BeamScorer(ABC):

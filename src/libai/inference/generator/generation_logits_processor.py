@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 Ngrams = dict[tuple[int, ...], list[int]]
 TokenIds = int | Sequence[int]

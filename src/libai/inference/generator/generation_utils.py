@@ -19,7 +19,7 @@ from libai.inference.generator.generation_stopping_criteria import (
 from libai.inference.generator.settings import DEFAULTS, Settings
 from libai.inference.generator.steps import CachedSteps, ModelSteps, as_global
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _UNLIKELY = -1e9
 

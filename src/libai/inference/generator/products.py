@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from oneflow.collective import all_reduce
+from oneflow.engine.collective import all_reduce
 
 _MOST_ROWS = 64  # beyond it the usual product is as fast
 _MOST_BYTES = 1 << 30  # of one weight: a copy of a larger one is not worth its memory

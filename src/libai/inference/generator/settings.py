@@ -12,7 +12,7 @@ from libai.inference.generator.generation_stopping_criteria import (
     MaxTimeCriteria,
     StoppingCriteriaList,
 )
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 DEFAULTS: dict[str, Any] = {
     "max_length": 20, "min_length": 0, "do_sample": False, "early_stopping": False, "num_beams": 1, "temperature": 1.0, "top_k": 50, "top_p": 1.0,

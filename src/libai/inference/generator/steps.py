@@ -10,7 +10,7 @@ from torch import Tensor
 
 import oneflow as flow
 from libai.utils import distributed as dist
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 class CachedSteps:

@@ -10,7 +10,7 @@ from libai.models.utils.placing import is_cut_here, layers_of
 from libai.models.utils.recompute import recomputed_in
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import DTypeError
+from oneflow.engine.core.errors import DTypeError
 from oneflow.nn.graph import GraphModule
 
 _LOSS_SCALE = 65536.0

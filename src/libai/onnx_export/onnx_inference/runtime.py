@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.optional import optional_package
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.optional import optional_package
 
 
 class OnnxModel:

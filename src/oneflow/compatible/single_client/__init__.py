@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 import oneflow
-from oneflow.core.refused import REFUSED_NAMESPACES
+from oneflow.compat.refused import REFUSED_NAMESPACES
 
 for _name in oneflow.__all__:
     _value = getattr(oneflow, _name)

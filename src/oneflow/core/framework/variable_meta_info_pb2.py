@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from oneflow.core.spec import TensorSpec as VariableMetaInfo
+from oneflow.engine.core.spec import TensorSpec as VariableMetaInfo
 
 __all__ = ["VariableMetaInfo"]

@@ -14,8 +14,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from oneflow.core.record import messages
-from oneflow.core.record.messages import FeatureValue
+from oneflow.engine.core.record import messages
+from oneflow.engine.core.record.messages import FeatureValue
 
 __all__ = ["BytesList", "DoubleList", "Feature", "FloatList", "Int32List", "Int64List", "OFRecord"]
 

@@ -46,7 +46,7 @@ from torch.nn.functional import (
     unfold,
 )
 
-from oneflow.core.absent import absent
+from oneflow.compat.absent import absent
 from oneflow.nn.functional._activation import (
     celu,
     elu,

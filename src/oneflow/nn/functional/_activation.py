@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import as_whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import as_whole
 from oneflow.nn.functional._names import also
 
 celu = also(x="input")(functional.celu)

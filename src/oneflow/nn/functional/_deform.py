@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 
 @dataclass(frozen=True)

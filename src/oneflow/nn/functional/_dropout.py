@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 from oneflow.nn.functional._names import also
 
 dropout1d = also(x="input")(functional.dropout1d)

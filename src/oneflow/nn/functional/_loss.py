@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from oneflow.core.errors import ArgumentError, DTypeError
+from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 
 def indices(target: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.nn import ModuleDict, ModuleList, ParameterDict, Sequential
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
 

@@ -11,20 +11,30 @@ import torch
 from torch import Tensor
 from torch.nn import Module
 
-from oneflow.core.dtype import as_dtype
-from oneflow.core.errors import ArgumentError, DataError, UnsupportedError
-from oneflow.core.number import number
-from oneflow.data import picture_arguments as arguments
-from oneflow.data.arguments import at_least, feature_name, positive, row_spec
-from oneflow.data.decode import RandomCrop
-from oneflow.data.indexed import TokenSamples, open_indexed, split_documents
-from oneflow.data.loader import Loader
-from oneflow.data.pipeline import Reading
-from oneflow.data.raw_files import RawRows
-from oneflow.data.reader_ops import open_pipeline
-from oneflow.data.samples import Buffers, Bytes, Cropped, Decoded, Numbers, Pictures, RecordReader, Records, stacked
-from oneflow.data.source import Source, computed, read
-from oneflow.ops import image as rows
+from oneflow.engine.core.dtype import as_dtype
+from oneflow.engine.core.errors import ArgumentError, DataError, UnsupportedError
+from oneflow.engine.core.number import number
+from oneflow.engine.data import picture_arguments as arguments
+from oneflow.engine.data.arguments import at_least, feature_name, positive, row_spec
+from oneflow.engine.data.decode import RandomCrop
+from oneflow.engine.data.formats.indexed import TokenSamples, open_indexed, split_documents
+from oneflow.engine.data.formats.raw_files import RawRows
+from oneflow.engine.data.loader import Loader
+from oneflow.engine.data.pipeline import Reading
+from oneflow.engine.data.reader_ops import open_pipeline
+from oneflow.engine.data.samples import (
+    Buffers,
+    Bytes,
+    Cropped,
+    Decoded,
+    Numbers,
+    Pictures,
+    RecordReader,
+    Records,
+    stacked,
+)
+from oneflow.engine.data.source import Source, computed, read
+from oneflow.engine.ops import image as rows
 
 __all__ = [
     "CoinFlip",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oneflow.core.errors import DTypeError
+from oneflow.engine.core.errors import DTypeError
 from oneflow.nn.functional import dropout
 from oneflow.nn.functional._dropout import dropped_by
 

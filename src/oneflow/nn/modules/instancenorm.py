@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import torch
 
-from oneflow.core.eras import EitherClass
+from oneflow.compat.eras import EitherClass
 from oneflow.nn import _norm as jobs
 
 __all__ = ["InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"]

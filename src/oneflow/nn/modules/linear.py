@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import Identity, Linear, Module, Parameter, functional, init
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 __all__ = ["FusedMLP", "Identity", "Linear"]
 

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import CTCLoss, Module
 
-from oneflow.core.eras import EitherClass
-from oneflow.core.errors import ArgumentError
+from oneflow.compat.eras import EitherClass
+from oneflow.engine.core.errors import ArgumentError
 from oneflow.nn import _loss as jobs
 from oneflow.nn.functional import cross_entropy, kl_div
 from oneflow.nn.functional._loss import combined_margin, indices

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import LayerNorm, Module, Parameter
 
-from oneflow.core.eras import EitherClass
+from oneflow.compat.eras import EitherClass
 from oneflow.nn import _norm as jobs
 
 __all__ = ["GroupNorm", "LayerNorm", "RMSLayerNorm", "RMSNorm"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from oneflow.core.eras import EitherClass
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import whole
+from oneflow.compat.eras import EitherClass
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import whole
 from oneflow.nn import _pool as jobs
 
 __all__ = ["PixelShuffle"]

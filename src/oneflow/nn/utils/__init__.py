@@ -3,8 +3,8 @@
 
 from torch.nn.utils import clip_grad_value_, parameters_to_vector, remove_weight_norm, vector_to_parameters
 
-from oneflow.core.absent import absent
-from oneflow.global_tensor.clip import clip_grad_norm_
+from oneflow.compat.absent import absent
+from oneflow.engine.global_tensor.clip import clip_grad_norm_
 from oneflow.nn.utils import rnn
 from oneflow.nn.utils._weight_norm import weight_norm
 

@@ -13,7 +13,7 @@ import torch
 from torch.nn import Module, Parameter
 from torch.nn.utils.weight_norm import WeightNorm
 
-from oneflow.core.errors import ArgumentError
+from oneflow.engine.core.errors import ArgumentError
 
 _M = TypeVar("_M", bound=Module)
 

@@ -2,6 +2,6 @@
 
 from torch.nn.utils import clip_grad_value_
 
-from oneflow.global_tensor.clip import clip_grad_norm_
+from oneflow.engine.global_tensor.clip import clip_grad_norm_
 
 __all__ = ["clip_grad_norm_", "clip_grad_value_"]

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError, UnsupportedError
-from oneflow.core.number import flag, whole
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.core.number import flag, whole
 
 
 class LRScheduler:

@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import each, flag, number, whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import each, flag, number, whole
 from oneflow.optim.lr_scheduler.base import LRScheduler
 
 Optimizer = torch.optim.Optimizer

@@ -7,8 +7,8 @@ from typing import Literal
 
 import torch
 
-from oneflow.core.errors import ArgumentError
-from oneflow.core.number import flag, number, whole
+from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.number import flag, number, whole
 
 
 class ReduceLROnPlateau(torch.optim.lr_scheduler.ReduceLROnPlateau):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.job.function import eager_execution_enabled, global_function
-from oneflow.job.settings import FunctionConfig
+from oneflow.engine.job.function import eager_execution_enabled, global_function
+from oneflow.engine.job.settings import FunctionConfig
 
 __all__ = ["FunctionConfig", "api_oneflow_function", "global_function_or_identity"]
 

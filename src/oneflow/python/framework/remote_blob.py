@@ -1,6 +1,6 @@
 """The type of blobs under its earlier path, for annotations and ``isinstance``."""
 
-from oneflow.ir.blob import Blob
+from oneflow.engine.ir.blob import Blob
 
 BlobDef = ConsistentBlob = MirroredBlob = LazyConsistentBlob = LazyMirroredBlob = EagerConsistentBlob = (
     EagerMirroredBlob

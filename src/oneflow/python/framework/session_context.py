@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oneflow.job.function import clear_default_session, default_session
-from oneflow.job.session import Session
+from oneflow.engine.job.function import clear_default_session, default_session
+from oneflow.engine.job.session import Session
 
 __all__ = ["GetDefaultSession", "TryCloseDefaultSession"]
 

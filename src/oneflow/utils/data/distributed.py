@@ -7,7 +7,7 @@ from typing import Any
 from torch.utils.data import Dataset
 from torch.utils.data import DistributedSampler as TorchDistributedSampler
 
-from oneflow.world import current_world
+from oneflow.engine.world import current_world
 
 __all__ = ["DistributedSampler"]
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from oneflow.core.errors import DataError
-from oneflow.core.record.wire import LEN, VARINT, block, fields, read_varint, varint, varints
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.wire import LEN, VARINT, block, fields, read_varint, varint, varints
 
 STRING, BFLOAT16 = 7, 14
 DTYPES: dict[int, np.dtype] = {

@@ -15,8 +15,8 @@ import numpy as np
 from flowvision.models.slim.checkpoint import messages
 from flowvision.models.slim.checkpoint.messages import BundleEntry, Extent
 from flowvision.models.slim.checkpoint.table import is_table, read_table
-from oneflow.core.errors import DataError, nearest
-from oneflow.data.tfrecord import masked_crc
+from oneflow.engine.core.errors import DataError, nearest
+from oneflow.engine.data.formats.tfrecord import masked_crc
 
 _SUFFIX = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _LATEST = re.compile(r'^model_checkpoint_path:\s*"(.*)"\s*$', re.MULTILINE)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from oneflow.core.errors import DataError
-from oneflow.core.record.wire import read_varint
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.wire import read_varint
 
 
 def unpacked(packed: memoryview) -> bytes:

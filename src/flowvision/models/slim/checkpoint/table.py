@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from flowvision.models.slim.checkpoint.snappy import unpacked
-from oneflow.core.errors import DataError
-from oneflow.core.record.wire import read_varint, varint
-from oneflow.data.tfrecord import masked_crc
+from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.record.wire import read_varint, varint
+from oneflow.engine.data.formats.tfrecord import masked_crc
 
 MAGIC = 0xDB4775248B80FB57
 _FOOTER, _TRAILER, _PLAIN, _SNAPPY = 48, 5, 0, 1

@@ -12,9 +12,9 @@ import numpy as np
 from flowvision.models.slim.checkpoint import messages
 from flowvision.models.slim.checkpoint.table import write_table
 from flowvision.models.slim.network import SlimNetwork
-from oneflow.core.errors import ArgumentError, DTypeError
-from oneflow.data.files import written_beside
-from oneflow.data.tfrecord import masked_crc
+from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.data.formats.files import written_beside
+from oneflow.engine.data.formats.tfrecord import masked_crc
 
 
 def save_slim_checkpoint(

@@ -21,8 +21,8 @@ from libai.models.utils.placing import place
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import get_missing_parameters_message, get_unexpected_parameters_message, laid_as
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, CheckpointError
-from oneflow.global_tensor.gather_to import from_rank
+from oneflow.engine.core.errors import ArgumentError, CheckpointError
+from oneflow.engine.global_tensor.gather_to import from_rank
 
 _log = logging.getLogger(__name__)
 

@@ -19,8 +19,8 @@ from libai.models.utils.model_loader.swinv2_loader import SwinV2Family
 from libai.models.utils.model_loader.vit_loader import ViTFamily
 from libai.utils import distributed as dist
 from oneflow import nn
-from oneflow.core.errors import ArgumentError, CheckpointError
-from oneflow.global_tensor.gather_to import all_succeeded, whole_at
+from oneflow.engine.core.errors import ArgumentError, CheckpointError
+from oneflow.engine.global_tensor.gather_to import all_succeeded, whole_at
 
 FAMILIES: dict[str, Family] = {
     **dict.fromkeys(("RobertaModel", "RobertaForPreTraining", "RobertaForCausalLM"), RobertaFamily()),

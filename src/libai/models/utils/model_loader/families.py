@@ -8,7 +8,7 @@ from typing import Any
 from libai.layers.activation import GeLUTanh
 from libai.models.utils.model_loader.rules import Rule, renamed
 from oneflow import nn
-from oneflow.core.errors import CheckpointError
+from oneflow.engine.core.errors import CheckpointError
 
 
 class Family:

@@ -13,9 +13,9 @@ from typing import Any
 from torch import Tensor
 
 import oneflow as flow
-from oneflow.checkpoint.writing import sync_folder
-from oneflow.core.errors import CheckpointError, nearest
-from oneflow.core.optional import optional_package
+from oneflow.engine.checkpoint.writing import sync_folder
+from oneflow.engine.core.errors import CheckpointError, nearest
+from oneflow.engine.core.optional import optional_package
 
 CONFIG = "config.json"
 _KINDS = (("pytorch_model.bin", "*.bin"), ("model.safetensors", "*.safetensors"))

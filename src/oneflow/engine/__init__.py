@@ -1,0 +1,1 @@
+"""The machinery behind the API, in data-flow order: see ARCHITECTURE.md."""

@@ -1,0 +1,1 @@
+"""A mesh and an SBP signature for every node of a joint graph."""

@@ -1,0 +1,1 @@
+"""From a job, module or function to a joint graph of aten ops."""

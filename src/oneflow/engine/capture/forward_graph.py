@@ -1,0 +1,227 @@
+"""The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
+
+It traces with torch's semi-private make_fx, as ``joint.py`` and ``module_joint.py`` do.
+"""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+from torch.fx.traceback import preserve_node_meta, set_current_meta
+from torch.overrides import TorchFunctionMode
+
+from oneflow.engine.capture.cleanup import writes
+from oneflow.engine.capture.module_joint import told_once
+from oneflow.engine.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file, user_line
+
+_FRAME = re.compile(r'File "([^"]+)", line (\d+)')
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A forward graph and what its placeholders and outputs stand for.
+
+    Nodes are aten ops on tensors; ``node.meta["val"]`` is what a node gives, without data. ``meta["stack_trace"]`` and
+    ``meta["nn_module_stack"]``, where they are there, tell line and module. ``names`` has a name for each placeholder,
+    in order: those in ``constants`` are parameters and buffers under the names of the modules' state dict, the others
+    are inputs. ``outputs`` has a name for each tensor that the output node lists; ``attributes`` the tensors of
+    ``get_attr`` nodes.
+    """
+
+    graph: fx.Graph
+    names: tuple[str, ...]
+    constants: Mapping[str, torch.Tensor]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, torch.Tensor] = field(default_factory=dict)
+    title: str = "graph"
+    doc: str = ""
+
+    def placeholders(self) -> dict[str, fx.Node]:
+        """The placeholders by name."""
+        found = [node for node in self.graph.nodes if node.op == "placeholder"]
+        return dict(zip(self.names, found, strict=True))
+
+    def inputs(self) -> list[str]:
+        """The names of those that are inputs."""
+        return [name for name in self.names if name not in self.constants]
+
+    def output_nodes(self) -> list[fx.Node]:
+        returned = next(node for node in reversed(self.graph.nodes) if node.op == "output").args[0]
+        return list(returned) if isinstance(returned, (list, tuple)) else [returned]
+
+    def run(self, inputs: Mapping[str, torch.Tensor]) -> list[torch.Tensor]:
+        """The outputs for these inputs, computed by torch op by op."""
+        values = [self.constants[name] if name in self.constants else inputs[name] for name in self.names]
+        with torch.no_grad():
+            return _interpret(self, values)
+
+
+def forward_graph(
+    function: Callable[..., list[torch.Tensor]],
+    tensors: Sequence[torch.Tensor],
+    modules: Mapping[str, torch.nn.Module] | None = None,
+) -> tuple[fx.Graph, dict[str, torch.Tensor]]:
+    """The graph of ``function(*tensors)``, with a placeholder for each tensor, and the tensors of its ``get_attr``
+    nodes.
+
+    Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths,
+    which nodes then know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes = [mode.from_tensor(tensor) for tensor in tensors]
+    places = _Places(modules or {})
+    with mode, _forward_only(), told_once(), places.watched(), _told_by_line():
+        module = make_fx(function)(*fakes)
+    places.note(module.graph)
+    return module.graph, _attributes(module)
+
+
+def functional(captured: Captured) -> Captured:
+    """The same computation without ops that write into a tensor, save final ``copy_`` into placeholders that the graph
+    writes."""
+    if not any(writes(node) for node in captured.graph.nodes):
+        return captured
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        fakes = [_without_data(node.meta["val"]) for node in captured.graph.nodes if node.op == "placeholder"]
+    with mode, _forward_only(), preserve_node_meta():
+        module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
+    return replace(captured, graph=module.graph, attributes=_attributes(module))
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+
+
+def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Runs the graph node by node. What is traced meanwhile gets the notes of the node. (torch's own interpreter starts
+    a thread of tqdm's.)"""
+    following = iter(values)
+    env: dict[fx.Node, Any] = {}
+    for node in captured.graph.nodes:
+        if node.op == "placeholder":
+            env[node] = next(following)
+        elif node.op == "get_attr":
+            env[node] = captured.attributes[str(node.target)]
+        elif node.op == "call_function":
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), env.__getitem__)
+            with set_current_meta(node):
+                env[node] = node.target(*args, **kwargs)
+    return [env[node] for node in captured.output_nodes()]
+
+
+def _attributes(module: fx.GraphModule) -> dict[str, torch.Tensor]:
+    return {str(node.target): getattr(module, str(node.target)) for node in module.graph.nodes if node.op == "get_attr"}
+
+
+@contextmanager
+def _forward_only() -> Iterator[None]:
+    """Without autograd, and without the fused kernel of whole encoder layers that torch takes then: it is one opaque
+    op."""
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
+
+
+class _Places(TorchFunctionMode):
+    """Which module runs, and which of the user's lines calls torch, from which node on."""
+
+    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+        super().__init__()
+        self.modules = modules
+        self.running = [""]
+        self.marks: list[tuple[int, str, str]] = [(0, "", UNKNOWN_LINE)]
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._mark(user_line())
+        return func(*args, **(kwargs or {}))
+
+    def _mark(self, line: str) -> None:
+        mode = get_proxy_mode()
+        if mode is not None:  # None where torch computes for itself, such as on constants
+            self.marks.append((len(mode.tracer.graph.nodes), self.running[-1], line))
+
+    def _enter(self, path: str) -> None:
+        self.running.append(path)
+        self._mark(UNKNOWN_LINE)
+
+    def _leave(self) -> None:
+        self.running.pop()
+        self._mark(UNKNOWN_LINE)
+
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        handles = []
+        for path, module in self.modules.items():
+            handles.append(module.register_forward_pre_hook(lambda *_, path=path: self._enter(path)))
+            handles.append(module.register_forward_hook(lambda *_: self._leave()))
+        try:
+            with self:
+                yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def note(self, graph: fx.Graph) -> None:
+        """Writes it on the nodes, as torch's own tracers do."""
+        nodes = list(graph.nodes)
+        for (start, path, line), (end, _, _) in zip(self.marks, [*self.marks[1:], (len(nodes), "", "")]):
+            for node in nodes[start:end]:
+                if path:
+                    node.meta["nn_module_stack"] = {path: (path, "")}
+                if line != UNKNOWN_LINE:
+                    name, number = line.rsplit(":", 1)
+                    node.meta["stack_trace"] = f'File "{name}", line {number}'
+
+
+@contextmanager
+def _told_by_line() -> Iterator[None]:
+    """An error of our own, at the user's line, where the function looks at values."""
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        raise UnsupportedError(_needs_values(error, str(error.func))) from None
+    except RuntimeError as error:
+        if "trying to get a value out of" not in str(error):
+            raise
+        raise UnsupportedError(_needs_values(error, "aten._local_scalar_dense.default")) from None
+
+
+def _needs_values(error: BaseException, op: str) -> str:
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if is_users_file(frame.filename) and not frame.filename.startswith("<")
+    ]
+    line = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else UNKNOWN_LINE
+    return (
+        f"{line}: the forward pass needs the values of a tensor here ({op}: .item(), bool(), int(), a boolean mask as "
+        f"index, nonzero ...), "
+        "which a graph does not have; write it with torch.where, masked_fill or other ops that keep shapes"
+    )
+
+
+def node_line(node: Any) -> str:
+    """``file:line`` of the user's code that a node came from."""
+    frames = _FRAME.findall(node.meta.get("stack_trace") or "")
+    own = [f"{name}:{number}" for name, number in frames if is_users_file(name)]
+    return own[-1] if own else UNKNOWN_LINE
+
+
+def node_path(node: Any) -> str:
+    """The path of the innermost module that a node came from, or nothing."""
+    stack = node.meta.get("nn_module_stack") or {}
+    return str(list(stack.values())[-1][0]) if stack else ""

@@ -1,0 +1,48 @@
+"""What joint graph a job wants: its precision, what is differentiated, how its losses are scaled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import fx
+
+from oneflow.engine.capture.joint import JointOptions, Like
+from oneflow.engine.capture.precision import casting, half_dtype
+from oneflow.engine.core.errors import ArgumentError, UnsupportedError
+from oneflow.engine.ir.graph import Graph
+from oneflow.engine.ir.interpret import Adapt
+from oneflow.engine.ir.notes import op_note
+from oneflow.engine.ir.trained import trained_by
+from oneflow.optimizer.schedule import CustomScheduler
+from oneflow.optimizer.training import Training
+
+
+def joint_options(
+    graph: Graph, tensors: Mapping[fx.Node, torch.Tensor | Like], device: torch.device, mixed_precision: bool
+) -> JointOptions:
+    """The options of a job's joint graph, given what its placeholders look like."""
+    adapt: Adapt = casting(graph, half_dtype(device)) if mixed_precision else lambda node, inputs: inputs
+    training: Training | None = graph.training
+    if training is None:
+        return JointOptions(graph, tensors, device, adapt)
+    scale = None if training.loss_scale.is_dynamic else training.loss_scale.initial
+    trained = tuple(decl.name for decl in trained_by(graph, training.optimizer))
+    rates = tuple(custom_rates(graph).values())
+    return JointOptions(graph, tensors, device, adapt, trained, scale, training.micro_batches, rates)
+
+
+def custom_rates(graph: Graph) -> dict[int, fx.Node]:
+    """For each optimizer whose rate is a blob of the job, that blob's node."""
+    if graph.training is None:
+        return {}
+    by_name = {f"{op_note(node).name}/out": node for node in graph.body.nodes}
+    found = {}
+    for member in graph.training.optimizer.members():
+        if isinstance(member.lr_scheduler, CustomScheduler):
+            if member.lr_scheduler.lbn not in by_name:
+                raise ArgumentError(f"CustomScheduler: job {graph.job!r} has no blob {member.lr_scheduler.lbn!r}")
+            found[id(member)] = by_name[member.lr_scheduler.lbn]
+    if found and graph.training.in_two_parts:
+        raise UnsupportedError("CustomScheduler cannot be used with gradient accumulation or a dynamic loss scale")
+    return found

@@ -1,0 +1,1 @@
+"""Checkpoint folders, tensor files and weights from other frameworks."""

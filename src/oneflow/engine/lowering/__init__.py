@@ -1,0 +1,1 @@
+"""From an assigned joint graph to the program of each rank."""

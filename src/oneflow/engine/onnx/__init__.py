@@ -1,0 +1,1 @@
+"""ONNX export and the check against ONNX Runtime."""

@@ -1,0 +1,1 @@
+"""CPU kernels: fused norms, Winograd and prediction convolutions."""

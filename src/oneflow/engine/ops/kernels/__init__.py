@@ -1,0 +1,1 @@
+"""Functions that compiled programs call and that are not op rows."""

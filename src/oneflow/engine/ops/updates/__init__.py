@@ -1,0 +1,1 @@
+"""Optimizer updates: formulas, and how they sweep over memory."""

@@ -1,0 +1,1 @@
+"""Optimization passes over lowered programs; ``pipeline.py`` lists them in order."""

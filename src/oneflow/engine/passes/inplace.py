@@ -1,0 +1,146 @@
+"""Elementwise ops write over an input that nothing reads again (buffer reuse): no new memory, one pass over it less.
+
+On a CPU a large fresh tensor costs about as much to get from the system as to fill.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from oneflow.engine.ops.cpu.native_sequence import FRESH
+from oneflow.engine.ops.kernels import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
+from oneflow.engine.passes.clusters.cluster import call_cluster
+from oneflow.engine.program.aliases import Memory, memories
+from oneflow.engine.program.notes import tensor, val
+
+aten = torch.ops.aten
+
+
+@dataclass(frozen=True)
+class _Over:
+    """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of
+    the result if it is given. Kernels ``on_cpu`` alone are known to read a row before they write it."""
+
+    target: Any
+    takes: tuple[int, ...]
+    out: str | None = None
+    on_cpu: bool = False
+
+
+def _onednn() -> dict[Any, _Over]:
+    """Its convolutions that add to what they are given; a build of torch may lack them."""
+    if not torch.backends.mkldnn.is_available():
+        return {}
+    return {
+        torch.ops.mkldnn._convolution_pointwise.binary: _Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))
+    }
+
+
+_OVER: dict[Any, _Over] = {
+    aten.relu.default: _Over(aten.relu_.default, (0,)),
+    aten.hardtanh.default: _Over(aten.hardtanh_.default, (0,)),
+    aten.sigmoid.default: _Over(aten.sigmoid_.default, (0,)),
+    aten.tanh.default: _Over(aten.tanh_.default, (0,)),
+    aten.neg.default: _Over(aten.neg_.default, (0,)),
+    aten.add.Tensor: _Over(aten.add_.Tensor, (0, 1)),
+    aten.mul.Tensor: _Over(aten.mul_.Tensor, (0, 1)),
+    aten.sub.Tensor: _Over(aten.sub_.Tensor, (0,)),
+    aten.div.Tensor: _Over(aten.div_.Tensor, (0,)),
+    aten.gelu_backward.default: _Over(aten.gelu_backward.grad_input, (0,), "grad_input"),
+    aten.silu_backward.default: _Over(aten.silu_backward.grad_input, (0,), "grad_input"),
+    torch.ops.oneflow.cross_entropy_backward.default: _Over(torch.ops.oneflow.cross_entropy_backward_.default, (0,)),
+    aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
+    aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
+    aten._log_softmax.default: _Over(aten._log_softmax.out, (0,), "out", on_cpu=True),
+    aten._softmax.default: _Over(aten._softmax.out, (0,), "out", on_cpu=True),
+    **_onednn(),
+}
+
+
+def write_over(graph: fx.Graph) -> None:
+    """Lets elementwise ops of a finished graph take the memory of an input that dies with them.
+
+    Relies on a section to which nothing is added any more. Leaves the same values; arguments and outputs are never
+    written over.
+    """
+    uses = _Uses(graph)
+    for node in list(graph.nodes):
+        over = _OVER.get(node.target)
+        made = tensor(node)
+        if over is None or made is None or (over.on_cpu and made.device.type != "cpu"):
+            continue
+        places = [i for i in over.takes if i < len(node.args) and (i == 0 or not node.kwargs)]
+        taken = next((i for i in places if uses.can_take(node, node.args[i])), None)
+        if taken is not None:
+            uses.give(node, node.args[taken])
+            _rewrite(node, over, taken)
+
+
+def may_keep(node: fx.Node) -> bool:
+    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has
+    returned; a cluster does neither."""
+    return (
+        node.op == "call_function"
+        and not isinstance(node.target, torch._ops.OpOverload)
+        and node.target not in (operator.getitem, call_cluster, *FRESH)
+    )
+
+
+class _Uses:
+    """The memory of each value, and the last place in the graph that touches it."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        self._place = {node: i for i, node in enumerate(graph.nodes)}
+        self._memory = memories(graph)
+        self._there: dict[Memory, list[fx.Node]] = defaultdict(list)  # the values that lie in each memory
+        for node, memory in self._memory.items():
+            self._there[memory].append(node)
+        self._last: dict[Memory, int] = {}
+        for node in graph.nodes:
+            for used in (node, *node.all_input_nodes):
+                self._last[self._memory[used]] = self._place[node]
+        kept = [used for node in graph.nodes if may_keep(node) for used in node.all_input_nodes]
+        self._last.update(dict.fromkeys([self._memory[used] for used in kept], len(self._place)))
+
+    def can_take(self, node: fx.Node, taken: Any) -> bool:
+        """Whether an argument is a value of the graph's own, exactly as large as the result, and read for the last
+        time."""
+        if not isinstance(taken, fx.Node) or taken.op != "call_function" or tensor(taken) is None:
+            return False
+        mine, its = val(node), val(taken)
+        if (mine.shape, mine.stride(), mine.dtype) != (its.shape, its.stride(), its.dtype):
+            return False
+        memory = self._memory[taken]
+        shared = sum(isinstance(arg, fx.Node) and self._memory[arg] == memory for arg in node.args)
+        if memory[0].op == "placeholder" or may_keep(memory[0]) or shared > 1 or _repeats(its):
+            return False
+        return self._last[memory] == self._place[node]
+
+    def give(self, node: fx.Node, taken: fx.Node) -> None:
+        """Notes that a node's value lies where its argument did, which lives on as long as the node's value."""
+        memory, mine = self._memory[taken], self._memory[node]
+        self._last[memory] = self._last[mine]
+        moved = self._there.pop(mine)
+        self._memory.update(dict.fromkeys(moved, memory))
+        self._there[memory] += moved
+
+
+def _repeats(value: torch.Tensor) -> bool:
+    """Whether several elements lie in one place, as in an expanded tensor."""
+    return any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride()))
+
+
+def _rewrite(node: fx.Node, over: _Over, taken: int) -> None:
+    args: list[Any] = list(node.args)
+    if over.out is not None:
+        node.kwargs = {**node.kwargs, over.out: args[taken]}
+    else:
+        args[0], args[taken] = args[taken], args[0]
+    node.args = tuple(args)
+    node.target = over.target

@@ -1,0 +1,1 @@
+"""Programs as plain data: sections, node notes, step declarations, serialization, digests."""

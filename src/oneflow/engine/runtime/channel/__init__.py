@@ -1,0 +1,1 @@
+"""The authenticated channel between processes."""

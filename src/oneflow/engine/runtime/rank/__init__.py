@@ -1,0 +1,1 @@
+"""The state of one rank: variables, readers, programs."""

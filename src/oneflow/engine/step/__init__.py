@@ -1,0 +1,1 @@
+"""Executing a program: generated code, clock, updates."""
