@@ -9,7 +9,8 @@ from one_rank import program_for, session_variables
 from torch import fx
 
 import oneflow as flow
-from oneflow.engine.capture.joint import Joint, JointOptions, build_joint
+from oneflow.engine.capture.job_joint import JointOptions, build_joint
+from oneflow.engine.capture.joint import Joint
 from oneflow.engine.ir.graph import Graph
 from oneflow.engine.program.program import Program
 

@@ -17,7 +17,8 @@ from oneflow.engine.assignment.storage import RankOfDevice, splits_of, update_la
 from oneflow.engine.assignment.update_groups import UpdateGroup, groups_of
 from oneflow.engine.capture.cleanup import clean, drop_layouts
 from oneflow.engine.capture.functionalize import without_writes
-from oneflow.engine.capture.joint import Joint, Like, Outputs, build_joint
+from oneflow.engine.capture.job_joint import build_joint
+from oneflow.engine.capture.joint import Joint, Like, Outputs
 from oneflow.engine.capture.joint_options import custom_rates, joint_options
 from oneflow.engine.capture.recompute import recompute
 from oneflow.engine.capture.rewrite import rewritten

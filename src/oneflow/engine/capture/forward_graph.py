@@ -1,7 +1,4 @@
-"""The forward pass of a function or a module as a graph of aten ops, without autograd and without data.
-
-It traces with torch's semi-private make_fx, as ``joint.py`` and ``module_joint.py`` do.
-"""
+"""The forward pass of a function or a module as a graph of aten ops, without autograd and without data."""
 
 from __future__ import annotations
 
@@ -14,13 +11,12 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 from torch.fx.traceback import preserve_node_meta, set_current_meta
 from torch.overrides import TorchFunctionMode
 
 from oneflow.engine.capture.cleanup import writes
-from oneflow.engine.capture.module_joint import told_once
+from oneflow.engine.capture.joint import Like
+from oneflow.engine.capture.tracer import NEEDS_VALUES, Tracer
 from oneflow.engine.core.errors import UNKNOWN_LINE, UnsupportedError, is_users_file, user_line
 
 _FRAME = re.compile(r'File "([^"]+)", line (\d+)')
@@ -76,12 +72,12 @@ def forward_graph(
     Nothing is computed: the function runs on tensors without data. ``modules`` are those that it calls, by their paths,
     which nodes then know. Nodes of in-place ops stay as they are; ``functional`` takes them out.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = [mode.from_tensor(tensor) for tensor in tensors]
-    places = _Places(modules or {})
-    with mode, _forward_only(), told_once(), places.watched(), _told_by_line():
-        module = make_fx(function)(*fakes)
-    places.note(module.graph)
+    tracer = Tracer(_Place())
+    fakes = [tracer.fake(tensor) for tensor in tensors]
+    with _forward_only(), _Places(modules or {}, tracer).watched(), _values_needed_at_line():
+        module = tracer.trace(function, fakes)
+    for node, place in tracer.origins(module.graph):
+        place.note(node)
     return module.graph, _attributes(module)
 
 
@@ -90,16 +86,15 @@ def functional(captured: Captured) -> Captured:
     writes."""
     if not any(writes(node) for node in captured.graph.nodes):
         return captured
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        fakes = [_without_data(node.meta["val"]) for node in captured.graph.nodes if node.op == "placeholder"]
-    with mode, _forward_only(), preserve_node_meta():
-        module = make_fx(torch.func.functionalize(lambda *values: _interpret(captured, values)))(*fakes)
+    tracer = Tracer(_Place())
+    fakes = [tracer.fake(_like(node.meta["val"])) for node in captured.graph.nodes if node.op == "placeholder"]
+    with _forward_only(), preserve_node_meta():
+        module = tracer.trace(torch.func.functionalize(lambda *values: _interpret(captured, values)), fakes)
     return replace(captured, graph=module.graph, attributes=_attributes(module))
 
 
-def _without_data(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+def _like(tensor: torch.Tensor) -> Like:
+    return Like(tuple(tensor.shape), tensor.dtype, tensor.device, strides=tensor.stride())
 
 
 def _interpret(captured: Captured, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -136,36 +131,51 @@ def _forward_only() -> Iterator[None]:
         torch.backends.mha.set_fastpath_enabled(before)
 
 
-class _Places(TorchFunctionMode):
-    """Which module runs, and which of the user's lines calls torch, from which node on."""
+@dataclass(frozen=True)
+class _Place:
+    """The path of the module that runs, and the user's line that calls torch."""
 
-    def __init__(self, modules: Mapping[str, torch.nn.Module]) -> None:
+    path: str = ""
+    line: str = UNKNOWN_LINE
+
+    def note(self, node: fx.Node) -> None:
+        """Writes the place on a node, in the form of torch's own tracers."""
+        if self.path:
+            node.meta["nn_module_stack"] = {self.path: (self.path, "")}
+        if self.line != UNKNOWN_LINE:
+            name, number = self.line.rsplit(":", 1)
+            node.meta["stack_trace"] = f'File "{name}", line {number}'
+
+
+class _Places(TorchFunctionMode):
+    """Tells the tracer which module runs and which of the user's lines calls torch."""
+
+    def __init__(self, modules: Mapping[str, torch.nn.Module], tracer: Tracer[_Place]) -> None:
         super().__init__()
-        self.modules = modules
-        self.running = [""]
-        self.marks: list[tuple[int, str, str]] = [(0, "", UNKNOWN_LINE)]
+        self._modules = modules
+        self._tracer = tracer
+        self._running = [""]
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._mark(user_line())
         return func(*args, **(kwargs or {}))
 
-    def _mark(self, line: str) -> None:
-        mode = get_proxy_mode()
-        if mode is not None:  # None where torch computes for itself, such as on constants
-            self.marks.append((len(mode.tracer.graph.nodes), self.running[-1], line))
+    def _mark(self, line: str = UNKNOWN_LINE) -> None:
+        self._tracer.enter(_Place(self._running[-1], line))
 
     def _enter(self, path: str) -> None:
-        self.running.append(path)
-        self._mark(UNKNOWN_LINE)
+        self._running.append(path)
+        self._mark()
 
     def _leave(self) -> None:
-        self.running.pop()
-        self._mark(UNKNOWN_LINE)
+        self._running.pop()
+        self._mark()
 
     @contextmanager
     def watched(self) -> Iterator[None]:
+        """Follows the calls of the modules and of torch's functions."""
         handles = []
-        for path, module in self.modules.items():
+        for path, module in self._modules.items():
             handles.append(module.register_forward_pre_hook(lambda *_, path=path: self._enter(path)))
             handles.append(module.register_forward_hook(lambda *_: self._leave()))
         try:
@@ -175,24 +185,13 @@ class _Places(TorchFunctionMode):
             for handle in handles:
                 handle.remove()
 
-    def note(self, graph: fx.Graph) -> None:
-        """Writes it on the nodes, as torch's own tracers do."""
-        nodes = list(graph.nodes)
-        for (start, path, line), (end, _, _) in zip(self.marks, [*self.marks[1:], (len(nodes), "", "")]):
-            for node in nodes[start:end]:
-                if path:
-                    node.meta["nn_module_stack"] = {path: (path, "")}
-                if line != UNKNOWN_LINE:
-                    name, number = line.rsplit(":", 1)
-                    node.meta["stack_trace"] = f'File "{name}", line {number}'
-
 
 @contextmanager
-def _told_by_line() -> Iterator[None]:
-    """An error of our own, at the user's line, where the function looks at values."""
+def _values_needed_at_line() -> Iterator[None]:
+    """Raises our own error, with the user's line, where the function needs the values of a tensor."""
     try:
         yield
-    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+    except NEEDS_VALUES as error:
         raise UnsupportedError(_needs_values(error, str(error.func))) from None
     except RuntimeError as error:
         if "trying to get a value out of" not in str(error):

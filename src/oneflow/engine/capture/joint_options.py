@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import torch
 from torch import fx
 
-from oneflow.engine.capture.joint import JointOptions, Like
+from oneflow.engine.capture.job_joint import JointOptions
+from oneflow.engine.capture.joint import Like
 from oneflow.engine.capture.precision import casting, half_dtype
 from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 from oneflow.engine.ir.graph import Graph

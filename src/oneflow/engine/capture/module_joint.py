@@ -8,27 +8,20 @@ looked at while it is traced.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch._subclasses.fake_tensor import (
-    DataDependentOutputException,
-    DynamicOutputShapeException,
-    FakeTensor,
-    FakeTensorMode,
-)
-from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx, track_tensor_tree
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensor
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes
 
 from oneflow.engine.capture.cleanup import is_random
 from oneflow.engine.capture.counter_draws import Draws
-from oneflow.engine.capture.joint import Joint, Like, unaliased
+from oneflow.engine.capture.joint import Joint, Like
+from oneflow.engine.capture.tracer import Tracer, unaliased
 from oneflow.engine.core.errors import GraphError, OneFlowError, user_line
 from oneflow.engine.core.placement import Placement
 from oneflow.engine.program.notes import JointNote, Origin, joint_note, set_joint_note, set_val
@@ -106,56 +99,28 @@ def trace_step(step: ModuleStep) -> TracedStep:
     Leaves aten ops alone, each with its value without data, its part of the step, and the module it came from. Random
     ops draw by counter.
     """
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode, told_once():
-        given = (*step.variables.values(), *step.feeds)
-        arguments: list[Tensor] = [
-            one.empty() if isinstance(one, Like) else mode.from_tensor(one.detach()) for one in given
-        ]
-        arguments.append(torch.empty(1, dtype=torch.int64, device=step.device))
-        if step.trained and step.loss_scale is None:
-            arguments.append(torch.empty((), device=step.device))
-        trace = _Trace(step, mode)
-        module = make_fx(trace.run, decomposition_table=trace.draws.table)(*arguments)
-    return trace.described(module)
-
-
-@contextmanager
-def untraced() -> Iterator[None]:
-    """Computes for real in the midst of a trace, as if there were none."""
-    with (
-        torch._C.DisableTorchFunction(),
-        _disable_current_modes(),
-        torch.no_grad(),
-        torch.autocast("cpu", enabled=False),
-    ):
-        yield
-
-
-@contextmanager
-def told_once() -> Iterator[None]:
-    """Keeps torch from printing the errors that it raises."""
-    logger = logging.getLogger("torch._subclasses.fake_tensor")
-    before, logger.disabled = logger.disabled, True
-    try:
-        yield
-    finally:
-        logger.disabled = before
+    tracer = Tracer(JointNote())
+    inputs = (*step.variables.values(), *step.feeds)
+    arguments = [tracer.fake(value.detach() if isinstance(value, Tensor) else value) for value in inputs]
+    arguments.append(tracer.fake(Like((1,), torch.int64, step.device)))
+    if step.trained and step.loss_scale is None:
+        arguments.append(tracer.fake(Like((), torch.get_default_dtype(), step.device)))
+    trace = _Trace(step, tracer)
+    return trace.described(tracer.trace(trace.run, arguments, trace.draws.table))
 
 
 class _Trace:
-    """The traced function, and the notes it takes while it is traced."""
+    """The traced function, and what is known once it has run."""
 
-    def __init__(self, step: ModuleStep, mode: FakeTensorMode) -> None:
+    def __init__(self, step: ModuleStep, tracer: Tracer[JointNote]) -> None:
         self.step = step
-        self._mode = mode
+        self._tracer = tracer
         self._added: list[tuple[Tensor, fx.Node]] = []  # feeds that the function asked for
         self.draws = Draws(step.draws_from)
         self.losses: list[Tensor] = []
         self.loss_line = ""
         self.results = 0
         self.trained: list[str] = []
-        self._starts: list[tuple[int, JointNote]] = []
 
     # -------------------------------------------------------------- the function
 
@@ -172,7 +137,7 @@ class _Trace:
         with torch.set_grad_enabled(bool(step.trained)), self._autocast(), _Watch(self):
             results = step.run(values, feeds, self.add_feed)
         gradients = self._gradients(given, scale)
-        self._enter(JointNote(None, "backward" if self.losses else "forward"))
+        self._tracer.enter(JointNote(None, "backward" if self.losses else "forward"))
         self.results = len(results)
         outputs = [*unaliased(results, [*arguments, *(tensor for tensor, _ in self._added)]), *gradients]
         for name, value in values.items():
@@ -182,14 +147,9 @@ class _Trace:
 
     def add_feed(self, tensor: Tensor) -> Tensor:
         """A feed that becomes known while the function runs."""
-        proxies = get_proxy_mode()
-        assert proxies is not None
-        with untraced():
-            value = self._mode.from_tensor(tensor.detach())
-            proxy = proxies.tracer.create_proxy("placeholder", f"added_feed_{len(self._added)}", (), {})
-            track_tensor_tree(value, proxy, constant=None, tracer=proxies.tracer)
-        self._added.append((value, proxy.node))
-        return value
+        added = self._tracer.add_placeholder(f"added_feed_{len(self._added)}", tensor)
+        self._added.append(added)
+        return added[0]
 
     def _autocast(self) -> AbstractContextManager[Any]:
         if self.step.autocast is None:
@@ -234,43 +194,23 @@ class _Trace:
     # -------------------------------------------------------------- notes
 
     def enter(self) -> Origin:
-        """Notes that what follows comes from where the function now is."""
+        """Gives what follows the origin where the function now is."""
         where = self.step.where()
         origin = Origin(where.path, where.kind, user_line(), where.placement)
-        self._enter(JointNote(origin, region=where.region))
+        self._tracer.enter(JointNote(origin, region=where.region))
         return origin
 
-    def _enter(self, note: JointNote) -> None:
-        _start(self._starts, note)
-
-    def follow(self, made: Any, origin: Origin, seen: set[Any]) -> None:
-        """Has autograd say what it differentiates: what a call added to autograd's own graph gives its origin to the
-        backward pass."""
-        todo = [
-            t.grad_fn
-            for t in (made if isinstance(made, (tuple, list)) else (made,))
-            if isinstance(t, Tensor) and t.grad_fn is not None
-        ]
-        note, starts = (
-            JointNote(origin, "backward"),
-            self._starts,
-        )  # not self: results keep autograd's graph, whose hooks Python's collector cannot see
-        while todo:
-            function = todo.pop()
-            if function not in seen:
-                seen.add(function)
-                function.register_prehook(lambda gradients: _start(starts, note))
-                todo.extend(following for following, _ in function.next_functions if following is not None)
+    def follow_backward(self, result: Any, origin: Origin) -> None:
+        """Gives the backward pass of a call's result the origin of the call."""
+        values = result if isinstance(result, (tuple, list)) else (result,)
+        self._tracer.follow_backward(values, JointNote(origin, "backward"))
 
     # -------------------------------------------------------------- what was traced
 
     def described(self, module: fx.GraphModule) -> TracedStep:
         graph = module.graph
-        nodes = list(graph.nodes)
-        bounds = [(0, JointNote()), *self._starts, (len(nodes), JointNote())]
-        for (start, note), (end, _) in zip(bounds, bounds[1:]):
-            for node in nodes[start:end]:
-                set_joint_note(node, note)
+        for node, note in self._tracer.origins(graph):
+            set_joint_note(node, note)
         feeds = len(self.step.feeds)
         self._refuse_generators(graph)
         _move_up([node for _, node in self._added])
@@ -298,13 +238,6 @@ class _Trace:
                     "make its values of flow.rand or flow.randn, which graphs draw by counter, or give them to the "
                     "graph"
                 )
-
-
-def _start(starts: list[tuple[int, JointNote]], note: JointNote) -> None:
-    """Notes that what is traced from now on has ``note``."""
-    mode = get_proxy_mode()
-    if mode is not None:  # None where torch computes for itself, such as on constants
-        starts.append((len(mode.tracer.graph.nodes), note))
 
 
 def _move_up(added: Sequence[fx.Node]) -> None:
@@ -341,7 +274,6 @@ class _Watch(TorchFunctionMode):
     def __init__(self, trace: _Trace) -> None:
         super().__init__()
         self._trace = trace
-        self._seen: set[Any] = set()
 
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -370,7 +302,7 @@ class _Watch(TorchFunctionMode):
             raise GraphError(
                 f"{origin.line}: {self._trace.step.name}: {_called(func)} in {origin.name!r} ({origin.kind}): {error}"
             ) from error
-        self._trace.follow(made, origin, self._seen)
+        self._trace.follow_backward(made, origin)
         return made
 
     def _refused(

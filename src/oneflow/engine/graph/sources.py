@@ -16,7 +16,8 @@ from typing import Any, NoReturn
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from oneflow.engine.capture.module_joint import AddFeed, untraced
+from oneflow.engine.capture.module_joint import AddFeed
+from oneflow.engine.capture.tracer import untraced
 from oneflow.engine.core.errors import GraphError
 from oneflow.engine.data.samples import Listing, Records
 from oneflow.engine.data.source import Source, listening
