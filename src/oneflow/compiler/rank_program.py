@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 import oneflow.collective as collective
@@ -18,7 +19,7 @@ from oneflow.compiler.bucket import put_in_buckets
 from oneflow.compiler.cleanup import writes
 from oneflow.compiler.distribute import Assigned
 from oneflow.compiler.lower import Lowering
-from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note
+from oneflow.compiler.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note, val
 from oneflow.compiler.program import Key, Program, Section, key_order
 from oneflow.compiler.schedule import Slot, one_forward_one_backward
 from oneflow.compiler.storage import update_layout
@@ -43,9 +44,23 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     builder = _Builder(assigned, lowering)
     builder.build()
     put_in_buckets(
-        lowering.graph, assigned.decl.buckets, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored
+        lowering.graph,
+        assigned.decl.buckets,
+        early=not builder.in_sections,
+        in_turn=assigned.decl.is_mirrored,
+        channels_last=[name for name in assigned.outputs.gradients if _is_channels_last(assigned, name)],
     )
     return builder.program()
+
+
+def _is_channels_last(assigned: Assigned, name: str) -> bool:
+    """Whether a variable is stored in channels_last memory, and not in contiguous memory too."""
+    variable = val(assigned.arguments["variable", name])
+    return (
+        variable.dim() == 4
+        and variable.is_contiguous(memory_format=torch.channels_last)
+        and not variable.is_contiguous()
+    )
 
 
 @dataclass(frozen=True)
