@@ -119,6 +119,14 @@ def unsafe_pieces(x: Tensor) -> tuple[Tensor, ...]:
     return left * right, wide
 
 
+def powers(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.abs() + 1
+    y[0].pow_(2.5)
+    y[1].pow_(x[1])
+    y[2].floor_divide_(x[1].abs() + 1)
+    return y, y[0]
+
+
 def another_dtype(x: Tensor) -> tuple[Tensor, ...]:
     y = x.to(torch.bfloat16) * 1
     y[:, 0].add_(x[:, 1])
@@ -158,6 +166,7 @@ def broadcast_copy(x: Tensor) -> Tensor:
         one_write_after_the_other,
         pieces,
         unsafe_pieces,
+        powers,
         another_dtype,
         by_index,
         a_copy_of_what_is_written_to_later,
