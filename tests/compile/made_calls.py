@@ -100,6 +100,8 @@ def view_calls() -> list[Executed]:
         made(aten.cat.default, [signed(5, 6), signed(5, 2)], -1),
         made(aten.split.Tensor, signed(5, 6), 2, 1),
         made(aten.split_with_sizes.default, signed(5, 6), [1, 4], 0),
+        made(aten.unsafe_split.Tensor, signed(5, 6), 2, 1),
+        made(aten.unsafe_split_with_sizes.default, signed(5, 6), [1, 4], 0),
     ]
 
 

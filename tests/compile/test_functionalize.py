@@ -110,6 +110,23 @@ def pieces(x: Tensor) -> tuple[Tensor, ...]:
     return y, left, right, top
 
 
+def unsafe_pieces(x: Tensor) -> tuple[Tensor, ...]:
+    y = x * 1
+    left, right = torch.unsafe_split(y, 3, 1)
+    _, wide = torch.unsafe_split_with_sizes(y, [1, 5], 1)
+    left.sigmoid_()
+    right.tanh_()
+    return left * right, wide
+
+
+def powers(x: Tensor) -> tuple[Tensor, ...]:
+    y = x.abs() + 1
+    y[0].pow_(2.5)
+    y[1].pow_(x[1])
+    y[2].floor_divide_(x[1].abs() + 1)
+    return y, y[0]
+
+
 def another_dtype(x: Tensor) -> tuple[Tensor, ...]:
     y = x.to(torch.bfloat16) * 1
     y[:, 0].add_(x[:, 1])
@@ -148,6 +165,8 @@ def broadcast_copy(x: Tensor) -> Tensor:
         views_of_views,
         one_write_after_the_other,
         pieces,
+        unsafe_pieces,
+        powers,
         another_dtype,
         by_index,
         a_copy_of_what_is_written_to_later,

@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from oneflow.engine.capture.cleanup import declare_views
 from oneflow.engine.passes.inplace import write_over
 from oneflow.engine.step.codegen import generate
 
@@ -16,6 +17,7 @@ X = torch.linspace(-1.0, 1.0, 12).reshape(3, 4)
 def rewritten(function, *inputs: torch.Tensor):
     """The targets of a function's graph after the pass; its values and its inputs must be those of before."""
     module = make_fx(function, tracing_mode="fake")(*[t.clone() for t in inputs])
+    declare_views(module.graph)
     write_over(module.graph)
     given = [t.clone() for t in inputs]
     got = generate(module.graph, "test").call(*given)
@@ -39,6 +41,15 @@ def test_a_scaled_second_term_may_not():
 
 def test_a_term_that_is_read_in_another_order_too_may_not():
     assert rewritten(lambda x: (y := x[:, :3] * 2.0) + y.t(), X)[-1] is aten.add.Tensor
+
+
+def test_the_pieces_of_an_unsafe_split_lie_in_the_memory_that_it_divides():
+    def function(x):
+        y = x * 2.0
+        left, right = torch.unsafe_split(y, 2, 1)
+        return torch.relu(left) + right, y
+
+    assert aten.relu.default in rewritten(function, X)
 
 
 def test_a_gradient_is_written_over():

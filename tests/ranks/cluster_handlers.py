@@ -74,7 +74,9 @@ class Echo:
     def sums(self, steps: list[list[torch.Tensor]], is_elsewhere: bool) -> tuple[list[list[torch.Tensor]], bool]:
         """The sums over all ranks of what each step gives, by one bucket; and whether through shared memory."""
         self._pretend(is_elsewhere)
-        (bucket,) = self.buckets(1)
+        channels_last = tuple(place for place, value in enumerate(steps[0]) if value.dim() == 4)
+        ranks = tuple(range(self.context.world.size))
+        bucket = collective.RunningBucket(collective.Bucket(0, ranks, channels_last=channels_last))
         summed = [[part.clone() for part in bucket.wait(bucket.start(values))] for values in steps]
         return summed, bucket.is_shared
 

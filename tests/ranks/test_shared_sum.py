@@ -50,6 +50,15 @@ def test_ranks_of_one_host_add_up_in_shared_memory(ranks: int) -> None:
         assert_sums(found, made)
 
 
+@pytest.mark.parametrize("elsewhere", [(), (0, 1)])
+def test_a_value_may_have_other_strides_on_each_rank(elsewhere: tuple[int, ...]) -> None:
+    made = values(SHAPES, 2)
+    for step in made[1]:
+        step[:] = [step[0].t().contiguous().t(), step[1], step[2].contiguous()]
+    for found, _ in sums(made, elsewhere):
+        assert_sums(found, made)
+
+
 @pytest.mark.parametrize("dtype", [torch.float64, torch.int32])
 def test_any_dtype_can_be_added_up(dtype: torch.dtype) -> None:
     made = values(SHAPES, 2, dtype)

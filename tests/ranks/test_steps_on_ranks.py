@@ -65,6 +65,22 @@ def test_a_bucket_of_empty_parts_is_no_trouble():
     )
 
 
+def test_ranks_may_have_the_gradient_of_a_weight_in_different_strides():
+    """The part that a rank keeps is channels_last, as a convolution returned it; what it sends arrives contiguous."""
+
+    def net(x: Any, others: str = "0:0-1") -> Any:
+        with flow.scope.placement("cpu", "0:0"):
+            h = flow.nn.conv2d(x, weight("a", 8, 4, 3, 3), 1, "VALID", name="a")
+        with flow.scope.placement("cpu", others):
+            return flow.math.tanh(
+                flow.nn.conv2d_transpose(
+                    h, weight("b", 8, 6, 2, 2), output_shape=(8, 6, 12, 12), strides=2, padding="VALID", name="b"
+                )
+            )
+
+    assert_same(trained_by(2, net, (8, 4, 8, 8)), trained_by(1, lambda x: net(x, "0:0"), (8, 4, 8, 8)))
+
+
 def test_clipping_by_the_norm_of_all_gradients_is_exact_in_float64():
     def trained(devices: int) -> np.ndarray:
         begin(devices)

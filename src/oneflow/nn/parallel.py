@@ -95,7 +95,8 @@ class _Bucket:
         self.parameters = parameters
         self.missing = len(parameters)
         self.begun: Any = None
-        self._running = RunningBucket(Bucket(number, world.ranks))
+        channels_last = tuple(place for place, parameter in enumerate(parameters) if _is_channels_last(parameter))
+        self._running = RunningBucket(Bucket(number, world.ranks, channels_last=channels_last))
         self._size = world.size
 
     def start(self) -> None:
@@ -124,6 +125,10 @@ class _Bucket:
 
     def forget(self) -> None:
         self.missing, self.begun = len(self.parameters), None
+
+
+def _is_channels_last(parameter: nn.Parameter) -> bool:
+    return parameter.dim() == 4 and parameter.is_contiguous(memory_format=torch.channels_last)
 
 
 def _gradient(parameter: nn.Parameter) -> Tensor:

@@ -27,6 +27,10 @@ _RESHAPES = {
     aten.expand.default,
     aten.permute.default,
 }
+_UNSAFE_SPLITS: dict[Any, Any] = {
+    aten.unsafe_split.Tensor: aten.split.Tensor,
+    aten.unsafe_split_with_sizes.default: aten.split_with_sizes.default,
+}
 
 
 def clean(graph: fx.Graph) -> None:
@@ -34,11 +38,19 @@ def clean(graph: fx.Graph) -> None:
 
     Relies on a joint graph with its output node. Leaves one of the same values, in which every node is read or writes.
     """
+    declare_views(graph)
     drop_aliases(graph)
     cancel_transposes(graph)
     fold_kept_sums(graph)
     share_equal_nodes(graph)
     drop_unused(graph)
+
+
+def declare_views(graph: fx.Graph) -> None:
+    """Unsafe splits become splits. Their pieces are views too, but their schema does not say so: it only keeps autograd,
+    which is not there any more, from tracking writes into them."""
+    for node in graph.nodes:
+        node.target = _UNSAFE_SPLITS.get(node.target, node.target)
 
 
 def drop_aliases(graph: fx.Graph) -> None:

@@ -35,8 +35,13 @@ _SCATTERS: dict[Any, Any] = {
 """The ops that give a tensor with another value in the place of such a view of it. They take what the view takes."""
 
 
-_OVERLOADS = {"transpose_": "int"}
-"""The overloads that make what these write, where they have another name."""
+_FUNCTIONAL: dict[Any, Any] = {
+    aten.transpose_.default: aten.transpose.int,
+    aten.pow_.Scalar: aten.pow.Tensor_Scalar,
+    aten.pow_.Tensor: aten.pow.Tensor_Tensor,
+    aten.floor_divide_.Tensor: aten.floor_divide.default,
+}
+"""The ops that make what these write, where their overloads have another name."""
 
 
 def without_writes(graph: fx.Graph) -> None:
@@ -71,9 +76,11 @@ def _replace_later(graph: fx.Graph, node: fx.Node, changed: fx.Node) -> None:
 def _functional(node: fx.Node) -> Any:
     """The op that makes what this one writes."""
     op: Any = node.target
+    if op in _FUNCTIONAL:
+        return _FUNCTIONAL[op]
     _, _, name = op._schema.name.partition("::")
     packet = getattr(getattr(torch.ops, op.namespace), name.removesuffix("_"), None)
-    found = getattr(packet, _OVERLOADS.get(name, op._overloadname), None) if name.endswith("_") else None
+    found = getattr(packet, op._overloadname, None) if name.endswith("_") else None
     if found is None:
         raise _refused(node, f"{op} writes into a tensor that another op made")
     return found

@@ -24,11 +24,14 @@ class Bucket:
     """A bucket as a program names it: its number in the program, and the ranks that sum.
 
     It ``is_common`` when the ranks always run the same program, so that they meet in this bucket and no other.
+    ``channels_last`` are the places of the values that it holds in that memory format; all others are contiguous. The
+    strides of a value do not decide: the kernels of two ranks may return the same gradient in different strides.
     """
 
     number: int
     ranks: Ranks
     is_common: bool = True
+    channels_last: tuple[int, ...] = ()
 
 
 class RunningBucket:
@@ -65,7 +68,7 @@ class RunningBucket:
             return dist.all_reduce(self._flat, group=group_of(self._bucket.ranks), async_op=True)
 
     def wait(self, begun: Any) -> list[Tensor]:
-        """The sums, in the strides the values had."""
+        """The sums, each in the memory format of its place."""
         if self._shared is not None:
             self._shared.finish(begun)
         else:
@@ -79,8 +82,17 @@ class RunningBucket:
         if host is not None:
             self._shared = SharedSum(host, count, first.dtype)
         self._flat = first.new_empty(count) if self._shared is None else self._shared.row
-        self._rooms = _parts(self._flat, values)
-        self._sums = self._rooms if self._shared is None else _parts(self._shared.sum, values)
+        self._rooms = self._parts(self._flat, values)
+        self._sums = self._rooms if self._shared is None else self._parts(self._shared.sum, values)
+
+    def _parts(self, flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
+        """Consecutive parts of a flat tensor, each shaped like a value."""
+        parts = flat.split([_room_for(value) for value in values])
+        strides = [_strides(value.shape, place in self._bucket.channels_last) for place, value in enumerate(values)]
+        return [
+            part.as_strided(value.shape, stride, part.storage_offset())
+            for part, value, stride in zip(parts, values, strides)
+        ]
 
 
 def _room_for(value: Tensor) -> int:
@@ -88,19 +100,9 @@ def _room_for(value: Tensor) -> int:
     return aligned(value.nbytes) // value.itemsize
 
 
-def _parts(flat: Tensor, values: Sequence[Tensor]) -> list[Tensor]:
-    """Consecutive parts of a flat tensor, each shaped like a value, in its strides where they have no gaps."""
-    parts = flat.split([_room_for(value) for value in values])
-    return [
-        part.as_strided(value.shape, _dense(value).stride(), part.storage_offset())
-        for part, value in zip(parts, values)
-    ]
-
-
-def _dense(value: Tensor) -> Tensor:
-    """The value in strides without gaps: its own where they have none."""
-    is_dense = value.is_contiguous() or (value.dim() == 4 and value.is_contiguous(memory_format=torch.channels_last))
-    return value if is_dense else value.contiguous()
+def _strides(shape: Sequence[int], channels_last: bool) -> tuple[int, ...]:
+    memory_format = torch.channels_last if channels_last else torch.contiguous_format
+    return torch.empty(shape, device="meta", memory_format=memory_format).stride()
 
 
 # What a program calls. Its first argument is a ``Bucket`` there, and a ``RunningBucket`` in the code that an executor

@@ -5,6 +5,7 @@ them is there and waited for when the first is read, so that communication overl
 from __future__ import annotations
 
 import operator
+from collections.abc import Collection
 from dataclasses import replace
 
 import torch
@@ -19,11 +20,18 @@ from oneflow.engine.sharding.call import nbytes
 FIRST_BYTES = 2**20  # the first is full sooner, so that the sums begin sooner
 
 
-def put_in_buckets(graph: fx.Graph, limits: BucketLimits, early: bool, in_turn: bool = False) -> None:
+def put_in_buckets(
+    graph: fx.Graph,
+    limits: BucketLimits,
+    early: bool,
+    in_turn: bool = False,
+    channels_last: Collection[str] = (),
+) -> None:
     """Replaces the sums of gradients over the same ranks by buckets within ``limits``, in the order of the sums.
     ``early`` ones begin in the midst of the backward pass; where gradients are accumulated over micro-batches they
     cannot. ``in_turn`` they begin one after the other, so that ranks that run different programs, as the copies of a
-    mirrored job may, begin them in the same order.
+    mirrored job may, begin them in the same order. The gradients of variables that are ``channels_last`` are summed in
+    that memory format, which is the same on all ranks.
 
     Relies on a rank's graph in which a sum of a gradient is noted as that. Leaves none of these sums alone; all ranks
     have the same buckets.
@@ -50,7 +58,8 @@ def put_in_buckets(graph: fx.Graph, limits: BucketLimits, early: bool, in_turn: 
         sizes[key] = size + (sizes[key] if len(open_buckets[key]) > 1 else 0)
     before: fx.Node | None = None
     for number, members in enumerate([*full, *open_buckets.values()]):
-        bucket = collective.Bucket(number, argument(members[0], 2), is_common=not in_turn)
+        places = tuple(place for place, node in enumerate(members) if local_note(node).gradient in channels_last)
+        bucket = collective.Bucket(number, argument(members[0], 2), not in_turn, places)
         begun = _replace(graph, bucket, members, order, before, early)
         before = begun if in_turn else None
 

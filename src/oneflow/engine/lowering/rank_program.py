@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import fx
 
 import oneflow.engine.collective as collective
@@ -23,7 +24,7 @@ from oneflow.engine.lowering.append_update import GroupRate, OtherRanks, Update
 from oneflow.engine.lowering.bucket import put_in_buckets
 from oneflow.engine.lowering.lower import Lowering
 from oneflow.engine.ops.updates import update
-from oneflow.engine.program.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note
+from oneflow.engine.program.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note, val
 from oneflow.engine.program.program import Key, Program, Section, key_order
 from oneflow.engine.program.schedule import Slot, one_forward_one_backward
 from oneflow.engine.sharding.boxing import extents
@@ -44,9 +45,23 @@ def lower_job(assigned: Assigned, rank: int) -> Program:
     builder = _Builder(assigned, lowering)
     builder.build()
     put_in_buckets(
-        lowering.graph, assigned.decl.buckets, early=not builder.in_sections, in_turn=assigned.decl.is_mirrored
+        lowering.graph,
+        assigned.decl.buckets,
+        early=not builder.in_sections,
+        in_turn=assigned.decl.is_mirrored,
+        channels_last=[name for name in assigned.outputs.gradients if _is_channels_last(assigned, name)],
     )
     return builder.program()
+
+
+def _is_channels_last(assigned: Assigned, name: str) -> bool:
+    """Whether a variable is stored in channels_last memory, and not in contiguous memory too."""
+    variable = val(assigned.arguments["variable", name])
+    return (
+        variable.dim() == 4
+        and variable.is_contiguous(memory_format=torch.channels_last)
+        and not variable.is_contiguous()
+    )
 
 
 @dataclass(frozen=True)

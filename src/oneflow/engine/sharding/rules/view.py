@@ -122,7 +122,9 @@ def concatenated(call: Call) -> Iterator[Signature]:
         yield from dim_pairs(call, zip(kept, kept))
 
 
-@RULES.rule(aten.split.Tensor, aten.split_with_sizes.default)
+@RULES.rule(
+    aten.split.Tensor, aten.split_with_sizes.default, aten.unsafe_split.Tensor, aten.unsafe_split_with_sizes.default
+)
 def divided_into_pieces(call: Call) -> Iterator[Signature]:
     yield from all_partial(call)
     kept = other_dims(call.shapes[0], [call.arg("dim")])
