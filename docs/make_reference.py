@@ -10,6 +10,7 @@ import argparse
 import inspect
 import re
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +21,7 @@ import oneflow
 
 TARGET = Path(__file__).parent / "reference.md"
 # Public namespaces that are imported by their full names and so are not offered by the one above them.
-BY_FULL_NAME = {"flow.data": ["image"]}
+BY_FULL_NAME = {"flow.data": ["image", "mnist"]}
 HEAD = """# Reference
 
 Every public name. `import oneflow as flow`; the same names are under `oneflow.compatible.single_client`.
@@ -34,8 +35,9 @@ def namespaces() -> list[tuple[str, ModuleType]]:
 
     def visit(name: str, module: ModuleType) -> None:
         found.append((name, module))
-        for child in sorted([*public(module), *BY_FULL_NAME.get(name, [])]):
-            value = getattr(module, child)
+        by_full_name = BY_FULL_NAME.get(name, [])
+        for child in sorted([*public(module), *by_full_name]):
+            value = import_module(f"{module.__name__}.{child}") if child in by_full_name else getattr(module, child)
             if isinstance(value, ModuleType) and value.__name__.startswith("oneflow."):  # some are torch's own
                 visit(f"{name}.{child}", value)
 

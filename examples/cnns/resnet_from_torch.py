@@ -17,7 +17,7 @@ from typing import Any
 from models import MODELS, Options
 
 import oneflow as flow
-from oneflow.engine.core.errors import CheckpointError
+from oneflow.errors import CheckpointError
 
 BLOCK = re.compile(r"Resnet-res(\d)_(\d)_branch(1|2a|2b|2c)(_bn)?-(\w+)")
 # A convolution and the batch norm behind it.

@@ -9,7 +9,7 @@ import sys
 from metrics import say
 
 import oneflow as flow
-from oneflow.engine.core.errors import CheckpointError
+from oneflow.errors import CheckpointError
 
 LABELS = "labels.txt"
 

@@ -17,7 +17,7 @@ SOURCES = Path(__file__).parents[2] / "src" / ROOT
 # From bottom to top: a package, or a module beside them, imports only what stands before it. ROOT itself is
 # ``oneflow/__init__.py``.
 LAYERS = (
-    *("version", "engine", "engine.core"),  # values
+    *("version", "engine", "engine.core", "errors"),  # values
     "compat",  # API years, spellings and unsupported names
     "engine.ops",  # pure functions on tensors
     *("initializer", "regularizers", "typing", "optimizer", "core"),  # what users declare, as plain values

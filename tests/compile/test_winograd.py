@@ -115,7 +115,8 @@ def test_many_tiles_are_taken_block_by_block(threads):
 def test_processors_with_less_have_kernels_of_their_own():
     program = """
 import torch
-from oneflow.engine.ops import native, winograd
+from oneflow.engine.ops import native
+from oneflow.engine.ops.cpu import winograd
 winograd.TILES = winograd.MULTIPLICATIONS = 1
 assert native.winograd is not None
 torch.manual_seed(1)

@@ -222,7 +222,7 @@ RANK = """
 import contextlib, os, select, sys
 import torch
 import oneflow as flow
-from oneflow import collective
+from oneflow.engine import collective
 x = torch.ones(2)
 flow.comm.all_reduce(x)
 os.write(1, f"{x.tolist()} {flow.env.get_local_rank()}\\n".encode())  # in one piece: ranks write at once

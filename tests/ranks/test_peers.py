@@ -49,7 +49,7 @@ def test_half_of_a_launchers_variables_is_a_warning_and_a_world_of_one():
 
 GROUPS = """
 import torch
-from oneflow import collective, world
+from oneflow.engine import collective, world
 here = world.join()
 def told(*ranks):
     if here.rank in ranks:
@@ -203,7 +203,7 @@ LATE = """
 import torch
 import torch.distributed as dist
 import oneflow as flow
-from oneflow import collective
+from oneflow.engine import collective
 from oneflow.engine.collective import rooms
 from oneflow.engine.world import join, order
 world = join()

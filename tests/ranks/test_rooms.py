@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import torch
 import torch.distributed as dist
-from oneflow import collective
+from oneflow.engine import collective
 from oneflow.engine.collective import rooms
 from oneflow.engine.world import join
 

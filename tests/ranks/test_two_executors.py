@@ -23,7 +23,7 @@ import torch
 import torch.distributed as dist
 import oneflow as flow
 from distributed import calls, compiled
-from oneflow import collective
+from oneflow.engine import collective
 from oneflow.engine.program.digest import digest
 from oneflow.engine.lowering.groups import process_groups
 from oneflow.engine.passes.pipeline import compile_rank

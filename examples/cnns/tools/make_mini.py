@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from oneflow.engine.data.cli import main as data_command
+from oneflow.data.__main__ import main as data_command
 
 Color = tuple[int, ...]
 Draw = ImageDraw.ImageDraw

@@ -65,9 +65,7 @@ def fans() -> None:
         (FAN_IN + FAN_OUT) / 2,
     ]
     assert init.calc_fan(LAST, "fan_out", "NHWC") == FAN_OUT and init.calc_fan((5, 3), "fan_in", "") == 3
-    with pytest.raises(
-        flow.core.errors.ArgumentError, match="mode is one of 'fan_in', 'fan_out', 'fan_avg'; got 'fan'"
-    ):
+    with pytest.raises(flow.errors.ArgumentError, match="mode is one of 'fan_in', 'fan_out', 'fan_avg'; got 'fan'"):
         init.calc_fan(FIRST, "fan", "NCHW")
 
 
@@ -76,7 +74,7 @@ def data_formats() -> None:
         "channels_first", "channels_last", "channels_last", "channels_last", "",
     ]  # fmt: skip
     with pytest.raises(
-        flow.core.errors.ArgumentError, match="data_format begins with 'NC' or has the form 'N...C', got 'HWCN'"
+        flow.errors.ArgumentError, match="data_format begins with 'NC' or has the form 'N...C', got 'HWCN'"
     ):
         init.get_data_format("HWCN")
 

@@ -120,6 +120,7 @@ def in_batches(
 
 
 def cache_folder() -> Path:
+    """The folder that downloaded files are kept in."""
     root = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
     return Path(root) / "oneflow-torch" / "mnist"
 

@@ -1,0 +1,3 @@
+"""Another path of ``oneflow.errors``."""
+
+from oneflow.errors import *  # noqa: F403
