@@ -84,13 +84,13 @@ def by_clusters(row: UpdateRow, numbers: dict[str, Any], columns: Columns, clips
         norms = call_norms(
             grads,
             grads,
-            cluster=NormCluster(2.0, "float32"),
+            cluster=NormCluster(2.0),
             unscale=None,
             l1=[0.0] * len(grads),
             l2=[0.0] * len(grads),
         )
         factor = update.norm_factor(update.norm_of(norms, 2.0), max_norm=_NORM)
-    cluster = UpdateCluster(row.compute, row.recipe, "float32")
+    cluster = UpdateCluster(row.compute, row.recipe)
     in_pieces(lambda *args: call_update(*args, cluster=cluster, factor=factor, **numbers), columns)
 
 

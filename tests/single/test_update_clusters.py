@@ -17,12 +17,8 @@ from oneflow import nn
 from oneflow.engine.ops.updates import native_update, optim_update, update
 from oneflow.engine.ops.updates.update_row import UpdateRow
 from oneflow.engine.ops.updates.update_sweeps import SWEEPS
-from oneflow.engine.passes import cluster_updates
 from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
 from oneflow.engine.program import large_products
-from oneflow.engine.program.serialize import graph_of
-from oneflow.engine.step import running_updates
-from oneflow.engine.step.codegen import generate
 
 built = pytest.mark.skipif(not native_update.NAMES, reason="the extension was not built")
 ROWS: dict[str, UpdateRow] = {
@@ -95,18 +91,8 @@ def drawn(row: UpdateRow, dtype: torch.dtype = torch.float32, channels_last: boo
     return [params, grads, *states]
 
 
-def cluster_of(row: UpdateRow, dtype: torch.dtype = torch.float32) -> UpdateCluster:
-    name = str(dtype).removeprefix("torch.")
-    return UpdateCluster(
-        row.compute, row.recipe, name, tuple(cluster_updates._cluster(sweep, name) for sweep in row.recipe.sweeps)
-    )
-
-
-def by_ops(cluster: Any) -> Any:
-    """A cluster that runs by the ops of its sweeps."""
-    return running_updates.running(
-        cluster, lambda piece, size, is_small: generate(graph_of(piece.reference), "cluster").call
-    )
+def cluster_of(row: UpdateRow) -> UpdateCluster:
+    return UpdateCluster(row.compute, row.recipe)
 
 
 def close(found: list[list[Tensor]], wanted: list[list[Tensor]], dtype: torch.dtype) -> None:
@@ -141,17 +127,6 @@ def check(row: UpdateRow, cluster: Any, columns: list[list[Tensor]], dtype: torc
 def test_an_update_and_what_is_done_to_gradients_before_are_one_call(name, lies):
     row = ROWS[name]
     check(row, cluster_of(row), drawn(row, channels_last=lies == "channels_last"), torch.float32)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", ROWS)
-def test_the_ops_of_its_sweeps_do_the_same(name, dtype, monkeypatch):
-    monkeypatch.setattr(native_update, "NAMES", frozenset())
-    monkeypatch.setattr(running_updates, "BYTES", 0)
-    row = ROWS[name]
-    columns = [[tensor for tensor in column if tensor.numel()] for column in drawn(row, dtype, channels_last=True)]
-    columns = [column[: len(columns[0])] for column in columns]
-    check(row, by_ops(cluster_of(row, dtype)), columns, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
@@ -205,7 +180,7 @@ def test_norms_are_those_of_gradients_as_they_are_clipped(norm_type, l2):
     found = call_norms(
         params,
         grads,
-        cluster=NormCluster(norm_type, "float32"),
+        cluster=NormCluster(norm_type),
         unscale=-0.5,
         l1=[0.0] * len(grads),
         l2=[l2] * len(grads),
@@ -218,9 +193,7 @@ def test_norms_are_those_of_gradients_as_they_are_clipped(norm_type, l2):
 
 def test_an_infinite_gradient_leaves_other_gradients_alone():
     grads = [torch.ones(3), torch.tensor([1.0, math.inf])]
-    (norm, infinite) = call_norms(
-        grads, grads, cluster=NormCluster(2.0, "float32"), unscale=None, l1=[0.0] * 2, l2=[0.0] * 2
-    )
+    (norm, infinite) = call_norms(grads, grads, cluster=NormCluster(2.0), unscale=None, l1=[0.0] * 2, l2=[0.0] * 2)
     assert norm.item() == pytest.approx(3**0.5) and math.isinf(infinite.item())
 
 

@@ -12,27 +12,22 @@ import operator
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
-import torch
 from torch import fx
 
 import oneflow.engine.collective as collective
 from oneflow.engine.ir.nodes import argument
 from oneflow.engine.ops.updates import update
-from oneflow.engine.ops.updates.update_sweeps import SQUARES, Sweep
-from oneflow.engine.passes.clusters.cluster import Cluster, make_cluster
-from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update, number_dtype
+from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
 from oneflow.engine.program.notes import UpdateNote, copy_notes, local_note, set_local_note, update_note
 
 _FACTORS: dict[Any, Any] = {update.clipped: update.clip_factor, update.clipped_by_norm: update.norm_factor}
 _STEPS = (*_FACTORS, update.regularized, update.scaled)
 
 
-def cluster_updates(graph: fx.Graph, compiles: bool) -> None:
-    """Puts calls of clusters in the place of updates and of what is done to their gradients; ``compiles``: with their
-    ops, for a compiler.
+def cluster_updates(graph: fx.Graph) -> None:
+    """Puts calls of clusters in the place of updates and of what is done to their gradients.
 
     Relies on a section as it was lowered. Leaves the same values but for rounding, every variable updated once, and the
     same collectives in the same order.
@@ -44,9 +39,9 @@ def cluster_updates(graph: fx.Graph, compiles: bool) -> None:
             continue
         last = _last_step(argument(node, 1))
         if last is not None and last not in chains:
-            chains[last] = _Chain.of(graph, last, note.dtype, compiles)
+            chains[last] = _Chain.of(graph, last)
         if last is not None or not note.is_fused:
-            _replace(graph, node, note, None if last is None else chains[last], compiles)
+            _replace(graph, node, note, None if last is None else chains[last])
     for last in chains:
         _drop_unread(graph, last)
 
@@ -72,7 +67,7 @@ class _Chain:
     factor: fx.Node | None
 
     @staticmethod
-    def of(graph: fx.Graph, last: fx.Node, dtype: str, compiles: bool) -> _Chain:
+    def of(graph: fx.Graph, last: fx.Node) -> _Chain:
         clip = last if last.target in _FACTORS else None
         before: Any = last if clip is None else argument(last, 0)
         coupled: Any = None
@@ -86,7 +81,7 @@ class _Chain:
         factor = None
         if clip is not None:
             norm_type = float(clip.kwargs.get("norm_type", 2.0))  # type: ignore[arg-type]
-            norms = NormCluster(norm_type, dtype, (_cluster(SQUARES, dtype),) if compiles else ())
+            norms = NormCluster(norm_type)
             factor = _factor(
                 graph, clip, len(grads), lambda places: _norms(graph, norms, places, params, grads, unscale, l1, l2)
             )
@@ -137,11 +132,10 @@ def _drop_unread(graph: fx.Graph, last: fx.Node) -> None:
 # ------------------------------------------------------------------ updates
 
 
-def _replace(graph: fx.Graph, node: fx.Node, note: UpdateNote, chain: _Chain | None, compiles: bool) -> None:
+def _replace(graph: fx.Graph, node: fx.Node, note: UpdateNote, chain: _Chain | None) -> None:
     """Puts a call of a cluster in the place of an update, or several where its variables are regularized otherwise."""
     assert note.recipe is not None
-    pieces = tuple(_cluster(sweep, note.dtype) for sweep in note.recipe.sweeps) if compiles else ()
-    cluster = UpdateCluster(node.target, note.recipe, note.dtype, pieces)  # type: ignore[arg-type]
+    cluster = UpdateCluster(node.target, note.recipe)  # type: ignore[arg-type]
     together = _alike(argument(node, 1), chain)
     if len(together) > 1 and isinstance(node.kwargs.get("norms"), collective.NormOverParts):
         return  # norms are exchanged in the order of the variables
@@ -163,24 +157,3 @@ def _alike(grads: list[fx.Node], chain: _Chain | None) -> dict[tuple[float, floa
     for place, grad in enumerate(grads):
         found[(0.0, 0.0) if chain is None else (chain.l1[argument(grad, 1)], chain.l2[argument(grad, 1)])].append(place)
     return found
-
-
-# ------------------------------------------------------------------ sweeps for a compiler
-
-
-@cache
-def _cluster(sweep: Sweep, dtype: str) -> Cluster:
-    """The ops of a sweep on tensors of any size, which write into those that it changes."""
-    from torch.fx.experimental.proxy_tensor import make_fx  # loads much, and only tiers that compile need it
-
-    def changed(*inputs: Any) -> tuple[Any, ...]:
-        *tensors, numbers = inputs
-        made = sweep.function(*tensors, numbers.unbind())
-        for place, value in zip(sweep.writes, made):
-            tensors[place].copy_(value)
-        return tuple(made[len(sweep.writes) :])
-
-    kind: torch.dtype = getattr(torch, dtype)
-    inputs = [torch.empty(2, dtype=kind, device="meta") for _ in range(sweep.tensors)]
-    graph = make_fx(changed)(*inputs, torch.empty(sweep.numbers, dtype=number_dtype(kind), device="meta")).graph
-    return make_cluster(graph, graph, None)

@@ -1,8 +1,7 @@
 """Clusters of the update: an update with what is done to gradients before, or the norms by which they are clipped, as
 one call of a program on lists of variables.
 
-Each keeps the torch ops that it stands for. The C extension does its sweeps where it has them; in tiers that compile,
-Inductor's kernels do where it has not (``running_updates.py``).
+The C extension runs the sweeps of a cluster where it has them; otherwise torch's ops compute the same.
 """
 
 from __future__ import annotations
@@ -20,20 +19,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from oneflow.engine.ops.updates import native_update, update
 from oneflow.engine.ops.updates.update_recipes import Columns, Direction, Recipe, Runs
 from oneflow.engine.ops.updates.update_sweeps import SQUARES, Sweep
-from oneflow.engine.passes.clusters.cluster import Cluster
 
 Tensors = list[Tensor]
 
 
 @dataclass(frozen=True)
 class UpdateCluster:
-    """An update: ``compute`` does it to lists of variables, ``recipe`` by sweeps. ``pieces`` are the ops of these as
-    clusters, for a compiler. Variables are ``dtype``."""
+    """An update: ``compute`` does it to lists of variables, ``recipe`` by sweeps."""
 
     compute: Callable[..., None]
     recipe: Recipe
-    dtype: str
-    pieces: tuple[Cluster, ...] = ()
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -64,12 +59,9 @@ class UpdateCluster:
 
 @dataclass(frozen=True)
 class NormCluster:
-    """The norm of each of some gradients, with what is done to them before they are clipped. Variables are
-    ``dtype``."""
+    """The norm of each of some gradients, with what is done to them before they are clipped."""
 
     norm_type: float
-    dtype: str
-    pieces: tuple[Cluster, ...] = ()
 
     @property
     def sweeps(self) -> tuple[Sweep, ...]:
@@ -145,11 +137,6 @@ def _directed(params: Tensors, grads: Tensors, towards: Sequence[Direction]) -> 
         (factor,) = factors  # one of all gradients of an optimizer
         grads = update.scaled(grads, factor)
     return update.regularized(params, grads, [one.sign for one in towards], [one.weight for one in towards])
-
-
-def number_dtype(dtype: torch.dtype) -> torch.dtype:
-    """In which dtype a kernel is told the numbers of a sweep."""
-    return torch.float64 if dtype is torch.float64 else torch.float32
 
 
 # ------------------------------------------------------------------ the ops of a sweep
