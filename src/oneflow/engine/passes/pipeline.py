@@ -19,7 +19,7 @@ rank.
     masks                                        of relu6, by what it made                                            masks.py
     pools                                        backward, by the shape of something that is kept anyway              pools.py
     order                                        gradients of weights before those of inputs, to free those        order.py
-    update clusters                              an update with clipping and regularizers before it, in a pass or two       cluster_updates.py
+    fused updates                                with clipping and regularizers, in one or two passes over memory      fuse_updates.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
@@ -42,8 +42,8 @@ from oneflow.engine.assignment.distribute import Assigned
 from oneflow.engine.core.fusion_setting import fusion_setting
 from oneflow.engine.lowering.bucket import multiply_in_place
 from oneflow.engine.lowering.rank_program import lower_job
-from oneflow.engine.passes.cluster_updates import cluster_updates
 from oneflow.engine.passes.early import gather_early, update_early
+from oneflow.engine.passes.fuse_updates import fuse_updates
 from oneflow.engine.passes.fused_loss import fuse_cross_entropy
 from oneflow.engine.passes.fused_norm import fuse_batch_norms
 from oneflow.engine.passes.gather_views import gather_then_transpose
@@ -84,7 +84,7 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         pool_by_shapes(section.graph)
         weights_first(section.graph)
         if fuses:
-            cluster_updates(section.graph)
+            fuse_updates(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph, program.is_common)
         gather_early(sections["step"].graph, program.is_common)
