@@ -3,15 +3,14 @@
 One training step of ResNet-50 (batch 16, 224) and AlexNet (batch 32, 227) against eager PyTorch, NCHW and
 channels_last, and with ``--compiled`` torch.compile, each in a process of its own, with its peak memory; ResNet-50 on
 one picture against eager PyTorch and ONNX Runtime with the same weights; how long ResNet-50 takes from its definition
-to its program and to a file, and from the start of a program to its tenth step, by default and with fusion ``later``
-that finds no kernels. All take turns in one run. ``python benchmarks/cnns.py [--rounds N] [--what
+to its program and to a file, and from the start of a program to its tenth step. All take turns in one
+run. ``python benchmarks/cnns.py [--rounds N] [--what
 train|infer|compile|start] [--net resnet50|alexnet] [--compiled] [--small]``
 """
 
 from __future__ import annotations
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -103,36 +102,21 @@ def compiling(batch: int, size: int) -> None:
     print(f"  its first step, with compiling: {time.perf_counter() - began:.2f} s")
 
 
-_JOB = "import jobs; step = jobs.cnn_step('resnet50', {batch}, {size})"
 STARTS = {
-    "job": _JOB,
-    "job, fusion later": _JOB,
+    "job": "import jobs; step = jobs.cnn_step('resnet50', {batch}, {size})",
     "PyTorch eager channels_last": "import torch, torch_models; step = torch_models.training_step('resnet50', {batch}, {size}, torch.channels_last)",
 }
 
 
 def starting(batch: int, size: int, rounds: int) -> None:
-    """From the start of a program to its tenth step, the interpreter and its imports included. Kernels are kept in a
-    folder that is new for every run."""
+    """From the start of a program to its tenth step, the interpreter and its imports included."""
 
     def ten_steps(who: str) -> Callable[[], object]:
         code = f"{STARTS[who].format(batch=batch, size=size)}\nfor _ in range(10): step()"
-        tier = {"ONEFLOW_FUSION": "later"} if "later" in who else {}
+        return lambda: subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, check=True)
 
-        def run() -> None:
-            with tempfile.TemporaryDirectory() as store:
-                subprocess.run(
-                    [sys.executable, "-c", code],
-                    cwd=Path(__file__).parent,
-                    env={**os.environ, "XDG_CACHE_HOME": store, **tier},
-                    check=True,
-                )
-
-        return run
-
-    *ours, eager = alternate({who: ten_steps(who) for who in STARTS}, 1, rounds)
-    for timing in ours:
-        report(f"ResNet-50, batch {batch}, from the start to the tenth step", [timing, eager], timing.name)
+    job, eager = alternate({who: ten_steps(who) for who in STARTS}, 1, rounds)
+    report(f"ResNet-50, batch {batch}, from the start to the tenth step", [job, eager], job.name)
 
 
 def main() -> None:

@@ -1,5 +1,5 @@
-"""Updates with clipping by the global norm, as clusters of the update and by torch's ops on lists; first without
-clipping where torch has no fused kernel.
+"""Updates with clipping by the global norm, fused and by torch's ops on lists; first without clipping where torch has
+no fused kernel.
 
 The variables are those of two layers of a transformer of 768, updated as a graph does it: large ones each by itself,
 small ones together. ``python benchmarks/updates.py [--rounds N] [--small]``
@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from measure import alternate, machine, parse
 
-from oneflow.engine.ops.updates import optim_update, update
-from oneflow.engine.ops.updates.update_row import UpdateRow
-from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
+from oneflow.engine.ops.updates import formulas, gradients
+from oneflow.engine.ops.updates.rows import UpdateRow
+from oneflow.engine.passes.fuse_updates import fused_update, gradient_norms
 
 Columns = list[list[torch.Tensor]]
 _LR, _NORM = 1e-5, 0.5
@@ -34,22 +34,22 @@ _RMSPROP = {"alpha": 0.99, "epsilon": 1e-8, "weight_decay": 0.0}
 
 UPDATES: dict[str, tuple[UpdateRow, dict[str, Any]]] = {
     "SGD with momentum": (
-        optim_update.SGD_MOMENTUM,
+        formulas.SGD_MOMENTUM,
         {"count": 2.0, "momentum": 0.9, "dampening": 0.0, "nesterov": False, "weight_decay": 0.0, "maximize": False},
     ),
-    "AdamW": (optim_update.ADAM, _ADAM),
+    "AdamW": (formulas.ADAM, _ADAM),
     "Adagrad": (
-        optim_update.ADAGRAD,
+        formulas.ADAGRAD,
         {"count": 3.0, "lr_decay": 0.0, "weight_decay": 0.0, "epsilon": 1e-10, "initial_accumulator_value": 0.0},
     ),
-    "SGDW of jobs": (update.MOMENTUM, {"beta": 0.9, "weight_decay": 0.01}),
-    "RMSprop": (optim_update.RMSPROP, _RMSPROP),
-    "RMSprop, centered, momentum": (optim_update.RMSPROP_CENTERED_MOMENTUM, {**_RMSPROP, "momentum": 0.9}),
-    "Adadelta": (optim_update.ADADELTA, {"rho": 0.9, "epsilon": 1e-6, "weight_decay": 0.0, "maximize": False}),
-    "LAMB": (optim_update.LAMB, {**_ADAM, "norms": update.local_norms}),
+    "SGDW of jobs": (formulas.JOB_MOMENTUM, {"beta": 0.9, "weight_decay": 0.01}),
+    "RMSprop": (formulas.RMSPROP, _RMSPROP),
+    "RMSprop, centered, momentum": (formulas.RMSPROP_CENTERED_MOMENTUM, {**_RMSPROP, "momentum": 0.9}),
+    "Adadelta": (formulas.ADADELTA, {"rho": 0.9, "epsilon": 1e-6, "weight_decay": 0.0, "maximize": False}),
+    "LAMB": (formulas.LAMB, {**_ADAM, "norms": gradients.local_norms}),
     "LARS of jobs": (
-        update.LARS,
-        {"beta": 0.9, "epsilon": 1e-9, "coefficient": 1e-3, "weight_decay": 1e-4, "norms": update.local_norms},
+        formulas.LARS,
+        {"beta": 0.9, "epsilon": 1e-9, "coefficient": 1e-3, "weight_decay": 1e-4, "norms": gradients.local_norms},
     ),
 }
 
@@ -73,25 +73,17 @@ def in_pieces(call: Callable[..., None], columns: Columns) -> None:
 
 def by_ops(row: UpdateRow, numbers: dict[str, Any], columns: Columns, clips: bool) -> None:
     params, grads, *states = columns
-    grads = update.clipped_by_norm(grads, max_norm=_NORM, norm_type=2.0) if clips else grads
+    grads = gradients.clipped_by_norm(grads, max_norm=_NORM, norm_type=2.0) if clips else grads
     in_pieces(lambda *args: row.compute(*args, **numbers), [params, grads, *states])
 
 
-def by_clusters(row: UpdateRow, numbers: dict[str, Any], columns: Columns, clips: bool) -> None:
-    assert row.recipe is not None
+def fused(row: UpdateRow, numbers: dict[str, Any], columns: Columns, clips: bool) -> None:
     grads, factor = columns[1], None
     if clips:
-        norms = call_norms(
-            grads,
-            grads,
-            cluster=NormCluster(2.0, "float32"),
-            unscale=None,
-            l1=[0.0] * len(grads),
-            l2=[0.0] * len(grads),
-        )
-        factor = update.norm_factor(update.norm_of(norms, 2.0), max_norm=_NORM)
-    cluster = UpdateCluster(row.compute, row.recipe, "float32")
-    in_pieces(lambda *args: call_update(*args, cluster=cluster, factor=factor, **numbers), columns)
+        zeros = [0.0] * len(grads)
+        norms = gradient_norms(grads, grads, norm_type=2.0, unscale=None, l1=zeros, l2=zeros)
+        factor = gradients.norm_factor(gradients.norm_of(norms, 2.0), max_norm=_NORM)
+    in_pieces(lambda *args: fused_update(*args, formula=row.compute, factor=factor, **numbers), columns)
 
 
 def main() -> None:
@@ -106,12 +98,12 @@ def main() -> None:
             if not clips and row.is_fused_at(numbers.get("weight_decay", 0.0)):
                 continue
             columns = columns_of(row, args.width)
-            ops, clusters = alternate(
-                {do.__name__: partial(do, row, numbers, columns, clips) for do in (by_ops, by_clusters)}, 1, args.rounds
+            ops, together = alternate(
+                {do.__name__: partial(do, row, numbers, columns, clips) for do in (by_ops, fused)}, 1, args.rounds
             )
             print(
-                f"  {name:<28} {1e3 * ops.low:8.2f} ms by ops {1e3 * clusters.low:8.2f} ms by clusters   ratio: "
-                f"{ops.low / clusters.low:.2f}"
+                f"  {name:<28} {1e3 * ops.low:8.2f} ms by ops {1e3 * together.low:8.2f} ms fused   ratio: "
+                f"{ops.low / together.low:.2f}"
             )
 
 

@@ -17,7 +17,7 @@ from fastnn.errors import FlagError
 from fastnn.flags import TABLE
 from oneflow import optim
 from oneflow.engine.core.errors import nearest
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates.rows import UpdateRow
 
 Named = Iterable[Tensor] | Iterable[tuple[str, Tensor]]
 _GROUP = "Optimizer"
@@ -56,10 +56,10 @@ class RMSProp(_RowOptimizer):
 class Ftrl(_RowOptimizer):
     """Follow the regularised leader."""
 
-    rows = (updates.FTRL, updates.FTRL_BY_ROOT)
+    rows = (updates.FTRL, updates.FTRL_ROOT)
 
     def update_of(self, group: dict[str, Any]) -> tuple[UpdateRow, dict[str, Any]]:
-        """The row and its numbers; the usual power is a square root."""
+        """Returns the row and its numbers; the default power, a square root, has its own row."""
         return self.rows[group["power"] == -0.5], super().update_of(group)[1]
 
 

@@ -1,20 +1,16 @@
-"""The updates of TensorFlow 1 that ``flow.optim`` does not have, as rows for eager steps and graphs alike.
+"""Update formulas of TensorFlow 1 that ``flow.optim`` does not have, as rows for eager steps and graphs.
 
-Each differs from torch's optimizer of the same name, and the difference is large at FastNN's default epsilon of 1: see
-the formulas.
+Each differs from torch's optimizer of the same name; at FastNN's default epsilon of 1 the difference is large.
 """
 
 from __future__ import annotations
 
+import math
+
 import torch
-from torch import Tensor
 
-from oneflow.engine.ops.updates import update_sweeps as sweeps
-from oneflow.engine.ops.updates.update import average_, laid_out_as
-from oneflow.engine.ops.updates.update_recipes import Columns, Direction, OneSweep, Runs, Sweeps
-from oneflow.engine.ops.updates.update_row import State, UpdateRow
-
-Tensors = list[Tensor]
+from oneflow.engine.ops.updates.formulas import average_, fused_adam_
+from oneflow.engine.ops.updates.rows import State, Tensors, UpdateRow
 
 
 def tf_adam(
@@ -32,14 +28,11 @@ def tf_adam(
     """m, v: moving means of g and g*g; w -= lr * sqrt(1 - beta2 ** count) / (1 - beta1 ** count) * m / (sqrt(v) +
     epsilon).
 
-    The correction stands outside of the epsilon, where torch has it inside. An infinite step turns torch's own off.
+    Unlike torch's, the bias correction does not apply to epsilon.
     """
     corrected = lr * (1.0 - beta2**count) ** 0.5 / (1.0 - beta1**count)
-    endless = [torch.full((), float("inf"), device=params[0].device)] * len(params)
-    torch._fused_adam_(
-        params, laid_out_as(params, grads), m, v, [], endless, lr=corrected, beta1=beta1, beta2=beta2, weight_decay=0.0, eps=epsilon,
-        amsgrad=False, maximize=False,
-    )  # fmt: skip
+    numbers = {"beta1": beta1, "beta2": beta2, "eps": epsilon, "weight_decay": 0.0}
+    fused_adam_(params, grads, m, v, None, corrected, math.inf, decoupled=False, **numbers)
 
 
 def tf_rmsprop(
@@ -87,6 +80,23 @@ def tf_ftrl(
         )
 
 
+def tf_ftrl_root(
+    params: Tensors,
+    grads: Tensors,
+    accumulator: Tensors,
+    linear: Tensors,
+    lr: float,
+    *,
+    power: float,
+    l1_strength: float,
+    l2_strength: float,
+    first_accumulator: float,
+) -> None:
+    """``tf_ftrl`` for the default ``power`` of -0.5, a square root. It has its own row since it has its own kernel."""
+    numbers = {"l1_strength": l1_strength, "l2_strength": l2_strength, "first_accumulator": first_accumulator}
+    tf_ftrl(params, grads, accumulator, linear, lr, power=power, **numbers)
+
+
 def tf_adam_weight_decay(
     params: Tensors,
     grads: Tensors,
@@ -101,8 +111,7 @@ def tf_adam_weight_decay(
     weight_decay: float,
 ) -> None:
     """m, v: moving means of g and g*g, not corrected; w -= lr * (m / (sqrt(v) + epsilon) + decay * w). ``decay`` is a
-    state of its own, so that variables with and without decay are clipped by one norm; ``weight_decay`` is what it is
-    at first."""
+    state, so that variables with and without decay are clipped by one norm; it starts with ``weight_decay``."""
     average_(m, grads, beta1)
     average_(v, torch._foreach_mul(grads, grads), beta2)
     change = torch._foreach_div(m, torch._foreach_add(torch._foreach_sqrt(v), epsilon))
@@ -110,67 +119,16 @@ def tf_adam_weight_decay(
     torch._foreach_add_(params, change, alpha=-lr)
 
 
-# ------------------------------------------------------------------ the same by sweeps over memory
-
-
-def _adam(towards: Direction, lr: float, *, count: float, beta1: float, beta2: float, epsilon: float) -> list[float]:
-    corrected = lr * (1.0 - beta2**count) ** 0.5 / (1.0 - beta1**count)
-    return [*towards.and_decay(0.0), beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0, corrected, 1.0, epsilon]
-
-
-def _rmsprop(
-    towards: Direction, lr: float, *, decay: float, momentum: float, epsilon: float, first_mean_square: float
-) -> list[float]:
-    return [*towards.and_decay(0.0), decay, 1.0 - decay, epsilon, lr, momentum]
-
-
-def _ftrl(
-    towards: Direction, lr: float, *, power: float, l1_strength: float, l2_strength: float, first_accumulator: float
-) -> list[float]:
-    return [*towards.and_decay(0.0), lr, l1_strength, l2_strength, -power]
-
-
-def _ftrl_by_root(towards: Direction, lr: float, **numbers: float) -> list[float]:
-    return _ftrl(towards, lr, **numbers)[:-1]
-
-
-def _adam_weight_decay(
-    run: Runs,
-    columns: Columns,
-    towards: Direction,
-    lr: float,
-    *,
-    beta1: float,
-    beta2: float,
-    epsilon: float,
-    weight_decay: float,
-) -> None:
-    *columns, decays = columns
-    means = [*towards.and_decay(0.0), beta1, 1.0 - beta1, beta2, 1.0 - beta2]
-    run(sweeps.ADAM, columns, [[*means, 1.0 - lr * float(decay), lr, 1.0, epsilon] for decay in decays])
-
-
 _OF_FTRL = (State("accumulator", start="first_accumulator"), State("linear"))
 
-ADAM = UpdateRow(
-    tf_adam,
-    "element",
-    (State("m"), State("v")),
-    takes_count=True,
-    recipe=OneSweep(sweeps.ADAM, _adam),
-    is_fused="always",
-)
-RMSPROP = UpdateRow(
-    tf_rmsprop,
-    "element",
-    (State("mean_square", start="first_mean_square"), State("velocity")),
-    recipe=OneSweep(sweeps.RMSPROP_MOMENTUM, _rmsprop),
-)
-FTRL = UpdateRow(tf_ftrl, "element", _OF_FTRL, recipe=OneSweep(sweeps.FTRL, _ftrl))
-FTRL_BY_ROOT = UpdateRow(tf_ftrl, "element", _OF_FTRL, recipe=OneSweep(sweeps.FTRL_ROOT, _ftrl_by_root))
+ADAM = UpdateRow(tf_adam, "element", (State("m"), State("v")), takes_count=True, is_fused="always")
+RMSPROP = UpdateRow(tf_rmsprop, "element", (State("mean_square", start="first_mean_square"), State("velocity")))
+FTRL = UpdateRow(tf_ftrl, "element", _OF_FTRL)
+FTRL_ROOT = UpdateRow(tf_ftrl_root, "element", _OF_FTRL)
 ADAM_WEIGHT_DECAY = UpdateRow(
     tf_adam_weight_decay,
     "element",
     (State("m"), State("v"), State("decay", shape=(1,), start="weight_decay")),
-    recipe=Sweeps(_adam_weight_decay, (sweeps.ADAM,)),
 )
+
+ROWS = (ADAM, RMSPROP, FTRL, FTRL_ROOT, ADAM_WEIGHT_DECAY)

@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 
 from oneflow.engine.core.errors import ArgumentError, DataError
-from oneflow.engine.core.fusion_setting import DEFAULT, VARIABLE, compiler, fusion_tier, wanted_compiler
+from oneflow.engine.core.fusion_setting import DEFAULT, VARIABLE, fusion_setting
 from oneflow.engine.data import image
 from oneflow.engine.data.formats import mnist_files
 from oneflow.engine.ops import native
@@ -158,20 +158,15 @@ def _pictures() -> list[str]:
 
 def _steps() -> list[str]:
     built, missing = "built", "not built; it needs a C compiler with OpenMP at install, and torch's own ops do its work"
-    found = (
-        compiler()
-        or f"{wanted_compiler()!r} is not on the PATH: there are no kernels of clusters, and fusion 'wait' and 'later' are 'native'"
-    )
     return [
         f"C extension of fused batch norm: {built if native.library is not None else missing}",
         f"C extension of Winograd convolutions: "
         f"{built if native.winograd is not None else f'{missing}; or the processor has no AVX2'}",
-        f"C++ compiler: {found}",
         f"C extension of convolutions in prediction: "
         f"{built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
         f"C extension of updates: {built if native.update is not None else missing}",
         f"C extension of the heap for tensors: {built if native.heap is not None else 'not built; it needs a C compiler at install, and steps take more memory'}",
-        f"{VARIABLE}: {_told(fusion_tier) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
+        f"{VARIABLE}: {_told(fusion_setting) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
     ]
 
 

@@ -57,7 +57,6 @@ def test_names_every_part(no_data, capsys):
         "C extension: (built|not built.*)",
         "C extension of fused batch norm: (built|not built.*)",
         "C extension of Winograd convolutions: (built|not built.*)",
-        r"C\+\+ compiler: .+",
         "C extension of convolutions in prediction: (built|not built.*)",
         "C extension of updates: (built|not built.*)",
         "C extension of the heap for tensors: (built|not built.*)",
@@ -69,22 +68,13 @@ def test_names_every_part(no_data, capsys):
         assert re.search(f"^  {line}$", out, re.MULTILINE), f"{line!r} is not in\n{out}"
 
 
-def test_tells_that_there_is_no_compiler_and_what_a_wrong_tier_is(no_data, monkeypatch, capsys):
-    monkeypatch.setenv("CXX", "no-such-compiler")
+def test_tells_what_a_wrong_fusion_setting_is(no_data, monkeypatch, capsys):
     monkeypatch.setenv("ONEFLOW_FUSION", "on")
     assert main(["--doctor"]) == 0
-    out = capsys.readouterr().out
-    assert (
-        "  C++ compiler: 'no-such-compiler' is not on the PATH: there are no kernels of clusters, and fusion 'wait' "
-        "and 'later' are 'native'\n" in out
-    )
-    assert "  ONEFLOW_FUSION: native\n" in out
+    assert "  ONEFLOW_FUSION: native\n" in capsys.readouterr().out
     monkeypatch.setenv("ONEFLOW_FUSION", "soon")
     assert main(["--doctor"]) == 0
-    assert (
-        "  ONEFLOW_FUSION: broken: ONEFLOW_FUSION is one of 'off', 'native', 'wait', 'later', got 'soon'"
-        in capsys.readouterr().out
-    )
+    assert "  ONEFLOW_FUSION: broken: ONEFLOW_FUSION is one of 'off', 'native', got 'soon'" in capsys.readouterr().out
 
 
 def test_tells_which_picture_backend_is_used(no_data, monkeypatch, capsys):

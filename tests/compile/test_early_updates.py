@@ -20,7 +20,7 @@ from compiled_jobs import (
 from one_rank import step_graph
 
 import oneflow as flow
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates import gradients
 from oneflow.engine.passes import early
 from oneflow.engine.program import large_products
 from oneflow.engine.program.aliases import memories
@@ -100,7 +100,7 @@ def test_a_large_product_is_used_row_by_row_and_never_made(make, monkeypatch):
     for one, other in zip(steps_of(perceptron, make), whole, strict=True):
         np.testing.assert_allclose(one, other, 1e-5, 1e-6)
     graph = step_graph(program_of(train_job(perceptron, make)))
-    (by_rows,) = [node for node in calls(graph) if node.target is update.by_rows]
+    (by_rows,) = [node for node in calls(graph) if node.target is gradients.by_rows]
     assert update_note(by_rows).names == ("fc1-weight",) and by_rows.kwargs["size"] == 4 * 192 * 5
     assert not [node for node in calls(graph) if node.target is aten.mm.default and val(node).shape == (16, 192)]
 
@@ -139,4 +139,4 @@ def test_a_product_that_something_else_reads_too_is_made(monkeypatch):
         return loss
 
     graph = step_graph(program_of(job))
-    assert ("fc1-weight",) not in [update_note(node).names for node in calls(graph) if node.target is update.by_rows]
+    assert ("fc1-weight",) not in [update_note(node).names for node in calls(graph) if node.target is gradients.by_rows]

@@ -15,7 +15,7 @@ from torch import fx
 
 import oneflow as flow
 from oneflow.engine import collective
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates import gradients
 from oneflow.engine.passes import early
 from oneflow.engine.passes.gather_views import gather_then_transpose
 from oneflow.engine.passes.pipeline import optimized
@@ -67,7 +67,9 @@ def test_of_a_gradient_that_every_rank_could_make_each_makes_some_rows(monkeypat
     program = optimized(programs(compiled(a_wide_layer, 2))[0])
     targets = [node.target for node in calls(program)]
     assert (
-        collective.bucket_start not in targets and update.by_rows not in targets and targets[-1] is collective.rows_wait
+        collective.bucket_start not in targets
+        and gradients.by_rows not in targets
+        and targets[-1] is collective.rows_wait
     )
     (made,) = [node for node in calls(program) if node.target is collective.update_rows]
     one_copy, begun, (variable,), _, _, (momentum,), _ = made.args
@@ -91,9 +93,11 @@ def test_otherwise_every_rank_makes_it_and_uses_it_by_rows(job, is_common: bool,
     monkeypatch.setattr(large_products, "ROWS_BYTES", 1 << 16)
     program = optimized(replace(programs(compiled(job, 2))[0], is_common=is_common))
     targets = [node.target for node in calls(program)]
-    assert update.by_rows in targets and not {collective.bucket_start, collective.update_rows, collective.rows_wait} & {
-        *targets
-    }
+    assert gradients.by_rows in targets and not {
+        collective.bucket_start,
+        collective.update_rows,
+        collective.rows_wait,
+    } & {*targets}
 
 
 def square(x: Any) -> Any:

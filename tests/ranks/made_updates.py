@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 import oneflow as flow
-from oneflow.engine.ops.updates.update import Norms
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates.rows import Norms, UpdateRow
 
 Tensors = list[Tensor]
 

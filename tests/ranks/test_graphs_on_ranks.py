@@ -1,7 +1,7 @@
 """Graphs of global tensors on real ranks compute and train as one process does, and are refused alike on every rank.
 
 The laws stand in ``graph_laws``, ``graph_settings``, ``graph_stages``, ``graph_auto``, ``graph_readers``,
-``graph_recurrent``, ``graph_oracles``, ``graph_refusals`` and ``graph_fusion``; one world of two ranks and one of four run them. Those of
+``graph_recurrent``, ``graph_oracles`` and ``graph_refusals``; one world of two ranks and one of four run them. Those of
 training and of its settings are run by four, those of auto parallel by two; all that can be on both with
 ``MATRIX_ALL=1``.
 """
@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 
 import graph_auto
-import graph_fusion
 import graph_laws
 import graph_oracles
 import graph_readers
@@ -31,9 +30,8 @@ MODULES = {
     "graph_recurrent": graph_recurrent,
     "graph_oracles": graph_oracles,
     "graph_refusals": graph_refusals,
-    "graph_fusion": graph_fusion,
 }
-ONLY_ON = {"graph_refusals": 2, "graph_oracles": 2, "graph_fusion": 2}
+ONLY_ON = {"graph_refusals": 2, "graph_oracles": 2}
 if not os.environ.get("MATRIX_ALL"):
     ONLY_ON |= {"graph_laws": 4, "graph_settings": 4, "graph_auto": 2}
 ON = {size: [name for name in MODULES if ONLY_ON.get(name, size) == size] for size in (2, 4)}

@@ -12,7 +12,7 @@ from optimizer_cases import Given, lars
 
 import oneflow as flow
 from oneflow.engine.core.errors import UnsupportedError
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optimizer.optimizers import WeightDecay
 
 FIRST = {"a": np.random.default_rng(1).normal(size=(6, 4)), "b": np.random.default_rng(2).normal(size=(5, 4))}

@@ -1,12 +1,10 @@
 """A training step by fused kernels has the loss and the gradients of the ops that they stand for, whatever the network.
 
-Networks of tests are so small that fusing their ops would not pay; here everything is fused that can be. ``native``
-kernels are the package's own; those of ``wait``, which a compiler makes, are looked at by ``make matrix``.
+Networks of tests are so small that fusing their ops would not pay; here everything is fused that can be.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 
@@ -19,20 +17,18 @@ from zoo_table import CHEAP
 
 import oneflow as flow
 from oneflow.engine.passes import fused_loss, fused_norm, products
-from oneflow.engine.passes.clusters import find_clusters
 
 Network = tuple[torch.nn.Module, Tensor, Tensor]
-TIERS = ["native", "wait"] if os.environ.get("MATRIX_ALL") else ["native"]
 # Their last batch norms see four numbers per channel, which may be nearly alike: rounding alone moves these gradients
 # as far, compared with float64.
 DELICATE = {"inception_v3": 1e-3, "mnasnet0_5": 3e-4, "efficientnet_b0": 2e-4}
 
 
 class Train(flow.nn.Graph):
-    def __init__(self, model: torch.nn.Module, tier: str) -> None:
+    def __init__(self, model: torch.nn.Module, fusion: str) -> None:
         super().__init__()
         self.model = model
-        self.config.set_fusion(tier)
+        self.config.set_fusion(fusion)
         self.add_optimizer(flow.optim.SGD(model.parameters(), lr=1.0))
 
     def build(self, x: Tensor, y: Tensor) -> Tensor:
@@ -66,14 +62,14 @@ NETWORKS: dict[str, Callable[[], Network]] = {
 }
 
 
-def step(make: Callable[[], Network], tier: str) -> tuple[Tensor, dict[str, Tensor], set[str]]:
+def step(make: Callable[[], Network], fusion: str) -> tuple[Tensor, dict[str, Tensor], set[str]]:
     """The loss of one step; by how much it moves each parameter, which is the gradient; and the functions that it
     calls."""
     model, x, y = make()
     if x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     before = {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-    graph = Train(model, tier)
+    graph = Train(model, fusion)
     loss = graph(x, y)
     (compiled,) = graph._compiled.values()
     called = {
@@ -83,22 +79,15 @@ def step(make: Callable[[], Network], tier: str) -> tuple[Tensor, dict[str, Tens
 
 
 @pytest.fixture(autouse=True)
-def everything_is_worth_fusing(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    for module, threshold in (
-        (fused_norm, "BYTES"),
-        (fused_loss, "BYTES"),
-        (find_clusters, "BYTES"),
-        (products, "SIZE"),
-    ):
+def everything_is_worth_fusing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, threshold in ((fused_norm, "BYTES"), (fused_loss, "BYTES"), (products, "SIZE")):
         monkeypatch.setattr(module, threshold, 0)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "kernels"))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
-@pytest.mark.parametrize("tier", TIERS)
-def test_a_fused_step_has_the_loss_and_the_gradients_of_the_ops(tier, name):
-    (loss, expected, _), (fused_loss, found, _) = step(NETWORKS[name], "off"), step(NETWORKS[name], tier)
+def test_a_fused_step_has_the_loss_and_the_gradients_of_the_ops(name):
+    (loss, expected, _), (fused_loss, found, _) = step(NETWORKS[name], "off"), step(NETWORKS[name], "native")
     near = DELICATE.get(name.removeprefix("zoo "), 1e-5)
     assert abs(fused_loss - loss) <= near * max(1.0, abs(loss))
     for key, gradient in expected.items():
@@ -107,5 +96,5 @@ def test_a_fused_step_has_the_loss_and_the_gradients_of_the_ops(tier, name):
 
 
 def test_small_networks_are_fused_here():
-    by_ops, fused = (step(NETWORKS["small ResNet-18"], tier)[2] for tier in ("off", "native"))
+    by_ops, fused = (step(NETWORKS["small ResNet-18"], fusion)[2] for fusion in ("off", "native"))
     assert {"oneflow.batch_norm_relu.default", "oneflow.batch_norm_relu_backward.default"} <= fused - by_ops

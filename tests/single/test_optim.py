@@ -16,8 +16,9 @@ import torch
 from optim_formulas import CASES, OptimCase, clipped, trained
 
 from oneflow import optim
-from oneflow.engine.ops.updates import optim_update
+from oneflow.engine.ops.updates import formulas
 from oneflow.optimizer.grad_clipping import ClipGradNorm
+from oneflow.optimizer.table import OPTIMIZERS
 
 STEPS = 10
 SHAPES = ((3, 2), (4,), (2, 3, 2), (5,))
@@ -74,13 +75,14 @@ def test_every_update_belongs_to_an_optimizer_and_has_cases():
     classes = [
         value for value in vars(optim).values() if isinstance(value, type) and issubclass(value, optim.Optimizer)
     ]
-    assert {row for kind in classes for row in kind.rows} == set(optim_update.ROWS)
+    rows = {row for kind in classes for row in kind.rows}
+    assert rows | {row for optimizer in OPTIMIZERS for row in optimizer.updates} == set(formulas.ROWS)
     chosen = {
         made(case, parameters()).update_of(group)[0]
         for case in CASES.values()
         for group in made(case, parameters()).param_groups
     }
-    assert chosen == set(optim_update.ROWS)
+    assert chosen == rows
 
 
 @pytest.mark.filterwarnings("ignore:clip_grad")

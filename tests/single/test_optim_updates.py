@@ -12,9 +12,10 @@ import torch
 from optim_formulas import clipped
 
 from oneflow.engine.core.errors import ArgumentError
-from oneflow.engine.ops.updates import optim_update, update
-from oneflow.engine.ops.updates.update import clipped_by_norm
-from oneflow.engine.ops.updates.update_row import State, UpdateRow
+from oneflow.engine.ops.updates import formulas, gradients
+from oneflow.engine.ops.updates.gradients import clipped_by_norm
+from oneflow.engine.ops.updates.rows import State, UpdateRow
+from oneflow.optim.optimizer import first_state
 
 NUMBERS: dict[str, Any] = {
     "momentum": 0.9,
@@ -31,15 +32,17 @@ NUMBERS: dict[str, Any] = {
     "initial_accumulator_value": 0.2,
     "rho": 0.7,
     "alpha": 0.8,
+    "beta": 0.9,
+    "coefficient": 0.1,
 }
-ROWS = {row.name: row for row in optim_update.ROWS}
+ROWS = {row.name: row for row in formulas.ROWS}
 ELEMENTWISE = {name: row for name, row in ROWS.items() if row.sees == "element"}
 
 
 def numbers_of(row: UpdateRow) -> dict[str, Any]:
     taken = inspect.signature(row.compute).parameters
     return {name: number for name, number in NUMBERS.items() if name in taken} | (
-        {"norms": update.local_norms} if row.takes_norms else {}
+        {"norms": gradients.local_norms} if row.takes_norms else {}
     )
 
 
@@ -52,14 +55,12 @@ def made(row: UpdateRow) -> tuple[list[torch.Tensor], list[list[torch.Tensor]], 
     draw = torch.Generator().manual_seed(3)
     params = [torch.randn(6, 4, generator=draw), torch.randn(5, generator=draw)]
     grads = [[torch.randn(p.shape, generator=draw) for p in params] for _ in range(3)]
-    states = [
-        [torch.full_like(p, NUMBERS[state.start] if state.start else 0.0) for p in params] for state in row.states
-    ]
+    states = [[first_state(p, state, NUMBERS) for p in params] for state in row.states]
     return params, grads, states
 
 
 def test_no_two_rows_have_one_name():
-    assert len(ROWS) == len(optim_update.ROWS)
+    assert len(ROWS) == len(formulas.ROWS)
 
 
 def test_only_a_row_that_says_so_takes_a_count():
@@ -88,8 +89,8 @@ def test_an_update_that_sees_elements_is_the_same_in_pieces(name):
 @pytest.mark.parametrize(
     "row, numbers",
     [
-        (update.NAIVE, {"weight_decay": 0.1, "l2": 0.2}),
-        *((optim_update.SGD, {"weight_decay": 0.1, "maximize": up}) for up in (False, True)),
+        (formulas.SGD, {"weight_decay": 0.1, "l2": 0.2}),
+        *((formulas.SGD, {"weight_decay": 0.1, "maximize": up}) for up in (False, True)),
     ],
 )
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -98,7 +99,7 @@ def test_a_product_that_is_added_to_a_variable_as_it_is_made_updates_it_as_a_gra
     weight, a, b = (torch.randn(shape, generator=draw).to(dtype) for shape in ((6, 4), (6, 3), (3, 4)))
     expected = weight.clone()
     row.compute([expected], [a @ b], 0.1, **numbers)
-    update.by_rows([weight], a, b, 0.1, function=row.compute, size=1, linear=row.linear, **numbers)
+    gradients.by_rows([weight], a, b, 0.1, function=row.compute, size=1, linear=row.linear, **numbers)
     torch.testing.assert_close(weight, expected)
 
 
@@ -108,13 +109,13 @@ def test_only_an_update_of_elements_without_states_is_linear():
             ArgumentError,
             match="is linear= in its gradient only if it sees elements and has no states; leave it out of its row",
         ):
-            UpdateRow(lambda params, grads, lr: None, linear=update.linear_naive, **more)
+            UpdateRow(lambda params, grads, lr: None, linear=formulas.linear_sgd, **more)
 
 
 SGDS = [
-    (update.NAIVE, {"weight_decay": 0.1}),
-    (update.MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}),
-    *((row, None) for row in (optim_update.SGD, optim_update.SGD_MOMENTUM)),
+    (formulas.SGD, {"weight_decay": 0.1}),
+    (formulas.JOB_MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}),
+    *((row, None) for row in (formulas.SGD, formulas.SGD_MOMENTUM)),
 ]
 
 
@@ -151,7 +152,7 @@ def test_gradients_are_read_only_and_may_lie_otherwise_in_memory(name):
 @pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.5, float("inf")])
 @pytest.mark.parametrize("max_norm", [0.5, 1000.0])
 def test_gradients_are_clipped_by_their_common_norm(norm_type, max_norm):
-    grads = made(optim_update.SGD)[1][0]
+    grads = made(formulas.SGD)[1][0]
     want = clipped([g.numpy().astype(np.float64) for g in grads], max_norm, norm_type)
     for got in (
         clipped_by_norm(grads, max_norm=max_norm, norm_type=norm_type),

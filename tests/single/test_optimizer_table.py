@@ -22,8 +22,7 @@ from optimizer_cases import (
 
 import oneflow as flow
 from oneflow.engine.core.errors import ArgumentError
-from oneflow.engine.ops.updates import update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates.rows import UpdateRow
 
 ALL = cases()
 DECAYING = {name: case for name, case in ALL.items() if case.decays}
@@ -62,10 +61,6 @@ def test_the_cases_of_a_row_go_through_all_it_says(name):
     assert all(type(optimizer) is row.make for optimizer in made)
     assert {optimizer.row.name for optimizer in made} == {chosen.name for chosen in row.updates}
     assert {form.key for form in row.forms} <= {key for case in CASES[name].values() for key in case.conf or {}}
-
-
-def test_every_update_belongs_to_an_optimizer():
-    assert {row.name for row in update.ROWS} == {chosen.name for row in ROWS.values() for chosen in row.updates}
 
 
 def test_an_update_that_says_nothing_may_not_be_taken_apart():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.engine.core.number import flag
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0, fraction
 
@@ -18,7 +18,7 @@ class Adadelta(Optimizer):
     ``contiguous_params`` changes nothing: all parameters of a group are updated together anyway.
     """
 
-    rows = (optim_update.ADADELTA,)
+    rows = (formulas.ADADELTA,)
     checks = {"rho": fraction, "eps": at_least_0, "maximize": flag}
 
     def __init__(
@@ -36,4 +36,4 @@ class Adadelta(Optimizer):
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {name: group[name] for name in ("rho", "weight_decay", "maximize")}
-        return optim_update.ADADELTA, {**numbers, "epsilon": group["eps"]}
+        return formulas.ADADELTA, {**numbers, "epsilon": group["eps"]}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0
 
@@ -17,7 +17,7 @@ class Adagrad(Optimizer):
     ``contiguous_params`` changes nothing: torch's fused kernel takes all parameters of a group in one call anyway.
     """
 
-    rows = (optim_update.ADAGRAD,)
+    rows = (formulas.ADAGRAD,)
     checks = dict.fromkeys(("lr_decay", "initial_accumulator_value", "eps"), at_least_0)
 
     def __init__(
@@ -38,4 +38,4 @@ class Adagrad(Optimizer):
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {name: group[name] for name in ("lr_decay", "weight_decay", "initial_accumulator_value")}
-        return optim_update.ADAGRAD, {**numbers, "epsilon": group["eps"]}
+        return formulas.ADAGRAD, {**numbers, "epsilon": group["eps"]}

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.engine.core.number import flag
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0
 from oneflow.optim.options import betas as two_betas
@@ -21,7 +21,7 @@ class Adam(Optimizer):
     anyway.
     """
 
-    rows = (optim_update.ADAM, optim_update.AMSGRAD)
+    rows = (formulas.ADAM, formulas.AMSGRAD)
     checks = {"betas": two_betas, "eps": at_least_0, "amsgrad": flag, "do_bias_correction": flag}
     _decoupled = False
 
@@ -48,7 +48,7 @@ class Adam(Optimizer):
         super().__init__(params, {**options, "fused": fused, "contiguous_params": contiguous_params})
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
-        return optim_update.AMSGRAD if group["amsgrad"] else optim_update.ADAM, adam_numbers(group, self._decoupled)
+        return formulas.AMSGRAD if group["amsgrad"] else formulas.ADAM, adam_numbers(group, self._decoupled)
 
 
 class AdamW(Adam):

@@ -6,8 +6,8 @@ from typing import Any
 
 from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.core.number import flag
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.adam import adam_numbers
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0
@@ -22,7 +22,7 @@ class LAMB(Optimizer):
     ``contiguous_params`` changes nothing: norms are taken of each parameter.
     """
 
-    rows = (optim_update.LAMB,)
+    rows = (formulas.LAMB,)
     checks = {"betas": two_betas, "eps": at_least_0, "adam_w_mode": flag, "do_bias_correction": flag, "amsgrad": flag}
 
     def __init__(
@@ -47,4 +47,4 @@ class LAMB(Optimizer):
             raise UnsupportedError("LAMB has no amsgrad, as in OneFlow; leave it out, or take AdamW")
 
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
-        return optim_update.LAMB, adam_numbers(group, group["adam_w_mode"])
+        return formulas.LAMB, adam_numbers(group, group["adam_w_mode"])

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 from oneflow.engine.core.fusion_setting import uses_native_kernels
-from oneflow.engine.ops.updates import update
-from oneflow.engine.ops.updates.native_update import updated
-from oneflow.engine.ops.updates.update_row import State, UpdateRow
+from oneflow.engine.ops.updates import gradients
+from oneflow.engine.ops.updates.rows import State, UpdateRow
+from oneflow.engine.ops.updates.sweeps import Direction, run_update
 from oneflow.optim.options import CLIPPING, COMMON
 from oneflow.optimizer.grad_clipping import ClipGradNorm
 
@@ -137,7 +137,7 @@ class Optimizer(torch.optim.Optimizer):
                 if p.grad.grad_fn is not None:  # of a backward pass that may itself be differentiated
                     p.grad.detach_()
             with torch.no_grad():
-                update.zero_([p.grad for p in params])
+                gradients.zero_([p.grad for p in params])
 
     def add_param_group(self, param_group: Group) -> None:
         """One group more: a dictionary with ``params`` and any options that differ from the defaults."""
@@ -212,7 +212,7 @@ class Optimizer(torch.optim.Optimizer):
         if row.takes_count:
             numbers = {**numbers, "count": float(self.step_count)}
         if row.takes_norms:
-            numbers = {**numbers, "norms": update.local_norms}
+            numbers = {**numbers, "norms": gradients.local_norms}
         for part in self._layouts[index][1]:
             some = params if len(part) == len(params) else [params[i] for i in part]
             states = [
@@ -223,10 +223,11 @@ class Optimizer(torch.optim.Optimizer):
 
 
 def _do(row: UpdateRow, columns: list[list[Any]], lr: float, numbers: dict[str, Any]) -> None:
-    """An update: by the C extension where it takes fewer passes over memory, as in a graph."""
-    if row.recipe is not None and not row.is_fused_at(numbers.get("weight_decay", 0.0)) and uses_native_kernels():
+    """Runs an update: as in a graph, by the C extension where that takes fewer passes over memory."""
+    if not row.is_fused_at(numbers.get("weight_decay", 0.0)) and uses_native_kernels():
         params, grads, *states = columns
-        if updated(row.recipe, [params, update.laid_out_as(params, grads), *states], lr, numbers):
+        swept = [params, gradients.laid_out_as(params, grads), *states]
+        if run_update(row.qualified_name, swept, Direction(), lr, numbers):
             return
     row.compute(*columns, lr, **numbers)
 
@@ -273,14 +274,14 @@ def _by_kind(layout: list[Any]) -> list[list[int]]:
 
 
 def _clip(index: int, grads: list[Tensor], clipping: ClipGradNorm, error_if_nonfinite: bool) -> None:
-    norm = update.common_norm(grads, clipping.norm_type)
+    norm = gradients.common_norm(grads, clipping.norm_type)
     if error_if_nonfinite and not math.isfinite(norm.item()):
         raise ArgumentError(
             f"the gradients of parameter group {index} have the norm {norm.item()} and cannot be clipped; lower the "
             f"rate or the loss scale, "
             "or leave error_if_nonfinite out"
         )
-    update.clip_by_norm_(grads, max_norm=clipping.max_norm, norm=norm)
+    gradients.clip_by_norm_(grads, max_norm=clipping.max_norm, norm=norm)
 
 
 def _groups(parameters: Any) -> list[Any]:

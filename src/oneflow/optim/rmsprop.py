@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from oneflow.engine.core.number import flag
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0, fraction
 
 # By whether there is a momentum and whether the mean gradient is taken off.
 _ROWS = {
-    (False, False): optim_update.RMSPROP,
-    (True, False): optim_update.RMSPROP_MOMENTUM,
-    (False, True): optim_update.RMSPROP_CENTERED,
-    (True, True): optim_update.RMSPROP_CENTERED_MOMENTUM,
+    (False, False): formulas.RMSPROP,
+    (True, False): formulas.RMSPROP_MOMENTUM,
+    (False, True): formulas.RMSPROP_CENTERED,
+    (True, True): formulas.RMSPROP_CENTERED_MOMENTUM,
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from oneflow.engine.core.errors import ArgumentError
 from oneflow.engine.core.number import flag
-from oneflow.engine.ops.updates import optim_update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optim.optimizer import Group, Optimizer, Parameters
 from oneflow.optim.options import at_least_0
 
@@ -21,7 +21,7 @@ class SGD(Optimizer):
     anyway.
     """
 
-    rows = (optim_update.SGD, optim_update.SGD_MOMENTUM)
+    rows = (formulas.SGD, formulas.SGD_MOMENTUM)
     checks = {"momentum": at_least_0, "dampening": at_least_0, "nesterov": flag, "maximize": flag}
 
     def __init__(
@@ -56,8 +56,8 @@ class SGD(Optimizer):
     def update_of(self, group: Group) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"weight_decay": group["weight_decay"], "maximize": group["maximize"]}
         if not group["momentum"]:
-            return optim_update.SGD, numbers
-        return optim_update.SGD_MOMENTUM, {
+            return formulas.SGD, numbers
+        return formulas.SGD_MOMENTUM, {
             **numbers,
             **{name: group[name] for name in ("momentum", "dampening", "nesterov")},
         }

@@ -14,8 +14,8 @@ from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 from oneflow.engine.core.number import flag, number
 from oneflow.engine.core.spec import TensorSpec
 from oneflow.engine.core.variable import Initializer, VariableDecl
-from oneflow.engine.ops.updates import update
-from oneflow.engine.ops.updates.update_row import State, UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import State, UpdateRow
 from oneflow.initializer import constant_initializer, zeros_initializer
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
 from oneflow.optimizer.loss_scale import LossScale, static_loss_scale
@@ -197,8 +197,8 @@ class SGD(Optimizer):
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         if not self.momentum:
-            return update.NAIVE, {"weight_decay": weight_decay}
-        return update.MOMENTUM, {"beta": self.momentum, "weight_decay": weight_decay}
+            return formulas.SGD, {"weight_decay": weight_decay}
+        return formulas.JOB_MOMENTUM, {"beta": self.momentum, "weight_decay": weight_decay}
 
 
 class SGDW(SGD):
@@ -258,7 +258,7 @@ class Adam(Optimizer):
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
-        return update.ADAM, numbers
+        return formulas.JOB_ADAM, numbers
 
 
 class AdamW(Adam):
@@ -345,8 +345,8 @@ class RMSProp(Optimizer):
         self.centered = flag("centered", centered)
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
-        row = update.RMSPROP_CENTERED if self.centered else update.RMSPROP
-        return row, {"decay_rate": self.decay_rate, "epsilon": self.epsilon}
+        row = formulas.RMSPROP_CENTERED if self.centered else formulas.RMSPROP
+        return row, {"alpha": self.decay_rate, "epsilon": self.epsilon, "weight_decay": 0.0}
 
 
 class LARS(Optimizer):
@@ -375,7 +375,7 @@ class LARS(Optimizer):
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta": self.momentum_beta, "epsilon": self.epsilon, "coefficient": self.lars_coefficient}
-        return update.LARS, {**numbers, "weight_decay": weight_decay}
+        return formulas.LARS, {**numbers, "weight_decay": weight_decay}
 
 
 class LAMB(Optimizer):
@@ -404,7 +404,7 @@ class LAMB(Optimizer):
 
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         numbers = {"beta1": self.beta1, "beta2": self.beta2, "epsilon": self.epsilon, "weight_decay": weight_decay}
-        return update.LAMB, numbers
+        return formulas.JOB_LAMB, numbers
 
 
 class CombinedOptimizer(Optimizer):

@@ -10,8 +10,8 @@ from typing import Any
 
 from oneflow.engine.core.errors import ArgumentError
 from oneflow.engine.core.number import each, number, whole
-from oneflow.engine.ops.updates import update
-from oneflow.engine.ops.updates.update_row import UpdateRow
+from oneflow.engine.ops.updates import formulas
+from oneflow.engine.ops.updates.rows import UpdateRow
 from oneflow.optimizer import schedule, warmup
 from oneflow.optimizer.optimizers import LAMB, LARS, SGD, SGDW, Adam, AdamW, LazyAdam, Optimizer, RMSProp
 from oneflow.optimizer.schedule import LrScheduler, WarmUp
@@ -113,23 +113,25 @@ _LINEAR_COSINE = {"decay_batches": REQUIRED, "num_periods": 0.5, "alpha": 0.0, "
 
 OPTIMIZERS = (
     OptimizerRow(
-        SGD, (update.NAIVE, update.MOMENTUM), (Form("naive_conf", {}, _sgd), Form("momentum_conf", {"beta": 0.9}, _sgd))
+        SGD,
+        (formulas.SGD, formulas.JOB_MOMENTUM),
+        (Form("naive_conf", {}, _sgd), Form("momentum_conf", {"beta": 0.9}, _sgd)),
     ),
-    OptimizerRow(SGDW, (update.NAIVE, update.MOMENTUM)),
+    OptimizerRow(SGDW, (formulas.SGD, formulas.JOB_MOMENTUM)),
     OptimizerRow(
         RMSProp,
-        (update.RMSPROP, update.RMSPROP_CENTERED),
+        (formulas.RMSPROP, formulas.RMSPROP_CENTERED),
         (Form("rmsprop_conf", {"decay_rate": 0.99, "epsilon": 1e-8, "centered": False}, RMSProp, decays=False),),
     ),
     OptimizerRow(
         LARS,
-        (update.LARS,),
+        (formulas.LARS,),
         (Form("lars_conf", {"momentum_beta": 0.9, "epsilon": 1e-9, "lars_coefficient": 0.0001}, LARS),),
     ),
-    OptimizerRow(Adam, (update.ADAM,), (Form("adam_conf", {**_BETAS, "do_bias_correction": False}, Adam),)),
-    OptimizerRow(AdamW, (update.ADAM,)),
-    OptimizerRow(LazyAdam, (update.ADAM,), (Form("lazy_adam_conf", _BETAS, LazyAdam, decays=False),)),
-    OptimizerRow(LAMB, (update.LAMB,), (Form("lamb_conf", dict.fromkeys(_BETAS, REQUIRED), LAMB),)),
+    OptimizerRow(Adam, (formulas.JOB_ADAM,), (Form("adam_conf", {**_BETAS, "do_bias_correction": False}, Adam),)),
+    OptimizerRow(AdamW, (formulas.JOB_ADAM,)),
+    OptimizerRow(LazyAdam, (formulas.JOB_ADAM,), (Form("lazy_adam_conf", _BETAS, LazyAdam, decays=False),)),
+    OptimizerRow(LAMB, (formulas.JOB_LAMB,), (Form("lamb_conf", dict.fromkeys(_BETAS, REQUIRED), LAMB),)),
 )
 SCHEDULES = (
     ScheduleRow(schedule.ConstantScheduler),

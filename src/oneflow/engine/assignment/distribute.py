@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class CompileTarget:
     """What a job is compiled for: the rank of every device, the layouts of the variables, the shapes of one
-    micro-batch, device type, precision, and the tier of fusion if it says one."""
+    micro-batch, device type, precision, and its own fusion setting if it has one."""
 
     ranks: RankOfDevice
     layouts: Mapping[str, Layout]

@@ -9,7 +9,7 @@ from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.program.step_decl import StepDecl
 from oneflow.optimizer.optimizers import Optimizer
 
-DECLARE_SEES = "declare in the row of the update what it sees= of a variable (oneflow.engine.ops.updates.update_row)"
+DECLARE_SEES = "declare in the row of the update what it sees= of a variable (oneflow.engine.ops.updates.rows)"
 
 
 @dataclass(frozen=True)

@@ -11,17 +11,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from oneflow.engine.checkpoint import positions, tiers
+from oneflow.engine.checkpoint import positions
 from oneflow.engine.checkpoint.folder import FileValue, read_checkpoint, write_checkpoint
 from oneflow.engine.checkpoint.from_torch import from_torch
 from oneflow.engine.checkpoint.safetensors import to_safetensors
 from oneflow.engine.core.errors import ArgumentError, CheckpointError
-from oneflow.engine.core.fusion_setting import fusion_tier
 from oneflow.engine.core.tracebacks import entry
 from oneflow.engine.job.function import default_session
 from oneflow.engine.job.session import Session
 
 __all__ = ["from_torch", "get", "get_all_variables", "load_variables", "save", "to_safetensors"]
+
+_FUSION_NOTE = "System-Fusion-"  # older checkpoints name the fusion setting of each job; it is ignored
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def save(path: str | os.PathLike[str], var_dict: Mapping[str, Any] | None = None
     """Saves all variables and where the jobs' readers stand, or the given variables. ``path`` must not exist, or be an
     empty folder."""
     values: Mapping[str, Any] = get_all_variables() if var_dict is None else var_dict
-    others = {**positions.positions(default_session()), **_fusion_of(default_session())} if var_dict is None else {}
+    others = positions.positions(default_session()) if var_dict is None else {}
     write_checkpoint(path, {name: _array(name, value) for name, value in values.items()} | others)
 
 
@@ -91,9 +92,8 @@ def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) 
     readers = positions.read_positions(
         session, {n: _array(n, v) for n, v in value_dict.items() if n.startswith(positions.PREFIX)}
     )
-    _compare_fusion(session, value_dict)
     value_dict = {
-        name: value for name, value in value_dict.items() if not name.startswith((positions.PREFIX, tiers.PREFIX))
+        name: value for name, value in value_dict.items() if not name.startswith((positions.PREFIX, _FUSION_NOTE))
     }
     unknown = [name for name in value_dict if name not in store.decls]
     if unknown and not ignore_mismatch:
@@ -101,25 +101,6 @@ def load_variables(value_dict: Mapping[str, Any], ignore_mismatch: bool = True) 
     wanted = {name: value for name, value in value_dict.items() if name in store.decls}
     store.write({name: _for_variable(session, name, value) for name, value in wanted.items()})
     positions.restore(session, readers)
-
-
-def _fusion_of(session: Session) -> dict[str, np.ndarray]:
-    """By which tier of fusion the train jobs run, as values to be saved."""
-    found = {
-        tiers.PREFIX + name: tiers.note_of(fusion_tier(job.settings.fusion))
-        for name, job in session.jobs.items()
-        if job.settings.is_train
-    }
-    return {name: note for name, note in found.items() if note is not None}
-
-
-def _compare_fusion(session: Session, values: Mapping[str, Any]) -> None:
-    for name, job in session.jobs.items():
-        if job.traced is not None and job.settings.is_train and job.traced.counter_name in values:
-            note = values.get(tiers.PREFIX + name)
-            tiers.compare(
-                f"job {name!r}", None if note is None else _array(name, note), fusion_tier(job.settings.fusion)
-            )
 
 
 class UnknownVariableError(CheckpointError, RuntimeError):

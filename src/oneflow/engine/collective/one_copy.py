@@ -21,7 +21,7 @@ from torch import Tensor
 
 from oneflow.engine.collective.groups import Ranks
 from oneflow.engine.collective.host_group import HostGroup, host_of
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates import gradients
 
 
 @dataclass(frozen=True)
@@ -50,15 +50,15 @@ class RunningOneCopy:
     def update(
         self, begun: int | None, params: list[Tensor], a: Tensor, b: Tensor, *states_and_lr: Any, **numbers: Any
     ) -> None:
-        """``update.by_rows`` for the rows of this rank, or for all."""
+        """``gradients.by_rows`` for the rows of this rank, or for all."""
         if self._host is None or begun is None:
-            update.by_rows(params, a, b, *states_and_lr, **numbers)
+            gradients.by_rows(params, a, b, *states_and_lr, **numbers)
             return
         self._host.wait(begun)
         *states, lr = states_and_lr
         count, size, place = len(params[0]), self._host.size, self._host.place
         rows = slice(count * place // size, count * (place + 1) // size)
-        update.by_rows(
+        gradients.by_rows(
             [params[0][rows]], a[rows], b, *([state[rows] for state in column] for column in states), lr, **numbers
         )
 

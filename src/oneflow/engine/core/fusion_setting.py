@@ -1,63 +1,47 @@
-"""Which kernels a step has for ops that only move memory: the tier of its fusion, from what its job or graph says or
-from the environment."""
+"""The fusion setting of a step: whether it uses the package's own C kernels."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import warnings
+from functools import cache
 
 from oneflow.engine.core.errors import ArgumentError, nearest
 
 VARIABLE = "ONEFLOW_FUSION"
-TIERS = ("off", "native", "wait", "later")
-COMPILING = ("wait", "later")
+SETTINGS = ("off", "native")
+REMOVED = ("wait", "later")
 DEFAULT = "native"
 
 
-def fusion_tier(said: str | None = None) -> str:
-    """The tier of a step: "off" for the very ops of torch; "native" for the kernels that were compiled when the package
-    was installed; "wait" and "later" also for kernels of clusters, compiled before the first step or beside the steps.
-    What the step itself says goes before ``ONEFLOW_FUSION``, whose "on" is the default."""
-    if said is not None:
-        return checked_tier("fusion", said)
-    return checked_tier(VARIABLE, os.environ.get(VARIABLE, DEFAULT))
+def fusion_setting(setting: str | None = None) -> str:
+    """Returns "off" (torch's ops only) or "native" (the package's C extensions). A job or graph may pass its own
+    ``setting``; otherwise ``ONEFLOW_FUSION`` decides."""
+    if setting is not None:
+        return checked_setting("fusion", setting)
+    return checked_setting(VARIABLE, os.environ.get(VARIABLE, DEFAULT))
 
 
-def checked_tier(name: str, value: object) -> str:
-    """A tier that was given under this name; "on" stands for the default."""
+def checked_setting(name: str, value: object) -> str:
+    """Validates a value of the option ``name``. "on" is the default; removed values warn and are the default too."""
     if value == "on":
         return DEFAULT
-    if not isinstance(value, str) or value not in TIERS:
+    if isinstance(value, str) and value in REMOVED:
+        _warn_removed(name, value)
+        return DEFAULT
+    if not isinstance(value, str) or value not in SETTINGS:
         raise ArgumentError(
-            f"{name} is one of {', '.join(map(repr, TIERS))}, got {value!r}.{nearest(str(value), TIERS)}"
+            f"{name} is one of {', '.join(map(repr, SETTINGS))}, got {value!r}.{nearest(str(value), SETTINGS)}"
         )
     return value
 
 
-def tier_here(said: str | None = None) -> str:
-    """The tier of a step on this machine: without a C++ compiler no kernels of clusters, of which it tells."""
-    tier = fusion_tier(said)
-    if tier in COMPILING and compiler() is None:
-        warnings.warn(
-            f"fusion {tier!r} needs a C++ compiler, and {wanted_compiler()!r} is not on the PATH: steps run with "
-            f"{DEFAULT!r} fusion",
-            stacklevel=2,
-        )
-        return DEFAULT
-    return tier
+@cache
+def _warn_removed(name: str, value: str) -> None:
+    """Warns once per process and option: the environment is read again for every step."""
+    warnings.warn(f"{name} {value!r} no longer exists; {DEFAULT!r} is used instead", stacklevel=4)
 
 
-def wanted_compiler() -> str:
-    """The C++ compiler that kernels of clusters are compiled by."""
-    return os.environ.get("CXX") or "g++"
-
-
-def compiler() -> str | None:
-    """Its path; None where there is none."""
-    return shutil.which(wanted_compiler())
-
-
-def uses_native_kernels(said: str | None = None) -> bool:
-    """Whether a step that says so of itself takes the kernels of the package's own C extensions."""
-    return fusion_tier(said) != "off"
+def uses_native_kernels(setting: str | None = None) -> bool:
+    """Returns whether a step with this setting uses the package's C extensions."""
+    return fusion_setting(setting) != "off"

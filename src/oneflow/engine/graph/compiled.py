@@ -429,7 +429,7 @@ class CompiledStep:
             made = _made(graph, call, self.sources, world.rank, seed)
             constants = {**made.captured.traced.constants, **self.sources.first()}
             return made, lambda: "\n".join(
-                [*told_inputs(call.tensors), f"fusion {made.program.fusion.tier}", told_plan(made.assigned, constants)]
+                [*told_inputs(call.tensors), f"fusion {made.program.fusion}", told_plan(made.assigned, constants)]
             )
 
         made = agreed(graph.name, make)

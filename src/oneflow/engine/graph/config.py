@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from oneflow.engine.core.errors import ArgumentError, UnsupportedError
-from oneflow.engine.core.fusion_setting import checked_tier
+from oneflow.engine.core.fusion_setting import checked_setting
 from oneflow.engine.core.number import flag, number, whole
 
 USUAL_RATIO, USUAL_WAIT = 0.05, 1.65e4  # OneFlow's; with them the cost model is as it stands
@@ -58,11 +58,11 @@ class GraphConfig:
         self.shapes_kept = whole("size", size, above=0) if flag("mode", mode) else 1
         self.has_dynamic_shapes = mode
 
-    def set_fusion(self, tier: str) -> None:
-        """Which kernels there are for ops that only move memory: "off", "native", "wait" or "later"
-        (``docs/graphs.md``). Goes before ``ONEFLOW_FUSION``."""
+    def set_fusion(self, setting: str) -> None:
+        """Selects the kernels of this graph: "off" for torch's ops only, "native" (the default) for the package's C
+        extensions too. Takes precedence over ``ONEFLOW_FUSION``."""
         self._require_open()
-        self.fusion = checked_tier("fusion", tier)
+        self.fusion = checked_setting("fusion", setting)
 
     def enable_zero(
         self, mode: bool = True, *, stage: int = 2, shard_min_size: int = 1024, shard_restore_level: int = 1

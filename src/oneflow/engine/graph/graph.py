@@ -302,13 +302,9 @@ class Graph:
         for name, module in self._graph.modules.items():
             found[name] = OrderedDict(module.state_dict())
         if self.training:
-            from oneflow.engine.graph.loading import fusion_note, saved_counters
+            from oneflow.engine.graph.loading import saved_counters
 
-            found.update(
-                saved_counters(
-                    self._graph.modules, {**dict(self._states()), **self._counters(), **fusion_note(self._graph)}
-                )
-            )
+            found.update(saved_counters(self._graph.modules, {**dict(self._states()), **self._counters()}))
         where = positions(self._graph.modules, self._compiled.values())
         if where is not None:
             found[name_of(self._graph.kind)] = where
@@ -362,7 +358,7 @@ class Graph:
 
     def _load_own(self, given: dict[str, Tensor], strict: bool) -> None:
         """Counters, and what the optimizers keep of parameters."""
-        from oneflow.engine.graph.loading import compare_fusion, counter_in, load_states
+        from oneflow.engine.graph.loading import counter_in, load_states
 
         for name, value in self._counters().items():
             saved = counter_in(given, name)
@@ -373,7 +369,6 @@ class Graph:
                     f"{self.name}: the state has no {name!r}; it is that of another graph. strict=False takes what fits"
                 )
         load_states(self._graph.modules, self._graph.added, given)
-        compare_fusion(self._graph, given)
 
     # -------------------------------------------------------------- functions as graphs
 

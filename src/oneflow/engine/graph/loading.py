@@ -8,15 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from oneflow.engine.checkpoint.tiers import PREFIX, compare, note_of
 from oneflow.engine.core.errors import GraphError
-from oneflow.engine.core.fusion_setting import fusion_tier
 from oneflow.engine.global_tensor.placement import placement
 from oneflow.engine.global_tensor.sbp import public
 from oneflow.engine.global_tensor.spec import fresh, without_sums
 from oneflow.engine.global_tensor.tensor import GlobalTensor
 from oneflow.engine.graph.counters import LOSS_SCALE, TRAIN_STEP
-from oneflow.engine.graph.definition import Definition
 from oneflow.engine.graph.optimizers import Added
 from oneflow.engine.graph.variables import variables_of
 from oneflow.engine.sharding.mesh import whole_on
@@ -35,19 +32,6 @@ def saved_counters(modules: Mapping[str, nn.Module], own: Mapping[str, Tensor]) 
         else GlobalTensor(value.clone(), fresh(value.shape, value.dtype, everywhere, value.device))
         for name, value in own.items()
     }
-
-
-def fusion_note(graph: Definition) -> dict[str, Tensor]:
-    """By which tier of fusion a graph trains, where that has to be said."""
-    note = note_of(fusion_tier(graph.config.fusion))
-    return {} if note is None else {PREFIX + graph.kind: torch.from_numpy(note.copy())}
-
-
-def compare_fusion(graph: Definition, given: Mapping[str, Tensor]) -> None:
-    """Tells of a graph that goes on in another tier than the one that a state was made in."""
-    note = _local(given.get(PREFIX + graph.kind))
-    if note is not None or TRAIN_STEP in given:
-        compare(graph.name, None if note is None else note.numpy(), fusion_tier(graph.config.fusion))
 
 
 def laid_as(kept: Mapping[str, Any], given: Mapping[str, Any]) -> Mapping[str, Any]:

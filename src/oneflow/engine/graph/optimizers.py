@@ -14,7 +14,7 @@ from oneflow.engine.core.errors import GraphError
 from oneflow.engine.global_tensor.sbp import public
 from oneflow.engine.global_tensor.spec import in_order_of
 from oneflow.engine.global_tensor.tensor import GlobalTensor
-from oneflow.engine.ops.updates.update_row import State, UpdateRow
+from oneflow.engine.ops.updates.rows import State, UpdateRow
 from oneflow.engine.sharding.mesh import Layout, whole_on
 from oneflow.optim.optimizer import Optimizer, first_state
 from oneflow.optimizer import optimizers as compiled

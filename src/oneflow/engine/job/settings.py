@@ -12,7 +12,7 @@ import torch
 from oneflow.engine.core import dtype as dtypes
 from oneflow.engine.core.dtype import DType, as_dtype
 from oneflow.engine.core.errors import ArgumentError, NameError_, UnsupportedError, nearest
-from oneflow.engine.core.fusion_setting import checked_tier
+from oneflow.engine.core.fusion_setting import checked_setting
 from oneflow.engine.core.number import flag, number, whole
 from oneflow.engine.core.placement import Placement
 from oneflow.initializer import from_conf
@@ -116,7 +116,7 @@ def _state_mode(settings: Settings, name: str, value: Any) -> None:
 
 
 def _fusion(settings: Settings, name: str, value: Any) -> None:
-    settings.fusion = checked_tier(name, value)
+    settings.fusion = checked_setting(name, value)
 
 
 def _unsupported(what: str) -> Setter:

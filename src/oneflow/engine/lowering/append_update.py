@@ -14,7 +14,8 @@ from torch import fx
 import oneflow.engine.collective as collective
 from oneflow.engine.assignment.update_groups import DECLARE_SEES, UpdateGroup, by_optimizer, unsupported_update
 from oneflow.engine.core.variable import VariableDecl
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates import gradients
+from oneflow.engine.ops.updates.rows import Norms
 from oneflow.engine.program.notes import UpdateNote, change_local_note
 from oneflow.engine.program.step_decl import StepDecl
 from oneflow.optimizer.grad_clipping import ClipByGlobalNorm, ClipGradNorm
@@ -79,12 +80,12 @@ class Update:
         """Each variable's final gradient, as a node; without the L2 that its update adds."""
         grads: Any = [self.gradients[name] for name in names]
         if self.unscale is not None and names:
-            grads = self.target.call_function(update.scaled, (grads, self.unscale))
+            grads = self.target.call_function(gradients.scaled, (grads, self.unscale))
         numbers = [(l1, l2 - own_l2[name]) for name in names for l1, l2 in [self.coupled(self.step.decls[name])]]
         if any(l1 or l2 for l1, l2 in numbers):
             weights = [self.variables[name] for name in names]
             grads = self.target.call_function(
-                update.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers])
+                gradients.regularized, (weights, grads, [n[0] for n in numbers], [n[1] for n in numbers])
             )
         if optimizer.grad_clipping is not None:
             grads = self._clipped(optimizer.grad_clipping, names, grads)
@@ -101,7 +102,7 @@ class Update:
                 collective.norm_over, (grads, owned, self.parts.ranks, self.parts.device), norm
             )
         return self.target.call_function(
-            update.clipped_by_norm if isinstance(clip, ClipGradNorm) else update.clipped, (grads,), numbers
+            gradients.clipped_by_norm if isinstance(clip, ClipGradNorm) else gradients.clipped, (grads,), numbers
         )
 
     def _call_update(self, group: UpdateGroup, names: list[str], grads: dict[str, Any], rate: GroupRate) -> None:
@@ -127,12 +128,11 @@ class Update:
         arguments: Any = (weights, [grads[name] for name in names], *states, rate.rate)
         function: Callable[..., None] = row.compute
         if group.row_wise:
-            function, numbers = update.row_wise, {"function": function, **numbers}
+            function, numbers = gradients.row_wise, {"function": function, **numbers}
         node = self.target.call_function(function, arguments, numbers)
         sizes = [spec.elements * spec.dtype.torch.itemsize for spec in (self.step.decls[name].spec for name in names)]
         may_be_cut = row.may_be_cut and not (row.takes_norms and self.parts is not None)
         may_be_by_rows = row.may_be_by_rows and not group.row_wise and not self._may_read_elsewhere(group, names)
-        recipe, dtype = None if group.row_wise else row.recipe, self.step.decls[names[0]].spec.dtype.name
         note = UpdateNote(
             group.optimizer.title,
             tuple(names),
@@ -140,9 +140,7 @@ class Update:
             may_be_cut,
             may_be_by_rows,
             row.linear,
-            recipe,
             row.is_fused_at(group.weight_decay),
-            dtype,
         )
         change_local_note(node, update=note)
 
@@ -153,9 +151,9 @@ class Update:
             group.optimizer.grad_clipping is not None or not self.parts.read.isdisjoint(names)
         )
 
-    def _norms(self, names: list[str]) -> update.Norms:
+    def _norms(self, names: list[str]) -> Norms:
         if self.parts is None:
-            return update.local_norms
+            return gradients.local_norms
         return collective.NormOverParts(tuple(self.parts.shared_by[name] for name in names))
 
     def _require_whole(self, group: UpdateGroup, names: list[str]) -> None:

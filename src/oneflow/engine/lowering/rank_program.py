@@ -23,7 +23,7 @@ from oneflow.engine.ir.nodes import argument
 from oneflow.engine.lowering.append_update import GroupRate, OtherRanks, Update
 from oneflow.engine.lowering.bucket import put_in_buckets
 from oneflow.engine.lowering.lower import Lowering
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates.gradients import all_finite
 from oneflow.engine.program.notes import ArgumentNote, argument_note, copy_notes, layout_of, local_note, val
 from oneflow.engine.program.program import Key, Program, Section, key_order
 from oneflow.engine.program.schedule import Slot, one_forward_one_backward
@@ -117,7 +117,7 @@ class _Builder:
             gradients = self._reduced(training)
         if training.loss_scale.is_dynamic:
             with self.lowering.noting(section="reduce"):
-                self.finite = self.lowering.call_function(update.all_finite, (list(gradients.values()),))
+                self.finite = self.lowering.call_function(all_finite, (list(gradients.values()),))
                 if len(self.assigned.ranks) > 1:
                     args = self.finite, self.assigned.ranks, str(self.assigned.device)
                     self.finite = self.lowering.call_function(collective.finite_over, args)

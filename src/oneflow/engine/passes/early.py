@@ -22,7 +22,7 @@ from torch import fx
 import oneflow.engine.collective as collective
 from oneflow.engine.capture.cleanup import writes
 from oneflow.engine.ir.nodes import add_call, argument
-from oneflow.engine.ops.updates import update
+from oneflow.engine.ops.updates import gradients
 from oneflow.engine.passes.inplace import may_keep
 from oneflow.engine.program import large_products
 from oneflow.engine.program.aliases import Memory, memories
@@ -172,7 +172,7 @@ class _Cut:
         if any(factor.target is collective.gather_parts for factor in product.args):
             self._ready[i] = self._call
         if one_copy is None:
-            self._insert([i], update.by_rows, arguments, numbers)
+            self._insert([i], gradients.by_rows, arguments, numbers)
         else:
             self._insert([i], collective.update_rows, (one_copy, begun, *arguments), numbers)
 

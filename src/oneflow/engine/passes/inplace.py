@@ -15,7 +15,6 @@ from torch import fx
 
 from oneflow.engine.ops.cpu.native_sequence import FRESH
 from oneflow.engine.ops.kernels import cross_entropy  # noqa: F401 - registers oneflow::cross_entropy_backward
-from oneflow.engine.passes.clusters.cluster import call_cluster
 from oneflow.engine.program.aliases import Memory, memories
 from oneflow.engine.program.notes import tensor, val
 
@@ -83,12 +82,12 @@ def write_over(graph: fx.Graph) -> None:
 
 
 def may_keep(node: fx.Node) -> bool:
-    """Whether a node is a function of ours, which may give a view of its arguments or still need them when it has
-    returned; a cluster does neither."""
+    """Returns whether a node calls one of our functions, which may return a view of its arguments or still need them
+    after it has returned."""
     return (
         node.op == "call_function"
         and not isinstance(node.target, torch._ops.OpOverload)
-        and node.target not in (operator.getitem, call_cluster, *FRESH)
+        and node.target not in (operator.getitem, *FRESH)
     )
 
 

@@ -19,13 +19,12 @@ rank.
     masks                                        of relu6, by what it made                                            masks.py
     pools                                        backward, by the shape of something that is kept anyway              pools.py
     order                                        gradients of weights before those of inputs, to free those        order.py
-    update clusters                              an update with clipping and regularizers before it, in a pass or two       cluster_updates.py
+    fused updates                                with clipping and regularizers, in one or two passes over memory      fuse_updates.py
     overlap                                      updates and gathers in the midst of the backward pass         early.py
     fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
     fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
     winograd                                     convolutions of 3 x 3 and 5 x 5 filters in fewer multiplications  winograd.py
     products                                     by the faster library                                         products.py
-    clusters                                     ops that only move memory as one call, in tiers that compile it   find_clusters.py
     in place                                     elementwise ops write over what nothing reads again           inplace.py
     sequences                                    ops of prediction as one call, in planned memory              native_sequences.py
 
@@ -40,12 +39,11 @@ from dataclasses import replace
 from torch import fx
 
 from oneflow.engine.assignment.distribute import Assigned
-from oneflow.engine.core.fusion_setting import COMPILING, tier_here
+from oneflow.engine.core.fusion_setting import fusion_setting
 from oneflow.engine.lowering.bucket import multiply_in_place
 from oneflow.engine.lowering.rank_program import lower_job
-from oneflow.engine.passes.cluster_updates import cluster_updates
-from oneflow.engine.passes.clusters.find_clusters import make_clusters
 from oneflow.engine.passes.early import gather_early, update_early
+from oneflow.engine.passes.fuse_updates import fuse_updates
 from oneflow.engine.passes.fused_loss import fuse_cross_entropy
 from oneflow.engine.passes.fused_norm import fuse_batch_norms
 from oneflow.engine.passes.gather_views import gather_then_transpose
@@ -58,7 +56,7 @@ from oneflow.engine.passes.prepare import prepare
 from oneflow.engine.passes.products import multiply_by_onednn
 from oneflow.engine.passes.remake import remake_norms
 from oneflow.engine.passes.winograd import convolve_by_winograd
-from oneflow.engine.program.program import After, Fusion, Program, nothing_after
+from oneflow.engine.program.program import After, Program, nothing_after
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
@@ -66,22 +64,18 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     from step to step."""
     program = lower_job(assigned, rank)
     after("lowered", program)
-    program = replace(program, fusion=_fusion(assigned))
+    program = replace(program, fusion=fusion_setting(assigned.decl.fusion), ranks=assigned.ranks)
     return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
-
-
-def _fusion(assigned: Assigned) -> Fusion:
-    return Fusion(tier_here(assigned.decl.fusion), assigned.ranks)
 
 
 def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
     """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is:
     the program that a plan shows. ``folds`` what depends on variables alone, which a train program changes at every
     step."""
-    tier = program.fusion.tier
+    fuses = program.fusion != "off"
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
     if folds:
-        sections = prepare(sections, fuses=tier != "off")
+        sections = prepare(sections, fuses=fuses)
         after("prepare", replace(program, sections=sections))
     for section in sections.values():
         gather_then_transpose(section.graph)
@@ -89,8 +83,8 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
         mask_by_results(section.graph)
         pool_by_shapes(section.graph)
         weights_first(section.graph)
-        if tier != "off":
-            cluster_updates(section.graph, compiles=tier in COMPILING)
+        if fuses:
+            fuse_updates(section.graph)
     if "step" in sections:
         update_early(sections["step"].graph, program.is_common)
         gather_early(sections["step"].graph, program.is_common)
@@ -98,13 +92,11 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     for name, section in sections.items():
         multiply_in_place(section.graph)
         fuse_cross_entropy(section.graph)
-        if tier != "off":
+        if fuses:
             fuse_batch_norms(section.graph)
             convolve_by_winograd(section.graph)
         multiply_by_onednn(section.graph)
         if name != "prepare":  # it keeps what it makes
-            if tier in COMPILING:
-                make_clusters(section.graph, is_alone=len(program.fusion.ranks) == 1)
             write_over(section.graph)
     after("in place", replace(program, sections=sections))
     if folds:

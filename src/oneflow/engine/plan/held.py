@@ -24,7 +24,7 @@ import torch
 
 import oneflow.engine.collective as collective
 from oneflow.engine.collective import Piece
-from oneflow.engine.ops.updates import optim_update, update
+from oneflow.engine.ops.updates import formulas, gradients
 
 Shape = tuple[int, ...]
 
@@ -224,7 +224,7 @@ def _updated(numbers: dict[str, Any]) -> Exchange:
     return Exchange(None, "all_reduce" if count else "none", count, count * torch.float32.itemsize)
 
 
-_UPDATES = (update.__name__, optim_update.__name__)
+_UPDATES = (formulas.__name__, gradients.__name__)
 _OF_RANK: dict[Any, Callable[..., Exchange]] = {
     collective.reduce_parts: _reduce_parts,
     collective.exchange_parts: _exchange_parts,
@@ -242,9 +242,9 @@ _CALLS: dict[Any, Callable[..., Exchange]] = {
     collective.gather_into: _gather_into,
     collective.norm_over: _norm_over,
     collective.finite_over: _finite_over,
-    update.scaled: _scaled,
-    update.regularized: _regularized,
-    update.clipped: _clipped,
-    update.clipped_by_norm: _clipped,
-    update.all_finite: _all_finite,
+    gradients.scaled: _scaled,
+    gradients.regularized: _regularized,
+    gradients.clipped: _clipped,
+    gradients.clipped_by_norm: _clipped,
+    gradients.all_finite: _all_finite,
 }

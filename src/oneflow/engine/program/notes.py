@@ -17,8 +17,7 @@ from torch import fx
 
 from oneflow.engine.core.placement import Placement
 from oneflow.engine.ir.nodes import argument
-from oneflow.engine.ops.updates.update_recipes import Recipe
-from oneflow.engine.ops.updates.update_row import Linear
+from oneflow.engine.ops.updates.rows import Linear
 from oneflow.engine.program.program import Key
 from oneflow.engine.sharding.mesh import Layout, Mesh, NdSbp
 from oneflow.engine.sharding.rules.rule import Signature
@@ -169,9 +168,8 @@ class BoxingNote:
 
 @dataclass(frozen=True)
 class UpdateNote:
-    """An update of variables: whose it is, their names, how many bytes each has, and how it may be done in pieces; the
-    numbers of a ``linear`` one. ``recipe``: how it is done by sweeps over variables of a ``dtype``, None where it is
-    not; ``is_fused``: it is one pass over memory without."""
+    """An update of variables: its optimizer, their names, their sizes in bytes, and how it may be done in pieces; the
+    factors of a ``linear`` one. ``is_fused``: it is one pass over memory."""
 
     optimizer: str
     names: tuple[str, ...]
@@ -179,9 +177,7 @@ class UpdateNote:
     may_be_cut: bool
     may_be_by_rows: bool
     linear: Linear | None = None
-    recipe: Recipe | None = None
     is_fused: bool = False
-    dtype: str = "float32"
 
     def of(self, places: list[int]) -> UpdateNote:
         """That of some of the variables."""

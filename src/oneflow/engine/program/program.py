@@ -53,14 +53,6 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Fusion:
-    """The tier of a step's kernels (``fusion_setting.py``), and the ranks that take kernels over together."""
-
-    tier: str = "native"
-    ranks: tuple[int, ...] = (0,)
-
-
-@dataclass(frozen=True)
 class Program:
     """One step of one job on one rank.
 
@@ -87,4 +79,5 @@ class Program:
     finite: Key | None
     is_common: bool
     writes: bool
-    fusion: Fusion = Fusion()
+    fusion: str = "native"
+    ranks: tuple[int, ...] = (0,)

@@ -32,8 +32,8 @@ class FeedDecl:
 class StepDecl:
     """A step by its name ``job``: the variables that it reads, what it is fed, and how it trains, if it does.
     ``loss_line`` is where the user asks for the training. What has no placement of its own runs on ``placement``.
-    ``keeps_parts``: every rank keeps its part of the results, whoever else has the same. ``fusion`` is the tier of its
-    kernels, if it says one (``fusion_setting.py``)."""
+    ``keeps_parts``: every rank keeps its part of the results, whoever else has the same. ``fusion`` is its
+    own fusion setting, if it has one (``fusion_setting.py``)."""
 
     job: str
     decls: Mapping[str, VariableDecl]

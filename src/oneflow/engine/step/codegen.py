@@ -16,7 +16,6 @@ import torch
 from torch import fx
 
 from oneflow.engine.ops.cpu.native_sequence import call_sequence
-from oneflow.engine.passes.clusters.cluster import call_cluster
 
 Bind = Callable[[Any], Any]
 
@@ -51,9 +50,11 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
 
 
 def _told(node: fx.Node) -> str:
-    """The ops of a cluster or a sequence, for who reads the source."""
-    whole: Any = node.args[0] if node.target in (call_cluster, call_sequence) else node.kwargs.get("cluster")
-    return "" if whole is None else f"  # {', '.join(whole.ops())}"
+    """Formats the ops of a sequence as a comment, for readers of the source."""
+    if node.target is not call_sequence:
+        return ""
+    sequence: Any = node.args[0]
+    return f"  # {', '.join(sequence.ops())}"
 
 
 def _last_uses(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from oneflow.engine.collective import Bound, exchange
 from oneflow.engine.core.errors import PeerError, RunError
-from oneflow.engine.core.fusion_setting import COMPILING
 from oneflow.engine.ops.cpu.native_sequence import RunningSequence
 from oneflow.engine.ops.cpu.native_sequence import Sequence as NativeSequence
 from oneflow.engine.program.describe import what_of
@@ -18,20 +17,15 @@ from oneflow.engine.program.program import Key, Program, Section
 from oneflow.engine.step.codegen import Bind, Code, generate
 from oneflow.engine.step.rank_variables import RankVariables
 
-if TYPE_CHECKING:
-    from oneflow.engine.step.running_clusters import RunningClusters
-
 _HELD = ("variable", "prepared")
 
 
 class StepNumbers(NamedTuple):
-    """What all ranks are told of a step: its number, the learning rates, the loss scale, and whether clusters run by
-    kernels in it; None where ranks agree on that among themselves."""
+    """The numbers of a step that all ranks share."""
 
     number: int
     rates: tuple[float, ...]
     scale: float
-    by_kernels: bool | None = None
 
 
 class StepResult(NamedTuple):
@@ -54,10 +48,8 @@ class Executor:
         self._variables = variables
         self._mode = torch._C._AutoDispatchBelowAutograd if for_autograd else _inference_mode
         self._bound = Bound()
-        self.clusters = _running_clusters(program) if program.fusion.tier in COMPILING else None
-        bind = self._bound if self.clusters is None else self.clusters.bound(self._bound)
         self.code = {
-            name: generate(section.graph, program.job, with_sequences(bind))
+            name: generate(section.graph, program.job, with_sequences(self._bound))
             for name, section in program.sections.items()
         }
         asked = {key for section in program.sections.values() for key in section.inputs}
@@ -75,18 +67,11 @@ class Executor:
         """The Python that a step runs."""
         return "\n".join(code.source for code in self.code.values())
 
-    @property
-    def has_kernels(self) -> bool:
-        """Whether all kernels of its clusters are there, or will never be, or are taken over already."""
-        return self.clusters is None or self.clusters.are_ready()
-
     def run(self, step: StepNumbers, feeds: Sequence[Sequence[torch.Tensor]]) -> StepResult:
         """One step: forward, and for a train job backward and update. ``feeds`` are for each micro-batch those that the
         program takes, in order."""
         whole = self._whole
         with self._mode():
-            if self.clusters is not None:
-                self.clusters.begin_step(step.number, step.by_kernels)
             try:
                 result = self._run_sections(step, feeds) if whole is None else self._run_whole(whole, step, feeds[0])
             finally:
@@ -195,12 +180,6 @@ def with_sequences(others: Bind) -> Bind:
     """What code runs with in the place of a constant or function: of a sequence what runs it, of anything else what
     ``others`` say."""
     return lambda thing: RunningSequence(thing) if isinstance(thing, NativeSequence) else others(thing)
-
-
-def _running_clusters(program: Program) -> RunningClusters:
-    from oneflow.engine.step.running_clusters import RunningClusters  # most programs have none
-
-    return RunningClusters(program.job, program.fusion)
 
 
 def _inference_mode() -> Any:

@@ -1,4 +1,4 @@
-/* Updates of variables in one pass over memory, where torch's ops on lists make a pass each: the sweeps of update_sweeps.py by their names.
+/* Updates of variables in one pass over memory, where torch's ops on lists make a pass each: the sweeps of sweeps.py by their names.
  *
  * Tensors are float32 and dense; all of one variable lie in the same order. A sweep goes through pieces of them, which threads share out; sums are taken in float over blocks,
  * in double over pieces, and pieces are added up in their order: the same numbers for any number of threads. */

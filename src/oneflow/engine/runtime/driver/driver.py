@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,13 +25,11 @@ from oneflow.engine.step.executor import StepNumbers
 
 @dataclass(frozen=True, eq=False)
 class Loaded:
-    """A program that every rank has: the number it is known by, each rank's lane, whether the rank is on another host,
-    and the ranks that have not all of its kernels yet."""
+    """A program that every rank has: its number, each rank's lane, and whether the rank is on another host."""
 
     number: int
     lanes: list[Lane]
     is_far: list[bool]
-    unready: set[int] = field(default_factory=set)
 
 
 class _Way(NamedTuple):
@@ -68,11 +66,10 @@ class Driver:
         arguments = [
             (self._programs, program, groups, form, way.reference) for program, form, way in zip(programs, forms, ways)
         ]
-        are_ready = self.cluster.call("load", arguments, what=f"loading job {job!r}")
+        self.cluster.call("load", arguments, what=f"loading job {job!r}")
         self._loaded.add(job)
         lanes = [Lane(form, way.memory) for form, way in zip(forms, ways)]
-        unready = {rank for rank, is_ready in enumerate(are_ready) if not is_ready}
-        return Loaded(self._programs, lanes, [way.reference is None for way in ways], unready)
+        return Loaded(self._programs, lanes, [way.reference is None for way in ways])
 
     def _way(self, rank: int, size: int) -> _Way:
         """The memory of a rank's lanes; another one when it is too small."""
@@ -87,23 +84,16 @@ class Driver:
             self._loaded.remove(job)
 
     def step(self, loaded: Sequence[Loaded], step: StepNumbers, job: str) -> bool:
-        """One step of a job, on each rank of its program, whose inputs are in its lane and whose results then are;
-        whether the gradients were finite. It runs by kernels where each rank has all of its program's, otherwise by ops
-        on every rank."""
+        """Runs one step of a job: each rank runs its program on the inputs in its lane and writes the results there.
+        Returns whether the gradients were finite."""
         what = f"job {job!r}, step {step.number}"
-        by_kernels = not any([rank in program.unready for rank, program in enumerate(loaded)])
         # A class of its own costs as much to pickle as all else of a small step.
-        told = (step.number, step.rates, step.scale, by_kernels)
+        told = (step.number, step.rates, step.scale)
         if loaded.count(loaded[0]) == len(loaded) and not any(loaded[0].is_far):
             answers = self.cluster.broadcast("step", loaded[0].number, *told, None, what=what)
         else:
             answers = self._step_of_each(loaded, told, what)
-        is_finite = True
-        for rank, (is_good, is_ready, _) in enumerate(answers):
-            is_finite = is_finite and is_good
-            if is_ready and not by_kernels:
-                loaded[rank].unready.discard(rank)
-        return is_finite
+        return all([is_finite for is_finite, _ in answers])
 
     def _step_of_each(self, loaded: Sequence[Loaded], told: tuple[Any, ...], what: str) -> list[Any]:
         """A step in which ranks run different programs, or what they are fed and give goes to other hosts."""
@@ -112,7 +102,7 @@ class Driver:
         answers = self.cluster.call(
             "step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what
         )
-        for lane, (_, _, given) in zip(lanes, answers):
+        for lane, (_, given) in zip(lanes, answers):
             if given is not None:
                 lane.given[:] = given
         return answers

@@ -63,15 +63,13 @@ class RankHandler:
         groups: Sequence[tuple[int, ...]],
         form: Form,
         shared: Reference | None,
-    ) -> bool:
+    ) -> None:
         """Makes a program ready to run; it is known by its number from then on. ``groups`` are those that any rank's
-        program uses; the memory of its lane is shared with the driver if that is on this host. Whether all kernels of
-        it are there."""
+        program uses; the memory of its lane is shared with the driver if that is on this host."""
         collective.make_groups(groups)
         program = unpack(packed)
         job = self._rank.load(program)
         self._programs[number] = _LaneJob(job, program.feeds, Lane(form, self._memory(form.size, shared)))
-        return job.executor.has_kernels
 
     def _memory(self, size: int, shared: Reference | None) -> np.ndarray:
         """The memory of a lane; of one that is shared there is one mapping, however many programs use it."""
@@ -87,16 +85,15 @@ class RankHandler:
         number: int,
         rates: tuple[float, ...],
         scale: float,
-        by_kernels: bool,
         fed: np.ndarray | None,
-    ) -> tuple[bool, bool, np.ndarray | None]:
-        """Runs one step of a program on what is in its lane, where ``fed`` comes from another host; whether the
-        gradients were finite, whether all kernels are there, and the results where they go to another host."""
+    ) -> tuple[bool, np.ndarray | None]:
+        """Runs one step of a program on the inputs in its lane; ``fed`` are inputs from another host. Returns whether
+        the gradients were finite, and the results if they go to another host."""
         own = self._programs[program]
         if fed is not None:
             own.lane.fed[:] = fed
-        is_finite = own.step(StepNumbers(number, rates, scale, by_kernels))
-        return is_finite, own.job.executor.has_kernels, None if fed is None else own.lane.given
+        is_finite = own.step(StepNumbers(number, rates, scale))
+        return is_finite, None if fed is None else own.lane.given
 
     def unload(self, job: str) -> None:
         """Forgets the programs of a job, and gives back their memory: graphs hang together in cycles."""

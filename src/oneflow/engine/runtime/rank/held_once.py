@@ -31,7 +31,7 @@ class HeldOnce:
             self._apart.update(_variables(program) - wanted.keys())
         asked = {**wanted, **self._together}
         self._apart.update(name for name, ranks in wanted.items() if ranks != asked[name])
-        if len(program.fusion.ranks) == 1:
+        if len(program.ranks) == 1:
             return False
         before = dict(self._together)
         told = self._told({name: ranks for name, ranks in asked.items() if name not in self._apart})

@@ -1,5 +1,5 @@
-"""Clusters of the update do what the update does, with what is done to gradients before: by the C extension, by the ops
-of their sweeps, in every dtype and order of memory."""
+"""Fused updates compute the same as the formula after what is done to gradients before it, by the C extension and by
+torch's ops."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from torch import Tensor
 import oneflow as flow
 from fastnn import updates as tf
 from oneflow import nn
-from oneflow.engine.ops.updates import native_update, optim_update, update
-from oneflow.engine.ops.updates.update_row import UpdateRow
-from oneflow.engine.ops.updates.update_sweeps import SWEEPS
-from oneflow.engine.passes import cluster_updates
-from oneflow.engine.passes.update_cluster import NormCluster, UpdateCluster, call_norms, call_update
+from oneflow.engine.ops import native
+from oneflow.engine.ops.updates import formulas, gradients, sweeps
+from oneflow.engine.ops.updates.rows import State, Tensors, UpdateRow
+from oneflow.engine.passes.fuse_updates import fused_update, gradient_norms
 from oneflow.engine.program import large_products
-from oneflow.engine.program.serialize import graph_of
-from oneflow.engine.step import running_updates
-from oneflow.engine.step.codegen import generate
 
-built = pytest.mark.skipif(not native_update.NAMES, reason="the extension was not built")
-ROWS: dict[str, UpdateRow] = {
-    **{f"job {row.name}": row for row in update.ROWS},
-    **{row.name: row for row in optim_update.ROWS},
-    **{row.name: row for row in (tf.ADAM, tf.RMSPROP, tf.FTRL, tf.ADAM_WEIGHT_DECAY)},
-    "tf_ftrl by root": tf.FTRL_BY_ROOT,
-}
+built = pytest.mark.skipif(not sweeps.RECIPES, reason="the extension was not built")
+ROWS: dict[str, UpdateRow] = {row.name: row for row in (*formulas.ROWS, *tf.ROWS)}
+SWEPT = [name for name, row in ROWS.items() if row.qualified_name in sweeps.RECIPES]
+
+
+def by_sign(params: Tensors, grads: Tensors, m: Tensors, lr: float, *, beta1: float) -> None:
+    """m: moving mean of g; w -= lr * sign(m)"""
+    formulas.average_(m, grads, beta1)
+    torch._foreach_sub_(params, [lr * mean.sign() for mean in m])
+
+
+WITHOUT_KERNELS = {"by_sign": UpdateRow(by_sign, "element", (State("m"),))}
 NUMBERS: dict[str, Any] = {
     **{
         "beta": 0.9,
@@ -50,7 +51,6 @@ NUMBERS: dict[str, Any] = {
         "initial_accumulator_value": 0.2,
         "rho": 0.7,
         "alpha": 0.8,
-        "decay_rate": 0.8,
         "decay": 0.8,
     },
     **{
@@ -62,7 +62,7 @@ NUMBERS: dict[str, Any] = {
         "first_accumulator": 0.1,
         "count": 2.0,
     },
-    "norms": update.local_norms,
+    "norms": gradients.local_norms,
 }
 SHAPES = ((3, 5, 7, 9), (4099,), (1,), (0,), (2, 1, 3, 1))
 TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-12, torch.float16: 2e-2, torch.bfloat16: 1e-1}
@@ -95,70 +95,52 @@ def drawn(row: UpdateRow, dtype: torch.dtype = torch.float32, channels_last: boo
     return [params, grads, *states]
 
 
-def cluster_of(row: UpdateRow, dtype: torch.dtype = torch.float32) -> UpdateCluster:
-    name = str(dtype).removeprefix("torch.")
-    return UpdateCluster(
-        row.compute, row.recipe, name, tuple(cluster_updates._cluster(sweep, name) for sweep in row.recipe.sweeps)
-    )
-
-
-def by_ops(cluster: Any) -> Any:
-    """A cluster that runs by the ops of its sweeps."""
-    return running_updates.running(
-        cluster, lambda piece, size, is_small: generate(graph_of(piece.reference), "cluster").call
-    )
-
-
 def close(found: list[list[Tensor]], wanted: list[list[Tensor]], dtype: torch.dtype) -> None:
     for one, other in zip(sum(found, []), sum(wanted, []), strict=True):
         assert one.stride() == other.stride() and one.dtype is other.dtype
         torch.testing.assert_close(one, other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-def check(row: UpdateRow, cluster: Any, columns: list[list[Tensor]], dtype: torch.dtype) -> None:
-    """An update by its cluster, of gradients that are unscaled, regularized and clipped, against the same in turn by
-    torch's ops."""
+def check(row: UpdateRow, columns: list[list[Tensor]]) -> None:
+    """A fused update, from gradients that are unscaled, regularized and clipped, against the formula after each of
+    these by torch's ops."""
     wanted = [[tensor.clone() for tensor in column] for column in columns]
     kept = [grad.clone() for grad in columns[1]]
-    chain = update.regularized(wanted[0], update.scaled(wanted[1], 0.5), [0.02] * len(kept), [0.1] * len(kept))
-    row.compute(wanted[0], update.scaled(chain, 0.25), *wanted[2:], 0.1, **numbers_of(row))
-    call_update(
+    chain = gradients.regularized(wanted[0], gradients.scaled(wanted[1], 0.5), [0.02] * len(kept), [0.1] * len(kept))
+    row.compute(wanted[0], gradients.scaled(chain, 0.25), *wanted[2:], 0.1, **numbers_of(row))
+    fused_update(
         *columns,
         0.1,
-        cluster=cluster,
+        formula=row.compute,
         unscale=0.5,
         factor=torch.tensor(0.25, dtype=torch.float64),
         coupled_l1=0.02,
         coupled_l2=0.1,
         **numbers_of(row),
     )
-    close([columns[0], *columns[2:]], [wanted[0], *wanted[2:]], dtype)
+    close([columns[0], *columns[2:]], [wanted[0], *wanted[2:]], torch.float32)
     assert all(map(torch.equal, columns[1], kept))
 
 
-@pytest.mark.parametrize("lies", ["plain", "channels_last"])
-@pytest.mark.parametrize("name", ROWS)
-def test_an_update_and_what_is_done_to_gradients_before_are_one_call(name, lies):
-    row = ROWS[name]
-    check(row, cluster_of(row), drawn(row, channels_last=lies == "channels_last"), torch.float32)
-
-
-@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
-@pytest.mark.parametrize("name", ROWS)
-def test_the_ops_of_its_sweeps_do_the_same(name, dtype, monkeypatch):
-    monkeypatch.setattr(native_update, "NAMES", frozenset())
-    monkeypatch.setattr(running_updates, "BYTES", 0)
-    row = ROWS[name]
-    columns = [[tensor for tensor in column if tensor.numel()] for column in drawn(row, dtype, channels_last=True)]
-    columns = [column[: len(columns[0])] for column in columns]
-    check(row, by_ops(cluster_of(row, dtype)), columns, dtype)
+@pytest.mark.parametrize("layout", ["plain", "channels_last"])
+@pytest.mark.parametrize("name", [*ROWS, *WITHOUT_KERNELS])
+def test_an_update_and_what_is_done_to_gradients_before_are_one_call(name, layout):
+    row = {**ROWS, **WITHOUT_KERNELS}[name]
+    check(row, drawn(row, channels_last=layout == "channels_last"))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("name", ROWS)
+@pytest.mark.parametrize("name", [*ROWS, *WITHOUT_KERNELS])
 def test_updates_of_short_floats_are_those_of_long_ones(name, dtype):
-    row = ROWS[name]
-    short = drawn(row, dtype)
+    """Of values that are few and far from each other: where a formula takes a sign, rounding decides about none."""
+    row = {**ROWS, **WITHOUT_KERNELS}[name]
+    params, grads, *states = drawn(row, dtype)
+    for tensor in (*params, *grads):
+        tensor.copy_(torch.where(tensor < 0.0, -1.0, 1.0) * torch.where(tensor.abs() < 1.0, 1.0, 2.0))
+    for column in states:
+        for tensor in column:
+            tensor.fill_(0.125 if tensor.mean() < 0.3 else 0.5)
+    short = [params, grads, *states]
     long = [[tensor.double() for tensor in column] for column in short]
     for columns in (short, long):
         row.compute(*columns, 0.1, **numbers_of(row))
@@ -166,46 +148,58 @@ def test_updates_of_short_floats_are_those_of_long_ones(name, dtype):
         torch.testing.assert_close(one.double(), other, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-def test_every_update_has_a_recipe():
-    assert all(row.recipe is not None for row in ROWS.values())
+def test_an_update_needs_no_kernel():
+    columns = drawn(WITHOUT_KERNELS["by_sign"])
+    assert not sweeps.run_update(WITHOUT_KERNELS["by_sign"].qualified_name, columns, sweeps.Direction(), 0.1, {})
+
+
+def test_an_update_with_the_name_of_another_does_not_get_its_kernel():
+    def adam(params: Tensors, grads: Tensors, lr: float) -> None: ...
+
+    assert UpdateRow(adam).qualified_name not in sweeps.RECIPES
 
 
 @built
-def test_every_sweep_but_one_is_in_the_extension_and_gives_the_same_bits_on_any_number_of_threads():
-    assert native_update.NAMES == {sweep.name for sweep in SWEEPS} - {"ftrl"}
-    threads = torch.get_num_threads()
-    for sweep in SWEEPS:
-        if sweep.name not in native_update.NAMES:
-            continue
-        found = []
-        for count in (1, 3):
-            torch.manual_seed(0)
-            columns = [[torch.rand(200_003), torch.rand(5)] for _ in range(sweep.tensors)]
-            torch.set_num_threads(count)
-            found.append((native_update.run(sweep, columns, [[0.5] * sweep.numbers]), columns))
-        torch.set_num_threads(threads)
-        (sums, columns), (others, again) = found
-        assert not sweep.sums or sums == others
-        assert all(map(torch.equal, sum(columns, []), sum(again, [])))
+def test_every_recipe_belongs_to_a_row_and_every_sweep_to_a_recipe():
+    assert set(sweeps.RECIPES) <= {row.qualified_name for row in ROWS.values()}
+    used = {name for recipe in sweeps.RECIPES.values() for name in recipe.sweeps}
+    assert used == set(native.update.names())
+
+
+@built
+@pytest.mark.parametrize("name", SWEPT)
+def test_the_extension_gives_the_same_bits_on_any_number_of_threads(name):
+    row, threads, found = ROWS[name], torch.get_num_threads(), []
+    for count in (1, 3):
+        torch.manual_seed(0)
+        columns = [[torch.rand(200_003), torch.rand(5)] for _ in range(2)]
+        columns += [[torch.rand(p.shape if s.shape is None else s.shape) for p in columns[0]] for s in row.states]
+        torch.set_num_threads(count)
+        numbers = numbers_of(row)
+        assert sweeps.run_update(row.qualified_name, columns, sweeps.Direction(0.5, 0.5, 0.5), 0.1, numbers)
+        found.append(columns)
+    torch.set_num_threads(threads)
+    for one, other in zip(*(sum(columns, []) for columns in found)):
+        assert torch.equal(one.nan_to_num(), other.nan_to_num())
 
 
 @built
 def test_writes_of_the_extension_are_counted_as_those_of_torch_are():
-    columns = drawn(optim_update.RMSPROP)
+    columns = drawn(formulas.RMSPROP)
     before = columns[0][0]._version
-    call_update(*columns, 0.01, cluster=cluster_of(optim_update.RMSPROP), **numbers_of(optim_update.RMSPROP))
+    fused_update(*columns, 0.01, formula=formulas.rmsprop, **numbers_of(formulas.RMSPROP))
     assert columns[0][0]._version > before and columns[2][0]._version > 0
 
 
 @pytest.mark.parametrize("norm_type", [2.0, 1.0, math.inf])
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 def test_norms_are_those_of_gradients_as_they_are_clipped(norm_type, l2):
-    params, grads = ([one for one in column if one.numel()] for column in drawn(optim_update.SGD, channels_last=True))
+    params, grads = ([one for one in column if one.numel()] for column in drawn(formulas.SGD, channels_last=True))
     grads[1][7] = 1e4
-    found = call_norms(
+    found = gradient_norms(
         params,
         grads,
-        cluster=NormCluster(norm_type, "float32"),
+        norm_type=norm_type,
         unscale=-0.5,
         l1=[0.0] * len(grads),
         l2=[l2] * len(grads),
@@ -218,18 +212,16 @@ def test_norms_are_those_of_gradients_as_they_are_clipped(norm_type, l2):
 
 def test_an_infinite_gradient_leaves_other_gradients_alone():
     grads = [torch.ones(3), torch.tensor([1.0, math.inf])]
-    (norm, infinite) = call_norms(
-        grads, grads, cluster=NormCluster(2.0, "float32"), unscale=None, l1=[0.0] * 2, l2=[0.0] * 2
-    )
+    (norm, infinite) = gradient_norms(grads, grads, norm_type=2.0, unscale=None, l1=[0.0] * 2, l2=[0.0] * 2)
     assert norm.item() == pytest.approx(3**0.5) and math.isinf(infinite.item())
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 def test_gradients_are_finite_if_every_one_is(dtype):
     good = [torch.randn(3, 5).to(dtype), torch.empty(0, dtype=dtype), torch.full((), 7.0, dtype=dtype)]
-    assert update.all_finite(good) and update.all_finite([]) and update.all_finite([good[1]])
+    assert gradients.all_finite(good) and gradients.all_finite([]) and gradients.all_finite([good[1]])
     for bad in (math.inf, -math.inf, math.nan):
-        assert not update.all_finite([*good, torch.tensor([1.0, bad, -1.0], dtype=dtype)])
+        assert not gradients.all_finite([*good, torch.tensor([1.0, bad, -1.0], dtype=dtype)])
 
 
 @pytest.mark.parametrize("setting", ["native", "off"])
@@ -237,9 +229,9 @@ def test_eager_steps_take_the_extension_where_they_may(setting, monkeypatch):
     monkeypatch.setenv("ONEFLOW_FUSION", setting)
     ran: list[str] = []
     monkeypatch.setattr(
-        native_update,
-        "run",
-        lambda sweep, columns, rows, run=native_update.run: (ran.append(sweep.name), run(sweep, columns, rows))[1],
+        sweeps,
+        "run_sweep",
+        lambda name, columns, rows, run=sweeps.run_sweep: (ran.append(name), run(name, columns, rows))[1],
     )
     torch.manual_seed(0)
     start = torch.randn(7, 5, 3, 3)
@@ -256,14 +248,14 @@ def test_eager_steps_take_the_extension_where_they_may(setting, monkeypatch):
             atol=1e-5,
         )
         assert weight._version > 0
-    assert ran == (["rmsprop"] * 2 if setting == "native" and native_update.NAMES else [])
+    assert ran == (["rmsprop"] * 2 if setting == "native" and sweeps.RECIPES else [])
 
 
 # ------------------------------------------------------------------ in a graph
 
 
 class Train(nn.Graph):
-    def __init__(self, tier: str, optimizer: Any, dtype: torch.dtype = torch.float32, scaler: Any = None):
+    def __init__(self, fusion: str, optimizer: Any, dtype: torch.dtype = torch.float32, scaler: Any = None):
         super().__init__()
         torch.manual_seed(3)
         self.net = nn.Sequential(nn.Linear(96, 128), nn.ReLU(), nn.Linear(128, 96)).to(dtype)
@@ -272,7 +264,7 @@ class Train(nn.Graph):
         )
         if scaler is not None:
             self.set_grad_scaler(scaler)
-        self.config.set_fusion(tier)
+        self.config.set_fusion(fusion)
 
     def build(self, x):
         loss = self.net(x).square().mean()
@@ -294,6 +286,12 @@ def trained(graph: Train, steps: range = range(3)) -> list[Tensor]:
     return [parameter.detach().clone() for parameter in graph.net.to(nn.Module).parameters()]
 
 
+def called(graph: Train) -> set[str]:
+    (step,) = graph._compiled.values()
+    nodes = [node for section in step.executor._program.sections.values() for node in section.graph.nodes]
+    return {getattr(node.target, "__name__", "") for node in nodes}
+
+
 def source(graph: Train) -> str:
     (step,) = graph._compiled.values()
     return step.executor.source
@@ -305,12 +303,12 @@ def source(graph: Train) -> str:
     ids=["", "static", "dynamic"],
 )
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_steps_with_clipping_and_loss_scales_are_those_without_clusters(name, scaler):
+def test_steps_with_clipping_and_loss_scales_are_those_without_fusion(name, scaler):
     found, wanted = Train("native", OPTIMIZERS[name], scaler=scaler), Train("off", OPTIMIZERS[name], scaler=scaler)
     for one, other in zip(trained(found), trained(wanted)):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    assert "call_norms" not in source(wanted) and "aten.sqrt.default" not in source(wanted)
-    assert "# aten.mul.Tensor, aten.sum.default" in source(found)  # norms, and no clipped gradient
+    assert not {"gradient_norms", "fused_update"} & called(wanted)
+    assert {"gradient_norms", "fused_update"} <= called(found) and "clipped_by_norm" not in called(found)
 
 
 def test_a_resumed_run_equals_one_that_was_never_stopped():
@@ -329,10 +327,10 @@ def test_a_large_gradient_is_made_and_used_some_rows_at_a_time(monkeypatch):
     found, wanted = Train("native", plain["RMSprop"]), Train("off", plain["RMSprop"])
     for one, other in zip(trained(found), trained(wanted)):
         torch.testing.assert_close(one, other, rtol=1e-5, atol=1e-5)
-    assert "size=4096" in source(found) and "# aten.mul.Tensor" in source(found)
+    assert "size=4096" in source(found) and "formula=" in source(found)
 
 
 def test_an_update_that_is_one_kernel_of_torchs_stays_it_where_nothing_is_done_to_gradients():
     graph = Train("native", lambda groups: flow.optim.AdamW(groups[0]["params"], lr=0.01))
     trained(graph, range(1))
-    assert "aten.sqrt.default" not in source(graph)
+    assert "fused_update" not in called(graph)

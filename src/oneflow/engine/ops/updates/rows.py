@@ -1,27 +1,35 @@
-"""What a row of the table of updates is: an update function, and all that the compiler must know of it."""
+"""Rows of the update table: an update formula and what the compiler must know of it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from typing import Literal
 
-from oneflow.engine.core.errors import ArgumentError
-from oneflow.engine.ops.updates.update_recipes import Recipe
+from torch import Tensor
 
+from oneflow.engine.core.errors import ArgumentError
+
+Tensors = list[Tensor]
+Norms = Callable[[Sequence[Tensor]], Tensors]
+"""Returns the norm of each tensor; of the whole variable where a rank holds a part of it."""
 Sees = Literal["element", "norms", "variable", "everything"]
-"""What the change of an element depends on. The words stand from the least to the most."""
+"""What the new value of an element depends on, from the least to the most."""
 When = Literal["never", "without weight decay", "always"]
 Linear = Callable[..., tuple[float, float]]
-"""Of the rate and the fixed numbers of an update what it multiplies a variable and its gradient with."""
+"""Returns the factors of the variable and of its gradient, from the learning rate and the numbers of the update."""
 
 
 @dataclass(frozen=True)
 class State:
-    """A state that an update keeps of each variable, called ``<variable>-<suffix>``: shaped as the variable and zero at
-    first. One with a ``shape`` of its own is float32 and whole on every rank; ``start`` names the fixed number of the
-    update that it is at first."""
+    """A state tensor that an update keeps for each variable, named ``<variable>-<suffix>``.
+
+    Attributes:
+        suffix: The end of its name.
+        shape: None for the shape of the variable. A state with its own shape is float32 and whole on every rank.
+        start: The number of the update that it starts with; None starts with zero.
+    """
 
     suffix: str
     shape: tuple[int, ...] | None = None
@@ -30,22 +38,22 @@ class State:
 
 @dataclass(frozen=True, eq=False)
 class UpdateRow:
-    """One update. ``compute(params, grads, *states, lr, **numbers)`` changes lists of variables and of their states in
-    place.
+    """An update formula and its properties.
 
-    ``sees`` is what the change of an element depends on:
-      "element": its own gradient and state. Such an update may be done in any pieces. "norms": besides, norms over its
-      whole variable, which ``compute`` takes from ``norms=`` and nowhere else: it tells them right where a rank has a
-      part of the variable. "variable": anything of its variable, so a rank must have all of it; but each variable may
-      have a call of its own. "everything": anything of all variables of the optimizer, so they stay in one call. A row
-      that says nothing says this.
-    ``states`` are in the order in which ``compute`` takes them. ``adds_l2``: when ``compute`` takes ``l2=`` and adds
-    that much of the variable to its gradient itself. ``takes_count``: ``compute`` takes ``count=``, the number of this
-    update as a float: 1.0 at the first. ``row_wise``: it may be done for some rows of a variable only, as if there were
-    no others; one that sees elements always may. ``linear``: of an update without states that makes w into ``a * w + b
-    * g``: ``linear(lr, **numbers)`` gives ``a`` and ``b``. ``recipe``: how it is done by sweeps, in one or two passes
-    over memory, which also take along what is done to gradients before. ``is_fused``: when ``compute`` is one pass
-    itself.
+    Attributes:
+        compute: ``compute(params, grads, *states, lr, **numbers)`` updates lists of variables and states in place.
+        sees: What the new value of an element depends on.
+            "element": its own gradient and state; the update may be done in any pieces.
+            "norms": also norms of its whole variable, which ``compute`` takes from ``norms=`` only, so that they are
+            right where a rank holds a part.
+            "variable": anything of its variable; a rank must hold all of it.
+            "everything" (the default): anything of all variables of the optimizer; they stay in one call.
+        states: The states, in the order in which ``compute`` takes them.
+        adds_l2: When ``compute`` takes ``l2=`` and adds that multiple of the variable to its gradient.
+        row_wise: Whether rows with a zero gradient may be left out. Always true of "element".
+        takes_count: Whether ``compute`` takes ``count=``, the number of this update as a float, from 1.0.
+        linear: For an update ``w = a * w + b * g`` without states: ``linear(lr, **numbers)`` returns ``a, b``.
+        is_fused: When ``compute`` is one pass over memory, as torch's fused kernels are.
     """
 
     compute: Callable[..., None]
@@ -55,7 +63,6 @@ class UpdateRow:
     row_wise: bool = False
     takes_count: bool = False
     linear: Linear | None = None
-    recipe: Recipe | None = None
     is_fused: When = "never"
 
     def __post_init__(self) -> None:
@@ -85,17 +92,22 @@ class UpdateRow:
         return self.compute.__name__
 
     @property
+    def qualified_name(self) -> str:
+        """The name of ``compute`` with its module: unique, so that kernels are found by it."""
+        return qualified_name(self.compute)
+
+    @property
     def takes_norms(self) -> bool:
         return self.sees == "norms"
 
     @property
     def may_be_cut(self) -> bool:
-        """Whether variables of one optimizer may be updated in several calls, at several times and on several ranks."""
+        """Whether the variables of an optimizer may be updated in several calls, at different times and ranks."""
         return self.sees != "everything"
 
     @property
     def may_be_split(self) -> bool:
-        """Whether ranks may each update a part of a variable."""
+        """Whether each rank may update a part of a variable."""
         return self.sees in ("element", "norms")
 
     @property
@@ -105,7 +117,7 @@ class UpdateRow:
 
     @property
     def may_be_by_rows(self) -> bool:
-        """Whether one variable may be updated some rows at a time, and its states with it."""
+        """Whether a variable may be updated some rows at a time, with its states."""
         return self.sees == "element" and all(state.shape is None for state in self.states)
 
     def adds_l2_at(self, weight_decay: float) -> bool:
@@ -119,3 +131,8 @@ class UpdateRow:
 
 def _is_then(when: When, weight_decay: float) -> bool:
     return when == "always" or (when == "without weight decay" and not weight_decay)
+
+
+def qualified_name(compute: Callable[..., None]) -> str:
+    """Returns the name of a formula with its module."""
+    return f"{compute.__module__}.{compute.__qualname__}"
