@@ -10,7 +10,6 @@ import numpy as np
 import torch
 
 from oneflow.engine.core.collector import paused
-from oneflow.engine.core.lean_torch import lean_torch
 
 _P = TypeVar("_P")
 Shapes = tuple[tuple[int, ...], ...]
@@ -30,7 +29,7 @@ class Programs(Generic[_P]):
         return found if found is not None else self._made(shapes, make)
 
     def _made(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
-        with self._making, paused(), lean_torch():
+        with self._making, paused():
             if shapes not in self.by_shapes:  # another thread may have made it meanwhile
                 self.by_shapes[shapes] = make()
             return self.by_shapes[shapes]

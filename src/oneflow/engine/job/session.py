@@ -8,7 +8,6 @@ from typing import Any
 
 from oneflow.engine.core.collector import paused
 from oneflow.engine.core.errors import JobError
-from oneflow.engine.core.lean_torch import lean_torch
 from oneflow.engine.core.placement import Placement
 from oneflow.engine.ir.trace import current
 from oneflow.engine.job.backend import Backend, OpenJob
@@ -75,7 +74,7 @@ class Session:
         """
         if self._ready and not self.closed:
             return
-        with self.making, paused(), lean_torch():  # the first time loads torch's tracing
+        with self.making, paused():  # the first time loads torch's tracing
             if not self._ready or self.closed:  # another thread may have started it meanwhile
                 self._start()
 
@@ -92,7 +91,7 @@ class Session:
     def trace(self) -> None:
         """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
         self._require_outside()
-        with self.making, paused(), lean_torch():
+        with self.making, paused():
             for job in self.jobs.values():
                 if job.graph is None:
                     job.trace()
