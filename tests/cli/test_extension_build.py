@@ -57,5 +57,5 @@ def test_with_both_they_are_built(tmp_path: Path) -> None:
     for_x86 = {"_conv"} if platform.machine() == "x86_64" else set()
     assert (
         set(_build(tmp_path, CC=_quick_compiler(tmp_path)))
-        == {"_fused", "_heap", "_jpeg", "_update", "_watch", "_winograd"} | for_x86
+        == {"_fused", "_jpeg", "_update", "_winograd"} | for_x86
     )

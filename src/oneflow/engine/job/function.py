@@ -14,7 +14,6 @@ from oneflow.engine.ir.trace import current, require_trace
 from oneflow.engine.job.job import Job
 from oneflow.engine.job.session import Session
 from oneflow.engine.job.settings import FunctionConfig, Settings
-from oneflow.engine.runtime.rank.memory import give_back
 
 
 class _Default:
@@ -42,7 +41,6 @@ def clear_default_session() -> None:
     _DEFAULT.session.machines = old.machines
     _DEFAULT.session.before_start = old.before_start
     old.close()
-    give_back()
 
 
 def InitEagerGlobalSession() -> None:
