@@ -17,7 +17,7 @@ from oneflow.engine.runtime.driver.worker import Seat
 from oneflow.engine.runtime.launch.fork_server import Event, Order, end_of
 
 _ENDING_SECONDS = 5.0
-_MAIN = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from oneflow.engine.runtime import fork_server; fork_server.main(sys.argv[1:])"
+_MAIN = "import json, sys; sys.path[:] = json.loads(sys.argv[2]); from oneflow.engine.runtime.launch import fork_server; fork_server.main(sys.argv[1:])"
 
 
 class WorkerGroup:
