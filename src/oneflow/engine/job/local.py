@@ -75,7 +75,7 @@ class LocalJob:
     def __init__(self, job: Traced, rank: Rank, store: VariableStore, making: RLock) -> None:
         self._job = job
         self._made = lambda inputs: LocalProgram(self._job, inputs, rank, store)
-        self.programs: Programs[LocalProgram] = Programs(making)
+        self.programs: Programs[LocalProgram] = Programs(making, job.settings.shapes_kept)
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._job

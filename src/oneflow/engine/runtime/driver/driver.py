@@ -23,15 +23,16 @@ from oneflow.engine.sharding.mesh import Layout
 from oneflow.engine.step.executor import StepNumbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Loaded:
-    """A program that every rank has: the number it is known by, each rank's lane, whether the rank is on another host,
-    and the ranks that have not all of its kernels yet."""
+    """A program that every rank has: its number, each rank's lane, whether the rank is on another host, the ranks that
+    do not have all of its kernels yet, and whether it was unloaded."""
 
     number: int
     lanes: list[Lane]
     is_far: list[bool]
     unready: set[int] = field(default_factory=set)
+    is_unloaded: bool = False
 
 
 class _Way(NamedTuple):
@@ -79,6 +80,12 @@ class Driver:
         if rank not in self._ways or self._ways[rank].memory.size < size:
             self._ways[rank] = _Way(*self.cluster.lane_memory(rank, size))
         return self._ways[rank]
+
+    def unload_program(self, loaded: Loaded) -> None:
+        """Removes one program from every rank, between steps."""
+        with self.turn():
+            loaded.is_unloaded = True
+            self.cluster.broadcast("unload_program", loaded.number, what=f"unloading program {loaded.number}")
 
     def unload(self, job: str) -> None:
         """Has every rank forget the programs of a job."""
