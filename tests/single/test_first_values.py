@@ -20,8 +20,8 @@ from oneflow.engine.core.errors import DTypeError
 from oneflow.engine.core.sbp import BROADCAST, Sbp, split
 from oneflow.engine.core.spec import TensorSpec
 from oneflow.engine.core.variable import VariableDecl
-from oneflow.engine.step import rank_variables
 from oneflow.engine.sharding.mesh import Layout, Mesh
+from oneflow.engine.step import rank_variables
 from oneflow.engine.step.rank_variables import RankVariables, draw
 
 SMALL_BLOCK = 40

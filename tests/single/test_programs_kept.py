@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 
 import numpy as np
 
@@ -14,7 +15,7 @@ def test_the_least_recently_used_program_is_dropped() -> None:
     dropped: list[str] = []
     programs: Programs[str] = Programs(threading.RLock(), 2, dropped.append)
     for size in (1, 2, 1, 3):
-        assert programs.of(((size,),), lambda: f"program {size}") == f"program {size}"
+        assert programs.of(((size,),), partial("program {}".format, size)) == f"program {size}"
     assert dropped == ["program 2"]
     assert list(programs.by_shapes) == [((1,),), ((3,),)]
 

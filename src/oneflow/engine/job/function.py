@@ -77,8 +77,10 @@ def global_function(type: Any = None, function_config: FunctionConfig | None = N
 
 @entry
 def function(type: Any = None, function_config: FunctionConfig | None = None) -> Any:
-    """``global_function`` under its name until June 2020. In such a job a cross entropy at its largest value gives no
-    gradient."""
+    """Makes a function a job: ``global_function`` under its name until June 2020.
+
+    In such a job the gradient of a sparse cross entropy is 0 where the loss is at its cap of 46.05.
+    """
     return _decorator(type, function_config, is_early=True)
 
 

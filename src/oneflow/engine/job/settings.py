@@ -299,8 +299,8 @@ class FunctionConfig(Members):
         return result
 
 
-def frozen(members: Mapping[str, Any]) -> Settings:
-    """A job's own settings from members by dotted name."""
+def settings_of(members: Mapping[str, Any]) -> Settings:
+    """Returns new settings with these members, by dotted name."""
     settings = Settings()
     for name, value in members.items():
         set_member(settings, name, value)
