@@ -22,16 +22,6 @@ def kernels(name: str) -> Extension:
     )
 
 
-def caller(name: str) -> Extension:
-    """An extension that calls torch, or that torch calls."""
-    return Extension(
-        f"oneflow.engine.ops.native.{name}",
-        sources=[f"src/oneflow/engine/ops/native/{name}.c"],
-        extra_compile_args=["-O3", "-fexceptions"],  # torch's errors pass through
-        optional=True,
-    )
-
-
 setup(
     ext_modules=[
         Extension(
@@ -42,6 +32,5 @@ setup(
             optional=True,
         ),
         *map(kernels, ("_fused", "_winograd", "_conv", "_update")),
-        *map(caller, ("_heap", "_watch")),
     ]
 )

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch._dynamo  # noqa: F401  # the first trace loads it; its objects should be frozen too
 from warm_python import WARM
 
 import oneflow as flow
@@ -19,7 +18,7 @@ from oneflow.engine.job.function import default_session
 from oneflow.engine.job.machines import Machines
 from oneflow.engine.runtime.launch.launch import LAUNCHER
 
-# Set by the test runner, and by torch when it first looks for its cache; not by the code under test.
+# Set by the test runner and by torch.compile, not by the code under test.
 _FOREIGN_VARIABLES = frozenset(["PYTEST_CURRENT_TEST", "TORCHINDUCTOR_CACHE_DIR"])
 
 

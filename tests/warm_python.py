@@ -149,7 +149,7 @@ def _enter(network: int) -> None:
 def _main() -> None:
     import gc
 
-    import torch._dynamo  # noqa: F401
+    import torch  # noqa: F401
 
     gc.freeze()
     with socket.socket(socket.AF_UNIX) as listener:

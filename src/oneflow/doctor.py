@@ -165,7 +165,6 @@ def _steps() -> list[str]:
         f"C extension of convolutions in prediction: "
         f"{built if native.conv is not None else f'{missing}; or the processor has no AVX2'}",
         f"C extension of updates: {built if native.update is not None else missing}",
-        f"C extension of the heap for tensors: {built if native.heap is not None else 'not built; it needs a C compiler at install, and steps take more memory'}",
         f"{VARIABLE}: {_told(fusion_setting) if VARIABLE in os.environ else f'not set, {DEFAULT}'}",
     ]
 

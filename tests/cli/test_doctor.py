@@ -59,7 +59,6 @@ def test_names_every_part(no_data, capsys):
         "C extension of Winograd convolutions: (built|not built.*)",
         "C extension of convolutions in prediction: (built|not built.*)",
         "C extension of updates: (built|not built.*)",
-        "C extension of the heap for tensors: (built|not built.*)",
         "ONEFLOW_FUSION: not set, native",
         "mnist, ONEFLOW_MNIST_DIR: not set",
         "mnist, cache: not in .+",

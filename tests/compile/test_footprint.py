@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import torch
+from footprint import bytes_at_once
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.engine.passes.footprint import bytes_at_once
 from oneflow.engine.passes.inplace import write_over
 
 X = torch.zeros(256, 4)  # 4 KiB

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from footprint import bytes_at_once
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from oneflow.engine.passes.footprint import bytes_at_once
 from oneflow.engine.passes.pools import pool_by_shapes
 from oneflow.engine.step.codegen import generate
 

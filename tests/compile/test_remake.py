@@ -6,10 +6,10 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from footprint import bytes_at_once
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from oneflow.engine.passes import remake
-from oneflow.engine.passes.footprint import bytes_at_once
 from oneflow.engine.program.notes import LocalNote, set_local_note
 from oneflow.engine.step.codegen import generate
 

@@ -394,7 +394,7 @@ def law_models_of_transformers_run_as_they_are() -> None:
                 near(one.grad, other.grad, 1e-4)
 
 
-def law_recurrent_networks_begin_with_the_zeros_that_torch_makes() -> None:
+def law_recurrent_networks_begin_with_zeros() -> None:
     place = placement("cpu", list(range(SIZE)))
     x = torch.randn(3, 4, 4, generator=torch.Generator().manual_seed(2))
     for make in (lambda: nn.LSTM(4, 5), lambda: nn.GRU(4, 5, bidirectional=True)):
@@ -412,8 +412,8 @@ def law_recurrent_networks_begin_with_the_zeros_that_torch_makes() -> None:
                 near(one.grad, other.grad, 1e-4)
 
 
-def law_one_hot_compares_with_numbers_that_torch_makes() -> None:
+def law_one_hot_of_global_tensors() -> None:
     place = placement("cpu", list(range(SIZE)))
     ids = torch.arange(6) % 4
     for sbp in (B, S(0)):
-        near(F.one_hot(spread(ids, place, sbp), 4), F.one_hot(ids, 4))
+        near(flow.nn.functional.one_hot(spread(ids, place, sbp), 4), F.one_hot(ids, 4))

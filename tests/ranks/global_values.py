@@ -338,7 +338,7 @@ def law_many_tensors_are_updated_at_once() -> None:
 
 
 def law_a_scaler_sees_an_overflow_of_any_rank() -> None:
-    scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+    scaler = flow.amp.GradScaler(init_scale=4.0)
     x = nn.Parameter(create.ones(SIZE * 2, placement=every(), sbp=S(0)))
     optimizer = torch.optim.SGD([x], 1.0)
     for factor, expected in ((1.0, 0.0), (float("inf"), 0.0)):

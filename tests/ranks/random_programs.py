@@ -47,7 +47,7 @@ def normed(a: Any) -> Any:
 
 
 def one_hot_rows(a: Any, b: Any) -> Any:
-    return F.one_hot(b.detach().argmax(1), b.shape[1]).to(a.dtype) * a
+    return flow.nn.functional.one_hot(b.detach().argmax(1), b.shape[1]).to(a.dtype) * a
 
 
 STEPS: list[Step] = [

@@ -158,3 +158,55 @@ def test_a_leaf_goes_when_nobody_holds_it() -> None:
         assert part() is None
     finally:
         gc.enable()
+
+
+def test_local_operands_are_rejected_whatever_their_values() -> None:
+    x = flow.arange(4, placement=HERE, sbp=flow.sbp.broadcast)
+    for local in (torch.arange(4), torch.tensor([0, 1, 2, 4]), torch.tensor(1)):
+        with pytest.raises(RuntimeError, match="inconsistent attributes"):
+            x == local  # noqa: B015
+
+
+def test_local_operands_are_rejected_whichever_module_calls() -> None:
+    x = flow.ones(4, placement=HERE, sbp=flow.sbp.broadcast)
+    namespace = {"__name__": "torch.nn.modules.rnn", "x": x, "local": torch.tensor(0.0)}
+    with pytest.raises(RuntimeError, match="inconsistent attributes"):
+        exec("x + local", namespace)
+
+
+def test_local_constants_are_allowed_in_one_thread_only() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    from oneflow.engine.global_tensor.constants import local_constants
+
+    x = flow.ones(4, placement=HERE, sbp=flow.sbp.broadcast)
+    with local_constants(), ThreadPoolExecutor() as pool:
+        assert (x + torch.ones(4)).tolist() == [2.0] * 4
+        with pytest.raises(RuntimeError, match="inconsistent attributes"):
+            pool.submit(lambda: x + torch.ones(4)).result()
+
+
+@pytest.mark.parametrize("make", [
+    lambda: torch.nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True),
+    lambda: torch.nn.GRU(3, 4), lambda: torch.nn.RNN(3, 4), lambda: torch.nn.LSTMCell(3, 4), lambda: torch.nn.GRUCell(3, 4),
+])  # fmt: skip
+def test_recurrent_modules_begin_with_global_zeros(make: Any) -> None:
+    torch.manual_seed(0)
+    module = make()
+    x = torch.randn(5, 3) if isinstance(module, torch.nn.RNNCellBase) else torch.randn(5, 2, 3)
+    expected = module(x)
+    module.to_global(HERE, flow.sbp.broadcast)
+    found = module(x.to_global(HERE, flow.sbp.broadcast))
+    for one, other in zip(torch.utils._pytree.tree_leaves(found), torch.utils._pytree.tree_leaves(expected)):
+        torch.testing.assert_close(one.to_local(), other)
+
+
+def test_one_hot_of_a_global_tensor() -> None:
+    x = flow.tensor([2, 0], placement=HERE, sbp=flow.sbp.broadcast)
+    assert flow.nn.functional.one_hot(x, 3).tolist() == [[0, 0, 1], [1, 0, 0]]
+
+
+def test_a_scaler_takes_global_losses() -> None:
+    scaler = flow.amp.GradScaler(init_scale=4.0)
+    loss = flow.ones((), placement=HERE, sbp=flow.sbp.broadcast)
+    assert scaler.scale(loss).item() == 4.0

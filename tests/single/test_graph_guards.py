@@ -1,9 +1,8 @@
-"""Copies of graphs, threads that share one, memory that is spared, and an autocast around a call."""
+"""Copies of graphs, threads that share one, and an autocast around a call."""
 
 from __future__ import annotations
 
 import copy
-import gc
 import pickle
 import threading
 
@@ -13,7 +12,6 @@ from graph_models import MLP, TrainGraph, seeded
 
 import oneflow as flow
 from oneflow.engine.core.errors import GraphError
-from oneflow.engine.runtime.rank import memory
 from oneflow.nn.graph import GraphModule
 
 
@@ -75,21 +73,6 @@ def test_threads_that_train_one_graph_take_turns():
     expected = [alone(*batch()).item() for _ in range(80)]
     assert sorted(losses) == sorted(expected)
     torch.testing.assert_close(values(graph), values(alone), rtol=0, atol=0)
-
-
-def test_memory_is_spared_while_a_graph_asks_for_it(monkeypatch):
-    told = []
-    monkeypatch.setattr(memory, "_tell", told.append)
-    gc.collect()
-    before = set(memory._SPARING)
-    graph = trained(seeded(MLP))
-    graph.model.to(GraphModule).activation_checkpointing = True
-    graph(*batch())
-    assert len(memory._SPARING - before) == 1
-    del graph
-    gc.collect()
-    assert memory._SPARING == before
-    assert before or told == [{memory._MMAP_THRESHOLD: memory._TO_SPARE}, memory._KEEPING]
 
 
 def test_an_autocast_around_a_call_is_refused():

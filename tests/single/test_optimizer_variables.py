@@ -165,3 +165,18 @@ def test_a_row_wise_configuration_of_another_form_is_refused():
         config.indexed_slices_optimizer_conf({"enable": True, "names": ["table"]})
     with pytest.raises(ArgumentError, match="indexed_slices_optimizer_conf takes"):
         config.indexed_slices_optimizer_conf({"include_op_names": ["table"]})
+
+
+def test_optimizers_may_share_a_blob_as_their_rate() -> None:
+    @flow.global_function(type="train")
+    def job(x=flow.FixedTensorDef((2,)), lr=flow.FixedTensorDef((1,))):
+        a = flow.get_variable("a", (2,), initializer=flow.ones_initializer())
+        b = flow.get_variable("b", (2,), initializer=flow.ones_initializer())
+        halved = flow.math.reduce_sum(lr * 0.5)
+        members = [opt.SGD(opt.CustomScheduler(halved.logical_blob_name), variables=[name]) for name in ("a", "b")]
+        opt.CombinedOptimizer(members).minimize(flow.math.reduce_sum((a + b) * x))
+        return halved
+
+    job(np.ones(2, np.float32), np.array([0.5], np.float32))
+    values = flow.get_all_variables()
+    assert values["a"].numpy().tolist() == values["b"].numpy().tolist() == [0.75, 0.75]

@@ -8,7 +8,7 @@ from typing import Any
 from oneflow.array._arguments import apply, blob_of
 from oneflow.compat.spellings import spelled
 from oneflow.engine.core.errors import ArgumentError, DTypeError
-from oneflow.engine.core.sbp import AUTO, Sbp
+from oneflow.engine.core.sbp import AUTO, Sbp, format_layout
 from oneflow.engine.ir.blob import Blob
 from oneflow.engine.ir.notes import change_op_note
 from oneflow.engine.ir.trace import require_trace
@@ -23,18 +23,19 @@ def parallel_cast(
 ) -> Blob:
     """The same value, laid out as ``distribute`` says, its gradient as ``gradient_distribute`` says; None leaves it
     open."""
-    forward, backward = _text("distribute", distribute), _text("gradient_distribute", gradient_distribute)
+    forward = _encoded("distribute", distribute)
+    backward = _encoded("gradient_distribute", gradient_distribute)
     blob = apply(layout, x, forward=forward, backward=backward, name=name)
     change_op_note(blob.node, hint=distribute)
     return blob
 
 
-def _text(what: str, value: Any) -> str:
+def _encoded(what: str, value: Any) -> str:
     if value is None or value is AUTO:
-        return ""
+        return format_layout(None)
     if not isinstance(value, Sbp):
         raise DTypeError(f"parallel_cast's {what} is flow.distribute.split/broadcast/auto, got {value!r}")
-    return str(value)
+    return format_layout([value])
 
 
 @spelled("hierarchical_parallel_cast")
@@ -52,7 +53,7 @@ def hierarchical_parallel_cast(
     placement = require_trace("flow.hierarchical_parallel_cast").placements[-1]
     forward = distribution("parallel_distribution", parallel_distribution, placement)
     backward = distribution("grad_parallel_distribution", grad_parallel_distribution, placement)
-    return apply(layout, x, forward=",".join(map(str, forward)), backward=",".join(map(str, backward)), name=name)
+    return apply(layout, x, forward=format_layout(forward), backward=format_layout(backward), name=name)
 
 
 def cast_to_current_logical_view(x: Blob, name: str | None = None) -> Blob:

@@ -9,6 +9,7 @@ import torch
 
 from oneflow.engine.core.errors import ArgumentError
 from oneflow.engine.core.number import flag, number, whole
+from oneflow.engine.global_tensor.constants import local_constants
 from oneflow.optimizer.loss_scale import LossScale
 
 
@@ -37,6 +38,11 @@ class GradScaler(torch.amp.GradScaler):
         super().__init__(
             "cuda" if torch.cuda.is_available() else "cpu", scale, growth, backoff, interval, flag("enabled", enabled)
         )
+
+    def scale(self, outputs: Any) -> Any:
+        """Multiplies losses by the scale; they may be global tensors."""
+        with local_constants():  # the scale is equal on all ranks
+            return super().scale(outputs)
 
     def loss_scale(self) -> LossScale:
         """The scale as a graph begins with it and goes on; none at all if it is not enabled."""

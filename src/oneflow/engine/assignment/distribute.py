@@ -19,7 +19,7 @@ from oneflow.engine.capture.cleanup import clean, drop_layouts
 from oneflow.engine.capture.functionalize import without_writes
 from oneflow.engine.capture.job_joint import build_joint
 from oneflow.engine.capture.joint import Joint, Like, Outputs
-from oneflow.engine.capture.joint_options import custom_rates, joint_options
+from oneflow.engine.capture.joint_options import custom_rates, joint_options, rate_blob
 from oneflow.engine.capture.recompute import recompute
 from oneflow.engine.capture.rewrite import rewritten
 from oneflow.engine.capture.strides import free_strides
@@ -65,7 +65,7 @@ class Assigned:
     outputs: Outputs
     layouts: dict[str, Layout]
     groups: list[UpdateGroup]
-    custom_rates: dict[int, fx.Node]
+    custom_rates: dict[str, fx.Node]
     stages: list[Mesh] | None
     device: torch.device
     is_alone: bool
@@ -85,7 +85,7 @@ class Assigned:
         """The learning rates that a step is told, and the numbers of updates, each a function of its number."""
         found: list[Callable[[int], float]] = []
         for group in self.groups:
-            found += [group.rate] if id(group.optimizer) not in self.custom_rates else []
+            found += [group.rate] if rate_blob(group.optimizer) not in self.custom_rates else []
             found += [group.optimizer.count] if group.takes_count else []
         return found
 
@@ -129,9 +129,9 @@ def _may_hold_once(target: CompileTarget) -> bool:
 
 
 def distribute(
-    decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[int] = (), after: After = nothing_after
+    decl: StepDecl, joint: Joint, over: Spread, rates: Iterable[str] = (), after: After = nothing_after
 ) -> Assigned:
-    """Places every node and chooses every layout. ``rates`` says which optimizers take their rate from the graph.
+    """Places every node and chooses every layout. ``rates`` are the names of blobs that are learning rates.
 
     Relies on a joint graph as a trace leaves it, which becomes the assignment's. Leaves a clean one in which every node
     has a mesh and a layout.

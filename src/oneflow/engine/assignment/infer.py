@@ -24,7 +24,7 @@ import torch
 from torch import fx
 
 from oneflow.engine.core.errors import ArgumentError
-from oneflow.engine.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_sbp
+from oneflow.engine.core.sbp import AUTO, BROADCAST, PARTIAL, Sbp, parse_layout
 from oneflow.engine.program.calls import call_of, tensor_arguments
 from oneflow.engine.program.notes import Value, change_joint_note, joint_note, val, value_of
 from oneflow.engine.sharding import cost
@@ -431,10 +431,10 @@ class _Axis:
         return [s for s in free if given.splits is None or s.dim is None or s.dim in given.splits]
 
     def _hinted(self, node: fx.Node, call: Call) -> list[Signature]:
-        texts = [text for text in str(node.args[1]).split(",") if text]
-        if not texts or self.search.ignores_hints:
+        hint = parse_layout(str(node.args[1]))
+        if hint is None or self.search.ignores_hints:
             return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
-        sbp = parse_sbp(texts[min(self.axis, len(texts) - 1)])
+        sbp = hint[min(self.axis, len(hint) - 1)]
         if sbp is AUTO:
             return [Signature((sbp,), (sbp,)) for sbp in any_layout(call.out, call.parts)]
         if sbp.kind == "S" and (sbp.dim is None or sbp.dim >= len(call.out)):

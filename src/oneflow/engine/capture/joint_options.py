@@ -33,17 +33,21 @@ def joint_options(
     return JointOptions(graph, tensors, device, adapt, trained, scale, training.micro_batches, rates)
 
 
-def custom_rates(graph: Graph) -> dict[int, fx.Node]:
-    """For each optimizer whose rate is a blob of the job, that blob's node."""
+def rate_blob(optimizer: object) -> str | None:
+    """Returns the logical name of the blob that is the optimizer's rate; None where a schedule computes it."""
+    schedule = getattr(optimizer, "lr_scheduler", None)
+    return schedule.lbn if isinstance(schedule, CustomScheduler) else None
+
+
+def custom_rates(graph: Graph) -> dict[str, fx.Node]:
+    """Returns the nodes of blobs that are learning rates, by logical blob name."""
     if graph.training is None:
         return {}
     by_name = {f"{op_note(node).name}/out": node for node in graph.body.nodes}
-    found = {}
-    for member in graph.training.optimizer.members():
-        if isinstance(member.lr_scheduler, CustomScheduler):
-            if member.lr_scheduler.lbn not in by_name:
-                raise ArgumentError(f"CustomScheduler: job {graph.job!r} has no blob {member.lr_scheduler.lbn!r}")
-            found[id(member)] = by_name[member.lr_scheduler.lbn]
-    if found and graph.training.in_two_parts:
+    blobs = [name for member in graph.training.optimizer.members() if (name := rate_blob(member)) is not None]
+    missing = [name for name in blobs if name not in by_name]
+    if missing:
+        raise ArgumentError(f"CustomScheduler: job {graph.job!r} has no blob {missing[0]!r}")
+    if blobs and graph.training.in_two_parts:
         raise UnsupportedError("CustomScheduler cannot be used with gradient accumulation or a dynamic loss scale")
-    return found
+    return {name: by_name[name] for name in blobs}

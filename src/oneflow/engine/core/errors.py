@@ -117,8 +117,8 @@ class OrderError(RunError):
     """Ranks that should meet call different operations; names the ranks, their calls and the lines of these."""
 
 
-class LocalTensorError(OneFlowError, RuntimeError):
-    """Something that global tensors have, asked of a local one."""
+class LocalTensorError(OneFlowError, RuntimeError, AttributeError):
+    """An attribute of global tensors was read from a local one. ``hasattr`` of a local tensor is False."""
 
 
 class NoDeviceError(OneFlowError, RuntimeError, AssertionError):

@@ -5,6 +5,7 @@ Auto leaves it to the compiler.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -41,6 +42,19 @@ def split(dim: int) -> Sbp:
 @lru_cache(maxsize=None)
 def _split(dim: int) -> Sbp:
     return Sbp("S", dim)
+
+
+def format_layout(sbps: Iterable[Sbp] | None) -> str:
+    """Encodes one SBP per axis of a placement as text, such as "S(0),B", for the schema of ``oneflow::layout``.
+
+    None, which leaves the layout open, is "".
+    """
+    return "" if sbps is None else ",".join(map(str, sbps))
+
+
+def parse_layout(text: str) -> tuple[Sbp, ...] | None:
+    """Decodes what ``format_layout`` encodes."""
+    return tuple(map(parse_sbp, text.split(","))) if text else None
 
 
 def parse_sbp(text: str, what: str = "a layout") -> Sbp:

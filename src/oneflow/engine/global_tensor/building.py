@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from oneflow.engine.core.errors import GraphError
-from oneflow.engine.core.sbp import AUTO
+from oneflow.engine.core.sbp import AUTO, format_layout
 from oneflow.engine.global_tensor.placement import placement
 from oneflow.engine.global_tensor.sbp import layouts_of, public
 from oneflow.engine.sharding.mesh import NdSbp
@@ -63,7 +63,7 @@ class Building:
         back = None if grad_sbp is None else self._layouts(tensor, target, grad_sbp)
         self.moves_to = place if len(self._places) > 1 else None
         try:
-            made = _hinted(tensor, _text(wanted), _text(back))
+            made = _hinted(tensor, format_layout(wanted), format_layout(back))
         finally:
             self.moves_to = None
         return self.note(made, target, wanted) if place is not None or wanted is not None else made
@@ -86,10 +86,6 @@ def _hinted(tensor: torch.Tensor, forward: str, backward: str) -> torch.Tensor:
         return layout.compute(x, forward=forward, backward=backward)
 
     return torch.overrides.handle_torch_function(to_global, (tensor,), tensor)
-
-
-def _text(sbp: NdSbp | None) -> str:
-    return "" if sbp is None else ",".join(map(str, sbp))
 
 
 _CURRENT: contextvars.ContextVar[Building | None] = contextvars.ContextVar("building", default=None)

@@ -7,15 +7,13 @@ tensors gathered.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from functools import cache
-from types import FrameType
 from typing import Any
 
 import torch
 
-from oneflow.engine.global_tensor import errors
+from oneflow.engine.global_tensor import constants, errors
 from oneflow.engine.global_tensor.choose import functional_of
 from oneflow.engine.global_tensor.spec import Spec
 from oneflow.engine.global_tensor.tensor import GlobalTensor
@@ -27,7 +25,7 @@ Ready = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 _MOST_DECISIONS = 1 << 15
 _NUMBERS = frozenset({int, float, bool})
-# Ops by which torch itself brings in numbers as tensors of no dims.
+# Ops that torch calls with Python numbers as tensors without dimensions.
 _TAKE_NUMBERS = {
     aten.where.self,
     aten.fill_.Tensor,
@@ -45,7 +43,6 @@ class Decisions:
     def __init__(self, decide: Callable[[Any, tuple[Any, ...], dict[str, Any]], Ready]) -> None:
         self.decide = decide
         self.made: dict[tuple[Any, ...], Ready] = {}
-        self.decomposing = 0
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None) -> Any:
         if takes_states(func):  # of many tensors, with rates that change at every step: nothing to look up
@@ -87,24 +84,17 @@ class Decisions:
             for item in value:
                 self._append(key, func, item)
         elif isinstance(value, torch.Tensor):
-            self._require_number(func, value)
+            _require_constant(func, value)
             key.append((value.shape, value.dtype))
         else:
             key.append(value)
 
-    def _require_number(self, func: Any, value: torch.Tensor) -> None:
-        """A local tensor goes with global ones only where torch has made it from a number."""
-        inside = self.decomposing or torch._C._current_graph_task_id() != -1
-        if inside or (not value.dim() and (func in _TAKE_NUMBERS or _caller().startswith("torch."))):
-            return
-        if (
-            _caller() == "torch.nn.modules.rnn" and not value.any()
-        ):  # the first state of a recurrent network that was given none
-            return
-        if (
-            func is aten.eq.Tensor and value.dim() == 1 and torch.equal(value, torch.arange(len(value)))
-        ):  # what one_hot compares with
-            return
+
+def _require_constant(func: Any, value: torch.Tensor) -> None:
+    """Raises unless a local tensor is a number that torch wrapped, or a constant of a decomposition or of a backward
+    formula."""
+    is_number = not value.dim() and func in _TAKE_NUMBERS
+    if not (is_number or constants.are_allowed() or torch._C._current_graph_task_id() != -1):
         raise errors.mixed(func, value)
 
 
@@ -112,14 +102,6 @@ class Decisions:
 def _is_pointwise(func: Any) -> bool:
     """Whether an op is elementwise, in place or not: of a number that it takes, only whether it is 0 can matter."""
     return (functional_of(func) or func) in pointwise.RULES.by_op
-
-
-def _caller() -> str:
-    """The Python module that calls the op: one of torch's own, such as that of a scaler of gradients, or the user's."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("oneflow.engine.global_tensor."):
-        frame = frame.f_back
-    return "" if frame is None else frame.f_globals.get("__name__", "")
 
 
 @cache

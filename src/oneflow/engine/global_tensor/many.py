@@ -12,6 +12,7 @@ import torch
 
 import oneflow.engine.collective as collective
 from oneflow.engine.core.errors import GlobalTensorError
+from oneflow.engine.global_tensor.constants import local_constants
 from oneflow.engine.global_tensor.dispatch import Decisions
 from oneflow.engine.global_tensor.move import Calls, moved
 from oneflow.engine.global_tensor.spec import fresh, spec_of, without_sums
@@ -83,11 +84,8 @@ def _one_by_one(decisions: Decisions, name: str, func: Any, args: Args, kwargs: 
         named = {key: _at(value, place) for key, value in kwargs.items()}
         if name.rstrip("_") in _WITH_VALUE and len(mine) > 3:
             named["value"] = mine.pop()
-        decisions.decomposing += 1  # a number that comes with the list may be a local tensor
-        try:
+        with local_constants():  # a number that comes with the list may be a local tensor
             found.append(packet(*mine, **named))
-        finally:
-            decisions.decomposing -= 1
     return None if func._schema.is_mutable else found
 
 

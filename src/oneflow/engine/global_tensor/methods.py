@@ -9,6 +9,7 @@ import torch
 from oneflow.engine.core.errors import GlobalTensorError, GraphError
 from oneflow.engine.core.tracebacks import entry
 from oneflow.engine.global_tensor.building import current_building
+from oneflow.engine.global_tensor.recurrent import begin_with_global_zeros
 from oneflow.engine.global_tensor.sbp import broadcast, partial_sum
 from oneflow.engine.global_tensor.sbp import sbp as Sbp
 
@@ -85,6 +86,7 @@ def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = No
     def laid(tensor: Any) -> Any:
         return tensor.to_global(placement=placement, sbp=sbp if tensor.dim() else _not_split(sbp))
 
+    self.apply(begin_with_global_zeros)
     return _replaced(self, lambda tensor: _once(made, tensor, lambda: laid(tensor)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from oneflow.engine.global_tensor.constants import local_constants
 from oneflow.engine.global_tensor.dispatch import Decisions, version_of
 from oneflow.engine.global_tensor.move import Calls, moved, on_every_rank, shares_memory, world_mesh
 from oneflow.engine.global_tensor.random import drawn
@@ -249,11 +250,8 @@ class InSimplerOps:
     like: Spec
 
     def __call__(self, args: Args, kwargs: Kwargs) -> Any:
-        self.decisions.decomposing += 1
-        try:
+        with local_constants():
             made = self.simpler(*args, **kwargs)
-        finally:
-            self.decisions.decomposing -= 1
         if isinstance(made, (tuple, list)):
             return tuple(self._global(value) for value in made)
         return self._global(made)

@@ -53,11 +53,9 @@ from oneflow.engine.graph.watched import Watched, can_watch
 from oneflow.engine.graph.whereabouts import Whereabouts
 from oneflow.engine.lowering.groups import process_groups
 from oneflow.engine.ops.kernels.counter_random import stable_seed
-from oneflow.engine.passes.footprint import bytes_at_once
 from oneflow.engine.passes.pipeline import compile_rank
 from oneflow.engine.program.program import Program
 from oneflow.engine.program.step_decl import FeedDecl, StepDecl
-from oneflow.engine.runtime.rank.memory import give_back, grow_in_huge_pages, keep_freed_memory, spare_memory
 from oneflow.engine.sharding.mesh import Layout, Mesh, whole_on
 from oneflow.engine.step.executor import Executor
 from oneflow.engine.step.rank_variables import RankVariables
@@ -68,7 +66,6 @@ from oneflow.optimizer.optimizers import Optimizer
 from oneflow.optimizer.training import Training
 
 _ALONE = whole_on(Mesh((0,), (1,)))
-_LARGE_STEP = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -337,17 +334,6 @@ def _names(graph: Definition) -> dict[int, str]:
     return {id(tensor): name for name, tensor in variables_of(graph.modules).items()}
 
 
-def _bytes_of(made: _Made) -> int:
-    """What the values of a step take in the heap of a rank: half more than their bytes, since they never fill it
-    without holes."""
-    return (
-        max(bytes_at_once(section.graph) for section in made.program.sections.values())
-        * 3
-        // 2
-        // len(made.assigned.ranks)
-    )
-
-
 def _update_layouts(made: _Made) -> dict[str, Layout | None]:
     """Of every trained variable how it lies while it is updated, as its states do; None on one device."""
     captured, training = made.captured, made.captured.decl.training
@@ -371,13 +357,6 @@ class CompiledStep:
             self.sources.close()
             raise
         collect_young()  # torch leaves megabytes of it behind when it loads its tracing
-        give_back()
-        if any(settings.activation_checkpointing for settings in graph.settings.values()):
-            spare_memory(self)
-        else:
-            keep_freed_memory()  # of steps: what torch loads and tracing frees would lie idle between their tensors
-            if self._bytes >= _LARGE_STEP:
-                grow_in_huge_pages(self._bytes)
 
     def _compile(self, graph: Definition, call: Call) -> None:
         if current_world().is_planned:
@@ -410,7 +389,6 @@ class CompiledStep:
         self._watched = None if prepared is None else Watched([variables.tensors[key[1]] for key in prepared.inputs])
         self._variables = variables
         self._written = [*parts_of(captured.tensors).values()] if graph.added else []
-        self._bytes = _bytes_of(made) if captured.device.type == "cpu" else 0
         self._optimizers = [added.optimizer for added in graph.added]
         self._states = [optimizer.state for optimizer in self._optimizers]
         self._returned = captured.returned

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from oneflow.engine.core.collector import paused
 from oneflow.engine.core.errors import ArgumentError, GraphError, UnsupportedError
-from oneflow.engine.core.lean_torch import lean_torch
 from oneflow.engine.core.number import whole
 from oneflow.engine.core.tracebacks import trim
 from oneflow.engine.graph.counters import LOSS_SCALE, TRAIN_STEP
@@ -203,12 +202,8 @@ class Graph:
         return found if found is not None else self._made(call, signature)
 
     def _made(self, call: Call, signature: tuple[Any, ...]) -> CompiledStep:
-        with (
-            self._making,
-            paused(),
-            lean_torch(),
-            torch.inference_mode(False),
-        ):  # states that are made here outlive the caller's mode
+        # Optimizer states created here outlive the caller's inference mode.
+        with self._making, paused(), torch.inference_mode(False):
             if signature in self._compiled:  # another thread has made it meanwhile
                 return self._compiled[signature]
             if self._compiled and not self._graph.config.has_dynamic_shapes:
@@ -272,7 +267,7 @@ class Graph:
         inputs by name. The graph is traced for it, and stays as it was."""
         from oneflow.engine.graph.planning import planned
 
-        with self._making, paused(), lean_torch():
+        with self._making, paused():
             return planned(self._graph, call_of(inputs, named or {}), placement)
 
     # -------------------------------------------------------------- text

@@ -1,32 +1,27 @@
-"""Whether the tensors of modules have changed, which a graph that does not train makes packed filters of.
+"""Detect changes of module tensors between calls of a graph that does not train.
 
-They are the modules' own, and anybody may write into them. torch counts writes in each tensor's version, as graphs that
-train do, but for those through ``.data`` or another view that autograd does not know of. Of those some are seen by
-looking at a few numbers of each tensor: a step of an optimizer, an average or a file that is loaded change them all.
+Such a graph keeps values computed from its parameters, for example packed filters. Users may write to the parameters
+at any time. Writes that autograd sees change a tensor's version, and ``p.data = other`` changes its address. Writes
+through ``p.data`` change neither, so a few elements of each tensor are compared too: an optimizer step, a moving average
+or a loaded checkpoint changes all of them.
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+import torch
 from torch import Tensor
 
 from oneflow.engine.ops import native
 
+_SAMPLES = 4
+
 
 def can_watch(tensors: Sequence[Tensor]) -> bool:
-    """Whether something can be made of these, and their changes seen: memory without gaps on a CPU, with versions."""
-    return (
-        native.conv is not None
-        and native.watch is not None
-        and all(
-            tensor.device.type == "cpu"
-            and not tensor.is_inference()
-            and tensor.numel() * tensor.itemsize % 4 == 0
-            and _is_dense(tensor)
-            for tensor in tensors
-        )
+    """Returns whether values of these tensors may be kept: dense CPU memory with version counters."""
+    return native.conv is not None and all(
+        tensor.device.type == "cpu" and not tensor.is_inference() and _is_dense(tensor) for tensor in tensors
     )
 
 
@@ -40,27 +35,32 @@ def _is_dense(tensor: Tensor) -> bool:
 
 
 class Watched:
-    """Some tensors as they were when they were last looked at."""
+    """Tensors and their state at the last check."""
 
-    def __init__(self, tensors: Sequence[Tensor]) -> None:
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
         self._tensors = tuple(tensors)
-        self._states = b""
-        self._pieces = array("q")
-        self._sample = 0
+        self._states: list[tuple[int, int]] = []
+        self._views: dict[torch.dtype, list[Tensor]] = {}
+        self._samples: list[Tensor] = []
 
     def have_changed(self) -> bool:
-        """Whether a tensor has other values, or other memory, than when this was last asked."""
-        states = native.watch.states(self._tensors)  # type: ignore[union-attr]
-        if states != self._states:
-            self._pieces = array(
-                "q",
-                [
-                    number
-                    for tensor in self._tensors
-                    for number in (tensor.data_ptr(), tensor.numel() * tensor.itemsize // 4)
-                ],
-            )
-        sample = native.watch.sampled(self._pieces)  # type: ignore[union-attr]
-        was = self._states, self._sample
-        self._states, self._sample = states, sample
-        return was != (states, sample)
+        """Returns whether a tensor was written to or moved since the last call."""
+        states = [(tensor._version, tensor.data_ptr()) for tensor in self._tensors]
+        is_same = states == self._states
+        if not is_same:
+            self._views = _sample_views(self._tensors)
+        samples = [torch.cat(views).view(torch.uint8) for views in self._views.values()]
+        is_same = is_same and all(map(torch.equal, samples, self._samples))
+        self._states, self._samples = states, samples
+        return not is_same
+
+
+def _sample_views(tensors: Iterable[Tensor]) -> dict[torch.dtype, list[Tensor]]:
+    """Returns views of evenly spaced elements of each tensor and of its last one, by dtype."""
+    views: dict[torch.dtype, list[Tensor]] = {}
+    for tensor in tensors:
+        count, memory = tensor.numel(), tensor.detach()
+        if count:
+            flat = memory.as_strided((count,), (1,))
+            views.setdefault(tensor.dtype, []).extend([flat[:: max(1, -(-count // _SAMPLES))], flat[-1:]])
+    return views

@@ -11,7 +11,7 @@ from torch import fx
 from oneflow.engine.core.body import Symbol
 from oneflow.engine.core.errors import DTypeError, JobError
 from oneflow.engine.core.placement import Placement
-from oneflow.engine.core.sbp import AUTO, BROADCAST, Sbp, split
+from oneflow.engine.core.sbp import AUTO, BROADCAST, Sbp, format_layout, split
 from oneflow.engine.core.spec import TensorSpec
 from oneflow.engine.core.tree import tree_leaves, tree_map
 from oneflow.engine.ir.counted import count_of, record_counted, refuse_counted
@@ -100,7 +100,7 @@ class Blob(Symbol):
         """The same value, to be laid out as ``distribute`` says where it is used."""
         if not isinstance(distribute, Sbp):
             raise DTypeError(f"with_distribute takes flow.distribute.split/broadcast/auto, got {distribute!r}")
-        blob = emit(layout, self, forward="" if distribute is AUTO else str(distribute))
+        blob = emit(layout, self, forward=format_layout(None if distribute is AUTO else [distribute]))
         change_op_note(blob.node, hint=distribute)
         return blob
 

@@ -77,15 +77,19 @@ class DrivenJob:
 
     def __init__(self, compiling: Compiling) -> None:
         self._compiling = compiling
-        self._programs: Programs[_DrivenProgram] = Programs(compiling.making)
+        self._programs: Programs[_DrivenProgram] = Programs(
+            compiling.making, compiling.job.settings.shapes_kept, lambda program: program.unload()
+        )
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._compiling.job
         arrays = job.signature.bind_arrays(args, kwargs, job.settings.micro_batches)
         shapes = shapes_of(arrays) if job.signature.is_dynamic else ()
-        return self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, list(map(as_tensor, arrays)))).step(
-            arrays
-        )
+        while True:  # another thread may unload the program before it runs
+            program = self._programs.of(shapes, lambda: _DrivenProgram(self._compiling, list(map(as_tensor, arrays))))
+            with self._compiling.driver.turn(), self._compiling.driver.interrupts:
+                if not program.loaded.is_unloaded:
+                    return program.step(arrays)
 
     def readers(self) -> Mapping[str, Reader]:
         return self._compiling.readers()
@@ -121,7 +125,7 @@ class _DrivenProgram:
         self._job.tell_precision(compiling.device)
         assigned = compiling.assigned(self._job.micro_batches(inputs)[0])
         loaded = compiling.load(assigned, len(inputs))
-        self._loaded = [loaded] * self._driver.world.size
+        self.loaded = loaded
         self._targets = [self._targets_of(assigned.arguments["feed", i], i) for i in range(len(inputs))]
         self._results = self._collected(assigned.outputs.results, [lane.results for lane in loaded.lanes])
         self._watched = self._collected(assigned.outputs.watched, [lane.watched for lane in loaded.lanes])
@@ -129,7 +133,7 @@ class _DrivenProgram:
 
     def _targets_of(self, node: fx.Node, number: int) -> list[list[_Destination]]:
         """For each micro-batch, which blocks of an input go where."""
-        lanes = self._loaded[0].lanes
+        lanes = self.loaded.lanes
         blocks = {rank: layout_of(node).block(val(node).shape, rank) for rank in range(len(lanes))}
         return [
             [
@@ -152,11 +156,15 @@ class _DrivenProgram:
         return results
 
     def step(self, inputs: list[np.ndarray]) -> tuple[Values, Values]:
-        """One call of the job."""
-        with self._driver.turn(), self._driver.interrupts:
-            self._feed(inputs)
-            self._clock.advance(self._driver.step(self._loaded, self._clock.step(), self._job.name))
-            return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
+        """Runs one call of the job. The caller holds the driver's turn."""
+        self._feed(inputs)
+        loaded = [self.loaded] * self._driver.world.size
+        self._clock.advance(self._driver.step(loaded, self._clock.step(), self._job.name))
+        return tuple(map(_joined, self._results)), tuple(map(_joined, self._watched))
+
+    def unload(self) -> None:
+        """Removes the program from every rank."""
+        self._driver.unload_program(self.loaded)
 
     def _feed(self, inputs: list[np.ndarray]) -> None:
         for number, own in enumerate(self._micro_batches(inputs)):

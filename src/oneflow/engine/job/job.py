@@ -34,7 +34,7 @@ from oneflow.engine.job.result import (
     cut_rows,
     deliver,
 )
-from oneflow.engine.job.settings import FunctionConfig, Settings, frozen
+from oneflow.engine.job.settings import FunctionConfig, Settings, settings_of
 from oneflow.engine.job.signature import Signature, TensorDef, annotations_of
 from oneflow.engine.job.traced import Traced
 from oneflow.engine.job.training import training_of
@@ -110,13 +110,13 @@ class Job:
         session = self.session
         signature = Signature(self.function, self.line)
         self._read_return()
-        settings = self._settings()
-        placement = settings.placement or session.default_placement()
-        trace = Trace(self.name, settings, session.store.decls, placement)
+        configured = self._settings()
+        placement = configured.placement or session.default_placement()
+        trace = Trace(self.name, configured, session.store.decls, placement)
         if inputs is not None:
             trace.value_of = lambda node: self._peek(trace, node, signature, inputs)
         with tracing(trace):
-            copies = placement.size if settings.mirrored else 1
+            copies = placement.size if configured.mirrored else 1
             blobs = tree_map(lambda definition: _input(trace, definition, copies, self.line), signature.defs)
             returned = self.function(*blobs)
             trace.graph.losses = [joined(trace, loss) for loss in trace.graph.losses]
@@ -126,8 +126,8 @@ class Job:
         graph.drop_unused_sources()
         if self.has_return:
             check_results(returned, self.returns, self.name, self.line)
+        settings = trace.settings if trace.is_train else replace(trace.settings, micro_batches=1)
         graph.is_train, graph.is_mirrored = settings.is_train, settings.mirrored
-        settings.micro_batches = settings.micro_batches if settings.is_train else 1
         graph.placement = placement
         if settings.is_train:
             graph.training = training_of(graph, settings, self.line)
@@ -187,11 +187,9 @@ class Job:
         before.graph.close_sources()
 
     def _settings(self) -> Settings:
-        settings = frozen({"random_seed": self.session.store.seed, **self.session.defaults, **self._touched})
-        if self.kind is not None:
-            settings.is_train = self.kind == "train"
-        settings.gradient_stops_at_cap = self.is_early
-        return settings
+        settings = settings_of({"random_seed": self.session.store.seed, **self.session.defaults, **self._touched})
+        is_train = settings.is_train if self.kind is None else self.kind == "train"
+        return replace(settings, is_train=is_train, gradient_stops_at_cap=self.is_early)
 
     def _read_return(self) -> None:
         empty = inspect.Signature.empty

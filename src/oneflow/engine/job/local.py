@@ -16,7 +16,6 @@ from oneflow.engine.job.clock import step_clock
 from oneflow.engine.job.programs import Programs, shapes_of
 from oneflow.engine.job.traced import Traced
 from oneflow.engine.passes.pipeline import compile_rank
-from oneflow.engine.runtime.rank.memory import keep_freed_memory
 from oneflow.engine.runtime.rank.rank import Rank
 from oneflow.engine.runtime.rank.rank_readers import Opened
 from oneflow.engine.runtime.rank.variables import VariableStore
@@ -76,7 +75,7 @@ class LocalJob:
     def __init__(self, job: Traced, rank: Rank, store: VariableStore, making: RLock) -> None:
         self._job = job
         self._made = lambda inputs: LocalProgram(self._job, inputs, rank, store)
-        self.programs: Programs[LocalProgram] = Programs(making)
+        self.programs: Programs[LocalProgram] = Programs(making, job.settings.shapes_kept)
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
         job = self._job
@@ -100,7 +99,6 @@ class LocalProgram:
     """The compiled step of a job for one set of input shapes."""
 
     def __init__(self, job: Traced, inputs: list[torch.Tensor], rank: Rank, store: VariableStore) -> None:
-        keep_freed_memory()
         device = rank.variables.device
         job.tell_precision(device)
         rank.readers.start(job.name)  # reads while the job is compiled

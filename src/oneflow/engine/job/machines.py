@@ -66,9 +66,12 @@ class Machines:
             )
         return here
 
-    def serve_unless_first(self, devices: Placement) -> None:
-        """Returns where the program drives. Anywhere else it serves until the driver's end, and the program ends
-        here."""
+    def serve_and_exit_unless_first(self, devices: Placement) -> None:
+        """Returns on the machine that drives the run. On any other machine, serves until the run ends and exits.
+
+        Raises:
+            SystemExit: on every machine but the first, with status 1 if the run failed.
+        """
         try:
             if not self._serve(devices):
                 return

@@ -32,7 +32,8 @@ class MirroredJob:
         self._compiling = compiling
         self._driver = compiling.driver
         self._mesh = mesh
-        self._programs: Programs[Loaded] = Programs(compiling.making)
+        limit = max(compiling.job.settings.shapes_kept, mesh.size)  # a step may run another program on each device
+        self._programs: Programs[Loaded] = Programs(compiling.making, limit, compiling.driver.unload_program)
         self._clock: StepClock | None = None
 
     def step(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Values, Values]:
@@ -40,17 +41,23 @@ class MirroredJob:
         job = self._compiling.job
         inputs = job.signature.bind_each(args, kwargs, job.settings.micro_batches, self._mesh.size)
         cuts = [job.micro_batches(tensors) for tensors in inputs]
-        of_device = [self._program(device, micro[0]) for device, micro in enumerate(cuts)]
+        while True:  # another thread may unload a program before it runs
+            of_device = [self._program(device, micro[0]) for device, micro in enumerate(cuts)]
+            with self._driver.turn(), self._driver.interrupts:
+                if not any(program.is_unloaded for program in of_device):
+                    return self._run(cuts, of_device)
+
+    def _run(self, cuts: list[list[list[torch.Tensor]]], of_device: list[Loaded]) -> tuple[Values, Values]:
+        """Runs a step of the program of each device. The caller holds the driver's turn."""
         of_rank = dict(zip(self._mesh.ranks, of_device))
         # A rank that is none of the job's devices has an empty share in any of its programs.
         loaded = [of_rank.get(rank, of_device[0]) for rank in range(self._driver.world.size)]
         lanes = [loaded[rank].lanes[rank] for rank in self._mesh.ranks]
         assert self._clock is not None
-        with self._driver.turn(), self._driver.interrupts:
-            for lane, micro in zip(lanes, cuts):
-                _feed(lane, micro)
-            self._clock.advance(self._driver.step(loaded, self._clock.step(), job.name))
-            return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
+        for lane, micro in zip(lanes, cuts):
+            _feed(lane, micro)
+        self._clock.advance(self._driver.step(loaded, self._clock.step(), self._compiling.job.name))
+        return _pieces([lane.results for lane in lanes]), _pieces([lane.watched for lane in lanes])
 
     def _program(self, device: int, inputs: list[torch.Tensor]) -> Loaded:
         """The program for what a device is given, and for the rows that readers give it."""

@@ -1,8 +1,10 @@
-"""The compiled programs of a job: one per set of input shapes, made by one thread at a time."""
+"""Compiled programs of a job, one per set of input shapes."""
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from threading import RLock
 from typing import Generic, TypeVar
 
@@ -10,33 +12,47 @@ import numpy as np
 import torch
 
 from oneflow.engine.core.collector import paused
-from oneflow.engine.core.lean_torch import lean_torch
 
 _P = TypeVar("_P")
 Shapes = tuple[tuple[int, ...], ...]
 
 
 class Programs(Generic[_P]):
-    """The program for inputs of each set of shapes, made when it is first asked for by the thread that holds
-    ``making``."""
+    """A cache of programs by input shapes that drops the least recently used one.
 
-    def __init__(self, making: RLock) -> None:
-        self._making = making
-        self.by_shapes: dict[Shapes, _P] = {}
+    Args:
+        making: Held by the thread that compiles.
+        limit: Number of programs to keep.
+        drop: Called with a program that left the cache.
+    """
+
+    def __init__(self, making: RLock, limit: int, drop: Callable[[_P], None] | None = None) -> None:
+        self._making, self._limit, self._drop = making, limit, drop
+        self.by_shapes: OrderedDict[Shapes, _P] = OrderedDict()
 
     def of(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
-        """The program for inputs of these shapes, which ``make`` makes."""
-        found = self.by_shapes.get(shapes)
-        return found if found is not None else self._made(shapes, make)
+        """Returns the program for inputs of these shapes, compiled by ``make`` if it is not in the cache."""
+        program = self.by_shapes.get(shapes)
+        if program is None:
+            return self._compile(shapes, make)
+        if len(self.by_shapes) > 1:
+            with suppress(KeyError):  # another thread has dropped it
+                self.by_shapes.move_to_end(shapes)
+        return program
 
-    def _made(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
-        with self._making, paused(), lean_torch():
-            if shapes not in self.by_shapes:  # another thread may have made it meanwhile
-                self.by_shapes[shapes] = make()
-            return self.by_shapes[shapes]
+    def _compile(self, shapes: Shapes, make: Callable[[], _P]) -> _P:
+        with self._making, paused():
+            program = self.by_shapes.get(shapes)  # another thread may have compiled it
+            if program is None:
+                self.by_shapes[shapes] = program = make()
+            while len(self.by_shapes) > self._limit:
+                _, oldest = self.by_shapes.popitem(last=False)
+                if self._drop is not None:
+                    self._drop(oldest)
+            return program
 
     def forget(self) -> None:
-        """Lets go of all of them."""
+        """Drops all programs, without a call of ``drop``."""
         self.by_shapes.clear()
 
 

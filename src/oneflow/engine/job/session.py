@@ -8,7 +8,6 @@ from typing import Any
 
 from oneflow.engine.core.collector import paused
 from oneflow.engine.core.errors import JobError
-from oneflow.engine.core.lean_torch import lean_torch
 from oneflow.engine.core.placement import Placement
 from oneflow.engine.ir.trace import current
 from oneflow.engine.job.backend import Backend, OpenJob
@@ -69,30 +68,29 @@ class Session:
         return self.jobs[name]
 
     def start(self) -> None:
-        """Traces every job that was not traced yet, in the order they were defined, and gives their variables values.
+        """Traces every job that was not traced yet, in the order of definition, and initializes their variables.
 
-        On any machine but the first it serves instead, and the program ends with the run.
+        Raises:
+            SystemExit: on every machine but the first, after it has served the run.
         """
         if self._ready and not self.closed:
             return
-        with self.making, paused(), lean_torch():  # the first time loads torch's tracing
-            if not self._ready or self.closed:  # another thread may have started it meanwhile
-                self._start()
-
-    def _start(self) -> None:
-        self._require_outside()
-        if self.before_start is not None:
-            self.before_start()
-        self.machines.serve_unless_first(self.default_placement())
-        if not self.eager:  # there every call traces its own job
-            self.trace()
-            self.settle()
-        self._ready = True
+        with self.making, paused():
+            if self._ready and not self.closed:  # another thread has started it
+                return
+            self._require_outside()
+            if self.before_start is not None:
+                self.before_start()
+            self.machines.serve_and_exit_unless_first(self.default_placement())
+            if not self.eager:  # eager calls trace their own job
+                self.trace()
+                self.settle()
+            self._ready = True
 
     def trace(self) -> None:
         """Traces every job that was not traced yet. Variables get no values, and nothing is started."""
         self._require_outside()
-        with self.making, paused(), lean_torch():
+        with self.making, paused():
             for job in self.jobs.values():
                 if job.graph is None:
                     job.trace()

@@ -47,6 +47,7 @@ class Settings:
     optimizer: Optimizer | None = None
     random_seed: int = 0
     fusion: str | None = None
+    shapes_kept: int = 64  # compiled programs of a job with dynamic inputs
 
 
 Setter = Callable[[Settings, str, Any], None]
@@ -141,6 +142,7 @@ _EFFECTIVE: dict[str, Setter] = {
     "optimizer_placement_optimization_mode": _state_mode,
     "optimizer_placement_optimization_threshold": _whole("split_states_from", 0),
     "fusion": _fusion,
+    "shapes_kept": _whole("shapes_kept", 1),
     "random_seed": _whole("random_seed", 0),
     "enable_quantization_aware_training": _unsupported("quantization-aware training"),
     "enable_qat": _unsupported("quantization-aware training"),
@@ -297,8 +299,8 @@ class FunctionConfig(Members):
         return result
 
 
-def frozen(members: Mapping[str, Any]) -> Settings:
-    """A job's own settings from members by dotted name."""
+def settings_of(members: Mapping[str, Any]) -> Settings:
+    """Returns new settings with these members, by dotted name."""
     settings = Settings()
     for name, value in members.items():
         set_member(settings, name, value)

@@ -130,10 +130,12 @@ class Lowering:
 
     @contextmanager
     def noting(self, **changes: Any) -> Iterator[None]:
-        """Notes on the nodes made inside why they are there, and to which section of the step they belong."""
+        """Applies changes to the notes of the nodes that are created inside."""
         before, self._note = self._note, replace(self._note, **changes)
-        yield
-        self._note = before
+        try:
+            yield
+        finally:
+            self._note = before
 
     # -------------------------------------------------------------- boxing
 

@@ -18,6 +18,7 @@ from oneflow.engine.assignment.distribute import Assigned
 from oneflow.engine.assignment.storage import update_layout
 from oneflow.engine.assignment.update_groups import UpdateGroup
 from oneflow.engine.capture.cleanup import writes
+from oneflow.engine.capture.joint_options import rate_blob
 from oneflow.engine.core.region import coordinates, peers
 from oneflow.engine.ir.nodes import argument
 from oneflow.engine.lowering.append_update import GroupRate, OtherRanks, Update
@@ -182,9 +183,10 @@ class _Builder:
 
     def _rate(self, group: UpdateGroup, numbers: Iterator[int]) -> fx.Node:
         """An argument, or the value of a blob, which every rank then needs."""
-        blob = self.assigned.custom_rates.get(id(group.optimizer))
-        if blob is None:
+        name = rate_blob(group.optimizer)
+        if name is None:
             return self._number(numbers)
+        blob = self.assigned.custom_rates[name]
         everyone = whole_on(Mesh(self.assigned.ranks, (len(self.assigned.ranks),)))
         return self.lowering.call_function(float, (self.lowering.boxed(blob, everyone),))
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from oneflow.engine.core.collector import paused
 from oneflow.engine.core.errors import ArgumentError, JobError
-from oneflow.engine.core.lean_torch import lean_torch
 from oneflow.engine.core.placement import Placement
 from oneflow.engine.core.tracebacks import entry
 from oneflow.engine.job.job import Job
@@ -80,7 +79,7 @@ def plan_job(job: Job, axes: tuple[int, ...] | None = None, placement: Placement
     assert job.graph is not None and job.graph.placement is not None
     if axes is not None:
         placement = placement_of(job.graph.placement.device_type, axes)
-    with job.session.making, paused(), lean_torch():
+    with job.session.making, paused():
         from oneflow.engine.plan.make import make_plan  # loads torch's tracing, which importing oneflow should not
 
         return make_plan(job.graph, job.settings, placement or job.graph.placement)

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from oneflow.engine.core.errors import ArgumentError, DTypeError
+from oneflow.engine.global_tensor.constants import local_constants
 
 
 def indices(target: Tensor) -> Tensor:
@@ -128,9 +129,10 @@ def combined_margin(x: Tensor, label: Tensor, m1: float, m2: float, m3: float) -
 
 
 def one_hot(input: Tensor, num_classes: int = -1, on_value: float = 1, off_value: float = 0) -> Tensor:
-    """Class numbers of any integer type as rows with ``on_value`` at the class and ``off_value`` elsewhere."""
-    found = functional.one_hot(indices(input), num_classes)
-    return found if (on_value, off_value) == (1, 0) else torch.where(found == 1, on_value, off_value)
+    """Returns rows with ``on_value`` at the class and ``off_value`` elsewhere, for classes of any integer type."""
+    with local_constants():  # torch compares with an arange of its own
+        rows = functional.one_hot(indices(input), num_classes)
+    return rows if (on_value, off_value) == (1, 0) else torch.where(rows == 1, on_value, off_value)
 
 
 def ctc_greedy_decoder(log_probs: Tensor, input_lengths: Tensor, merge_repeated: bool = True) -> tuple[Tensor, Tensor]:

@@ -1,7 +1,9 @@
-"""The optional C extensions with kernels of steps: modules, or None where they were not built or the processor lacks
-what they need; then torch's own ops do the work. ``library`` has fused batch norm, ``winograd`` convolutions of 3 x 3
-filters, ``conv`` convolutions and products of prediction, ``heap`` the memory of large tensors, ``watch`` looks whether
-tensors have changed, ``update`` updates variables in one pass over memory."""
+"""The optional C extensions with CPU kernels.
+
+Each is a module, or None where it was not built or the processor lacks an instruction set; torch's ops are used then.
+``library`` has fused batch norm, ``winograd`` 3 x 3 convolutions of training, ``conv`` convolutions and products of
+prediction, ``update`` optimizer updates in one pass over memory.
+"""
 
 import importlib
 from types import ModuleType
@@ -17,8 +19,6 @@ def _extension(name: str) -> ModuleType | None:
 library = _extension("_fused")
 winograd = _extension("_winograd")
 conv = _extension("_conv")
-heap = _extension("_heap")
 update = _extension("_update")
-watch = _extension("_watch")
 
-__all__ = ["conv", "heap", "library", "update", "watch", "winograd"]
+__all__ = ["conv", "library", "update", "winograd"]

@@ -23,13 +23,15 @@ from oneflow.engine.sharding.mesh import Layout
 from oneflow.engine.step.executor import StepNumbers
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Loaded:
-    """A program that every rank has: its number, each rank's lane, and whether the rank is on another host."""
+    """A program that every rank has: its number, each rank's lane, whether the rank is on another host, and whether it
+    was unloaded."""
 
     number: int
     lanes: list[Lane]
     is_far: list[bool]
+    is_unloaded: bool = False
 
 
 class _Way(NamedTuple):
@@ -76,6 +78,12 @@ class Driver:
         if rank not in self._ways or self._ways[rank].memory.size < size:
             self._ways[rank] = _Way(*self.cluster.lane_memory(rank, size))
         return self._ways[rank]
+
+    def unload_program(self, loaded: Loaded) -> None:
+        """Removes one program from every rank, between steps."""
+        with self.turn():
+            loaded.is_unloaded = True
+            self.cluster.broadcast("unload_program", loaded.number, what=f"unloading program {loaded.number}")
 
     def unload(self, job: str) -> None:
         """Has every rank forget the programs of a job."""

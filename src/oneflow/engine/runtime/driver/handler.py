@@ -95,6 +95,14 @@ class RankHandler:
         is_finite = own.step(StepNumbers(number, rates, scale))
         return is_finite, None if fed is None else own.lane.given
 
+    def program_count(self) -> int:
+        return len(self._programs)
+
+    def unload_program(self, number: int) -> None:
+        """Forgets one program and frees its memory, which reference cycles hold."""
+        del self._programs[number]
+        gc.collect()
+
     def unload(self, job: str) -> None:
         """Forgets the programs of a job, and gives back their memory: graphs hang together in cycles."""
         self._programs = {number: program for number, program in self._programs.items() if program.job.name != job}

@@ -26,7 +26,6 @@ from oneflow.engine.runtime.driver.failures import report
 from oneflow.engine.runtime.launch.addresses import bind_collectives
 from oneflow.engine.runtime.launch.rendezvous import Address, Hello, call_driver, identity
 from oneflow.engine.runtime.launch.world import Context, World
-from oneflow.engine.runtime.rank.memory import keep_freed_memory
 
 PULSE_SECONDS = 0.5
 _LOST = 1
@@ -57,7 +56,6 @@ def run_worker(seat: Seat, farewell: str = "") -> str | None:
 
     ``farewell`` is said on stderr if it is lost during a call, which ends the process.
     """
-    keep_freed_memory()
     torch.set_num_threads(seat.threads)
     channel = call_driver(seat.address, seat.hello, seat.connect_seconds)
     try:

@@ -9,7 +9,6 @@ import torch
 
 from oneflow.engine.program.program import Program
 from oneflow.engine.runtime.rank.held_once import HeldOnce
-from oneflow.engine.runtime.rank.memory import give_back
 from oneflow.engine.runtime.rank.rank_readers import RankReaders
 from oneflow.engine.step.executor import Executor, StepNumbers, StepResult
 from oneflow.engine.step.rank_variables import RankVariables
@@ -27,7 +26,6 @@ class Rank:
         """Makes a program ready to run."""
         if self._held_once.admit(program):
             self.variables.version += 1  # what was made of them lies where they lay
-            give_back()
         self.readers.start(program.job)
         return RankJob(program, Executor(program, self.variables), self.readers)
 

@@ -1,4 +1,4 @@
-"""How much memory the values of a section take at once, by their shapes."""
+"""Peak memory of the values of a section, by their shapes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from oneflow.engine.program.notes import tensor
 
 
 def bytes_at_once(graph: fx.Graph) -> int:
-    """The bytes of the values that live at once at most, arguments aside. Relies on a section in the order in which it
-    runs; on several ranks its values have the shapes of the whole."""
+    """Returns the peak of live bytes over the nodes in order, without the arguments."""
     memory = memories(graph)
     last = {memory[used]: node for node in graph.nodes for used in (node, *node.all_input_nodes)}
     sizes: dict[Memory, int] = {}
