@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from oneflow import diagnosis, installation
+from oneflow.cli import diagnosis
 from oneflow.doctor import report
+from oneflow.engine.core import installation
 
 ROOT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

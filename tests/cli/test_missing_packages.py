@@ -53,7 +53,7 @@ def test_jobs_and_graphs_need_no_extra() -> None:
 
         first, *_, last = [train(np.ones((8, 4), np.float32)).mean() for _ in range(5)]
         assert last <= first
-        from oneflow.data.cli import VERBS
+        from oneflow.engine.data.cli import VERBS
         from oneflow.doctor import report
         text = report()
         assert "verdict: all good" in text, text
@@ -69,12 +69,12 @@ def test_jobs_and_graphs_need_no_extra() -> None:
     [
         ("import flowvision", "PIL", "flowvision needs the package 'PIL', which is not installed: {vision}"),
         (
-            "from oneflow.data.image import decode; decode(b'\\xff\\xd8\\xff\\xe0' + bytes(100))",
+            "from oneflow.engine.data.image import decode; decode(b'\\xff\\xd8\\xff\\xe0' + bytes(100))",
             "simplejpeg",
             "decoding images needs the package 'simplejpeg', which is not installed: {vision}",
         ),
         (
-            "from oneflow.data.image import decode; decode(b'GIF89a' + bytes(100))",
+            "from oneflow.engine.data.image import decode; decode(b'GIF89a' + bytes(100))",
             "PIL",
             "decoding images needs the package 'PIL', which is not installed: {vision}",
         ),
