@@ -83,7 +83,7 @@ def test_jobs_and_graphs_need_no_extra() -> None:
             "omegaconf hydra yaml",
             "libai needs the packages 'omegaconf', 'hydra', 'yaml', which are not installed: {libai}",
         ),
-        ("import fastnn.train", "yaml", "libai needs the package 'yaml', which is not installed: {libai}"),
+        ("import fastnn.train", "yaml", "fastnn needs the package 'yaml', which is not installed: {libai}"),
         (
             "from libai.tokenizer.tokenization_bert import BasicTokenizer; BasicTokenizer()",
             "tokenizers sentencepiece",

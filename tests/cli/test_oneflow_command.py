@@ -104,6 +104,19 @@ def test_an_error_of_ours_is_one_line(installed, tmp_path, capsys):
     assert "missing.py" in err and len(err.splitlines()) == 1
 
 
+def test_a_package_that_a_command_needs_is_missing(installed, tmp_path, capsys):
+    (tmp_path / "somebody_greets.py").write_text(
+        "from oneflow.engine.core.optional import require_packages\n"
+        "require_packages('greeting', 'vision', 'no_such_package')\n"
+    )
+    sys.modules.pop("somebody_greets", None)
+    assert main(["greet"]) == 1
+    assert capsys.readouterr().err == (
+        "error: greeting needs the package 'no_such_package', which is not installed: "
+        "pip install 'oneflow-torch[vision]'\n"
+    )
+
+
 @pytest.mark.parametrize("name", PROJECT["scripts"])
 def test_console_scripts_are_functions_without_arguments(name):
     assert callable(EntryPoint(name, PROJECT["scripts"][name], "console_scripts").load())

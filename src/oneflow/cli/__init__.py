@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 
 from oneflow.engine.core.errors import OneFlowError, nearest
+from oneflow.engine.core.optional import MissingPackageError
 from oneflow.version import __version__
 
 __all__ = ["main"]
@@ -68,6 +69,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except _UnknownCommand as error:
         print(f"oneflow: {error}", file=sys.stderr)
         return 2
+    except MissingPackageError as error:
+        print(f"error: {error.reason}", file=sys.stderr)
+        return 1
     except OneFlowError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
