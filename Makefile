@@ -3,7 +3,8 @@
 # make test         checks the code and runs every test
 # make quick        the tests that take three minutes on two cores
 # make matrix       every model in every kind of parallelism on 2, 4 and 8 ranks, and every law of graphs and of LiBai's runs on 2 and 4: make test takes a selection of these
-# make check        ruff and mypy
+# make check        ruff, its formatting, and mypy
+# make format       formats the code and sorts imports
 # make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
 # make against      OLD=<commit>: the speed of the working tree against an old commit, in one run; SIZE=small likewise
 # make reference    writes docs/reference.md and the tables of docs/tensors.md anew
@@ -13,7 +14,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: quickstart libai test quick matrix check bench against reference clean
+.PHONY: quickstart libai test quick matrix check format bench against reference clean
 
 # The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
 ifndef PYTHON
@@ -71,7 +72,12 @@ matrix: $(VENV)/dev.stamp
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .
+	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
+
+format: $(VENV)/dev.stamp
+	$(RUN) -m ruff check --fix .
+	$(RUN) -m ruff format .
 
 # Rivals are ONNX Runtime and transformers.
 bench: $(VENV)/dev.stamp
@@ -92,7 +98,8 @@ bench: $(VENV)/dev.stamp
 	$(RUN) benchmarks/encoder.py $(BENCH_FLAGS)
 	$(RUN) benchmarks/transforms.py $(BENCH_FLAGS)
 
-against: $(VENV)/onnx.stamp
+# An old commit may need more packages than the working tree.
+against: $(VENV)/dev.stamp
 	$(RUN) benchmarks/against.py $(OLD) $(BENCH_FLAGS)
 
 reference: $(VENV)/dev.stamp

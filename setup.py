@@ -1,8 +1,10 @@
 """Builds the optional C extensions; everything else about the package is in pyproject.toml.
 
-Where there is no C compiler, or libjpeg-turbo has no headers, the package is installed without them.
+Without a C compiler, or without libjpeg-turbo's headers, the package is installed without them. ONEFLOW_PURE=1 builds
+none of them: the wheel is then pure Python and runs on every platform.
 """
 
+import os
 from glob import glob
 
 from setuptools import Extension, setup
@@ -22,8 +24,11 @@ def kernels(name: str) -> Extension:
     )
 
 
-setup(
-    ext_modules=[
+def extensions() -> list[Extension]:
+    """All extensions, or none for a pure-Python build."""
+    if os.environ.get("ONEFLOW_PURE", "0") not in ("", "0"):
+        return []
+    return [
         Extension(
             "oneflow.engine.data.image.native._jpeg",
             sources=["src/oneflow/engine/data/image/native/_jpeg.c"],
@@ -33,4 +38,6 @@ setup(
         ),
         *map(kernels, ("_fused", "_winograd", "_conv", "_update")),
     ]
-)
+
+
+setup(ext_modules=extensions())

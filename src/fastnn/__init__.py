@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from oneflow.compat.absent import absent as _absent
 from oneflow.engine.core.late import late as _late
+from oneflow.engine.core.optional import require_packages as _require
 from oneflow.version import __version__
 
+_require("fastnn", "libai", "PIL", "omegaconf", "hydra", "yaml")
 _NAMESPACES = ("datasets", "flags", "models", "optimizers", "paisoar", "preprocessing", "schedules", "tf", "utils")
 
 __all__ = ["__version__"]  # the namespaces are there too; a star import need not load them

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from oneflow.compat.absent import absent as _absent
 from oneflow.engine.core.late import late as _late
+from oneflow.engine.core.optional import require_packages as _require
 from oneflow.version import __version__
 
+_require("libai", "libai", "omegaconf", "hydra", "yaml")
 _NAMESPACES = (
     "board",
     "config",

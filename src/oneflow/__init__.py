@@ -319,6 +319,7 @@ from oneflow.compat.absent import absent as _absent
 from oneflow.compat.refused import REFUSED as _REFUSED
 from oneflow.compat.refused import refused_module as _refused_module
 from oneflow.engine.checkpoint.objects import load, save
+from oneflow.engine.core.installation import warn_of_conflicts as _warn_of_conflicts
 from oneflow.engine.core.late import late as _late
 from oneflow.engine.eager.both import (
     argsort,
@@ -454,6 +455,7 @@ from oneflow.version import __version__
 
 function_config = ExecutionConfig = FunctionConfig
 _add_methods()
+_warn_of_conflicts()
 global_to_global, local_to_global, to_global, to_local = map(
     _as_function, ("global_to_global", "local_to_global", "to_global", "to_local")
 )

@@ -1,18 +1,20 @@
-"""What this installation has to work with, as plain text."""
+"""``oneflow doctor``: what this installation has to work with, as plain text, and what to do about problems."""
 
 from __future__ import annotations
 
-import importlib.metadata
+import argparse
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
 import torch.distributed
 
+from oneflow.cli.diagnosis import advice, installed_version, is_enough, resource_facts
 from oneflow.engine.core.errors import ArgumentError, DataError
 from oneflow.engine.core.fusion_setting import DEFAULT, VARIABLE, fusion_setting
+from oneflow.engine.core.installation import EXTRAS, REQUIREMENTS, is_tested_torch, tested_torch
 from oneflow.engine.data import image
 from oneflow.engine.data.formats import mnist_files
 from oneflow.engine.ops import native
@@ -21,36 +23,49 @@ from oneflow.engine.runtime.launch.launchers import launched
 from oneflow.engine.runtime.launch.limits import connect_seconds, step_seconds
 from oneflow.version import __version__
 
-__all__ = ["report"]
+__all__ = ["main", "report"]
 
-PACKAGES = (
-    "numpy",
-    "pillow",
-    "simplejpeg",
-    "google-crc32c",
-    "fsspec",
-    "tensorboard",
-    "matplotlib",
-    "onnx",
-    "onnxruntime",
-)
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Prints the report."""
+    parser = argparse.ArgumentParser(
+        prog="oneflow doctor",
+        description="Prints versions, devices, memory, packages, C extensions and data files, and a verdict.",
+    )
+    parser.parse_args(argv)
+    print(report())
+    return 0
 
 
 def report() -> str:
-    """One line a fact: ``name: value``, under a heading for each part."""
+    """One line per fact, ``name: value``, under a heading for each part; the last lines are the verdict."""
     parts: list[tuple[str, Callable[[], list[str]]]] = [
         ("oneflow", _versions),
         ("torch build", _build),
         ("devices", _devices),
         ("threads", _threads),
+        ("memory and disk", resource_facts),
         ("backends", _backends),
         ("several machines", _machines),
         ("packages", _packages),
+        ("extras", _extras),
         ("pictures", _pictures),
         ("steps", _steps),
         ("data", _data),
     ]
-    return "\n".join(line for title, facts in parts for line in [title, *(f"  {fact}" for fact in facts())])
+    facts = [(title, found()) for title, found in parts]
+    lines = [line for title, found in facts for line in [title, *(f"  {fact}" for fact in found)]]
+    return "\n".join([*lines, *_verdict([fact for _, found in facts for fact in found])])
+
+
+def _verdict(facts: Sequence[str]) -> list[str]:
+    """All good, or what to do."""
+    problems = [*advice(), *(fact for fact in facts if ": broken: " in fact)]
+    if problems:
+        return [f"verdict: {len(problems)} to do", *(f"  {number}. {text}" for number, text in enumerate(problems, 1))]
+    built = [library is not None for library in (image.native.library, native.library, native.update)]
+    slower = "" if all(built) else "; some C extensions are not built, which costs speed only"
+    return [f"verdict: all good{slower}. Next step: the first program in README.md, or oneflow --help"]
 
 
 def _versions() -> list[str]:
@@ -64,6 +79,7 @@ def _versions() -> list[str]:
 def _build() -> list[str]:
     return [
         f"torch: {torch.__version__}",
+        f"tested: {_yes(is_tested_torch(torch.__version__))}, {tested_torch()}",
         f"cuda: {torch.version.cuda or 'not built in'}",
         f"mkl: {_yes(torch.backends.mkl.is_available())}",
         f"onednn: {_yes(torch.backends.mkldnn.is_available())}",
@@ -137,14 +153,29 @@ def _told(fact: Callable[[], str]) -> str:
 
 
 def _packages() -> list[str]:
-    return [f"{name}: {_version(name)}" for name in PACKAGES]
+    """Every requirement with the extras that it belongs to."""
+    extras: dict[str, list[str]] = {requirement: [] for requirement in REQUIREMENTS}
+    for extra, requirements in EXTRAS.items():
+        for requirement in requirements:
+            extras.setdefault(requirement, []).append(extra)
+    return [_package(requirement, names) for requirement, names in extras.items()]
 
 
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+def _package(requirement: str, extras: list[str]) -> str:
+    name, version = installed_version(requirement)
+    state = version or "not installed"
+    if version is not None and not is_enough(requirement):
+        state = f"{version}, expected {requirement}"
+    return f"{name}: {state} ({', '.join(extras)})" if extras else f"{name}: {state}"
+
+
+def _extras() -> list[str]:
+    return [f"{extra}: {_extra(extra)}" for extra in EXTRAS]
+
+
+def _extra(extra: str) -> str:
+    missing = [installed_version(requirement)[0] for requirement in EXTRAS[extra] if not is_enough(requirement)]
+    return f"without {', '.join(missing)}; pip install 'oneflow-torch[{extra}]'" if missing else "installed"
 
 
 def _pictures() -> list[str]:

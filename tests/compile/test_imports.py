@@ -50,7 +50,7 @@ LAYERS = (
     *("sbp", "engine.eager", "autograd", "amp", "cuda", "utils", "profiler", "backends", "_C", "mock_torch"),  # tensors
     ROOT,
     *("unittest", "util", "framework", "python", "_oneflow_internal", "experimental"),  # published import paths
-    *("doctor", "compatible", "__main__"),  # entry points, and later names of the whole
+    *("cli", "doctor", "compatible", "__main__"),  # entry points, and later names of the whole
 )
 ENTRY_POINTS = {"compatible", "experimental"}  # what may import the root: it gives each of its names another path
 

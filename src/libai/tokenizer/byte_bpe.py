@@ -8,12 +8,13 @@ import os
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from tokenizers import Tokenizer, models, pre_tokenizers
-
 from libai.tokenizer.folders import WHOLE, parsed, read_text, read_vocabulary
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import write_whole
 from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.optional import package_or_stub
+
+tokenizers = package_or_stub("tokenizers", "text", "the tokenizer of GPT-2 and RoBERTa")
 
 
 @functools.cache
@@ -45,8 +46,8 @@ class ByteBPETokenizer(PreTrainedTokenizer):
         self._merges = _read_merges(os.fspath(merges_file))
         self.errors, self.add_bos_token = errors, add_bos_token
         self._model = _bpe(self.encoder, self._merges, f"{vocab_file} and {merges_file}")
-        self._pieces = Tokenizer(self._model)
-        self._pieces.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        self._pieces = tokenizers.Tokenizer(self._model)
+        self._pieces.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
         self.byte_encoder = bytes_to_unicode()
         self.byte_decoder = {character: byte for byte, character in self.byte_encoder.items()}
         self.init_kwargs = {"errors": errors, "add_bos_token": add_bos_token}
@@ -110,8 +111,8 @@ def _read_merges(path: str) -> list[tuple[str, str]]:
     return pairs  # type: ignore[return-value]
 
 
-def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], files: str) -> models.BPE:
+def _bpe(vocabulary: dict[str, int], merges: list[tuple[str, str]], files: str) -> Any:
     try:
-        return models.BPE(vocab=vocabulary, merges=merges)
+        return tokenizers.models.BPE(vocab=vocabulary, merges=merges)
     except Exception as error:  # the library raises that class
         raise DataError(f"{files} do not belong together: {error}") from None

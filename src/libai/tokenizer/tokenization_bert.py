@@ -9,12 +9,13 @@ import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
 from libai.tokenizer.folders import WHOLE, read_text, read_vocabulary
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import write_whole
 from oneflow.engine.core.errors import DataError, UnsupportedError
+from oneflow.engine.core.optional import package_or_stub
+
+tokenizers = package_or_stub("tokenizers", "text", "BertTokenizer")
 
 _CHINESE = "\u4e00-\u9fff\u3400-\u4dbf\uf900-\ufaff\U00020000-\U0002a6df\U0002a700-\U0002ebef\U0002f800-\U0002fa1f"
 _CHINESE_RUN = re.compile(f"([{_CHINESE}]+)")
@@ -156,13 +157,13 @@ class BasicTokenizer:
             tokenize_chinese_chars,
             set(never_split or ()),
         )
-        self.normalizer = normalizers.BertNormalizer(
+        self.normalizer = tokenizers.normalizers.BertNormalizer(
             clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=None, lowercase=do_lower_case
         )
-        self._spacing = normalizers.BertNormalizer(
+        self._spacing = tokenizers.normalizers.BertNormalizer(
             clean_text=True, handle_chinese_chars=tokenize_chinese_chars, strip_accents=False, lowercase=False
         )
-        self.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+        self.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
 
     def tokenize(self, text: str, never_split: Iterable[str] | None = None) -> list[str]:
         """The words of a text; those in ``never_split`` stay as they are."""
@@ -207,16 +208,18 @@ class WordpieceTokenizer:
 
     def __init__(self, vocab: dict[str, int], unk_token: str, max_input_chars_per_word: int = 100) -> None:
         self.vocab, self.unk_token, self.max_input_chars_per_word = vocab, unk_token, max_input_chars_per_word
-        self._model = models.WordPiece(vocab, unk_token=unk_token, max_input_chars_per_word=max_input_chars_per_word)
+        self._model = tokenizers.models.WordPiece(
+            vocab, unk_token=unk_token, max_input_chars_per_word=max_input_chars_per_word
+        )
 
     def tokenize(self, text: str) -> list[str]:
         """The pieces of the words between blanks."""
         return [piece.value for word in whitespace_tokenize(text) for piece in self._model.tokenize(word)]
 
 
-def _whole_way(vocab: dict[str, int], unk_token: str, words: BasicTokenizer) -> Tokenizer:
+def _whole_way(vocab: dict[str, int], unk_token: str, words: BasicTokenizer) -> Any:
     """Words and pieces in one call."""
-    found = Tokenizer(models.WordPiece(vocab, unk_token=unk_token))
+    found = tokenizers.Tokenizer(tokenizers.models.WordPiece(vocab, unk_token=unk_token))
     found.normalizer, found.pre_tokenizer = words.normalizer, words.pre_tokenizer
     return found
 

@@ -6,11 +6,12 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
-import sentencepiece
-
 from libai.tokenizer.tokenization_base import PreTrainedTokenizer
 from libai.utils.whole_file import whole_file
 from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.optional import package_or_stub
+
+sentencepiece = package_or_stub("sentencepiece", "text", "T5Tokenizer")
 
 
 class T5Tokenizer(PreTrainedTokenizer):

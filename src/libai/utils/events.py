@@ -15,6 +15,7 @@ from typing import Any
 from libai.utils.history_buffer import HistoryBuffer
 from libai.utils.memory import peak_memory_mb
 from oneflow.engine.core.errors import ArgumentError
+from oneflow.engine.core.optional import optional_package
 
 __all__ = [
     "CommonMetricPrinter",
@@ -237,6 +238,7 @@ class TensorboardXWriter(EventWriter):
     torch's ``SummaryWriter``."""
 
     def __init__(self, log_dir: str, window_size: int = 20, **kwargs: Any) -> None:
+        optional_package("tensorboard", "libai", "TensorboardXWriter")
         from torch.utils.tensorboard import SummaryWriter  # takes a second to load, and only one rank writes
 
         self._writer = SummaryWriter(log_dir, **kwargs)

@@ -22,7 +22,7 @@ from oneflow.engine.ir.trace import current
 from oneflow.engine.job.watch import watch
 from oneflow.engine.ops import create
 from oneflow.summary._objects import Graph, HParam, Hparam, IntegerRange, Metric, Projector, RealRange, ValueSet
-from oneflow.summary._writer import Events
+from oneflow.summary._writer import Events, require_tensorboard
 
 __all__ = [
     "Graph",
@@ -121,6 +121,7 @@ def text(text: Any, step: Any = None, tag: Any = None, name: str | None = None) 
 def hparams(hparams: Mapping[Any, bool | float | str], metrics: Mapping[str, float] | None = None) -> None:
     """Writes the run's hyperparameters, by name or ``Hparam``, with the results they led to, also by ``Metric``. Not
     for use inside a job."""
+    require_tensorboard()
     from torch.utils.tensorboard.summary import hparams as make_summaries
 
     writer = _EVENTS.writer("flow.summary.hparams")
@@ -140,6 +141,7 @@ def hparams(hparams: Mapping[Any, bool | float | str], metrics: Mapping[str, flo
 
 def pb(value: bytes, step: int | None = None, name: str | None = None) -> None:
     """Writes a serialised ``tensorboard.Summary`` message as it is. Not for use inside a job."""
+    require_tensorboard()
     from tensorboard.compat.proto.summary_pb2 import Summary
 
     writer = _EVENTS.writer("flow.summary.pb")

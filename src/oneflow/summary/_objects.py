@@ -15,6 +15,7 @@ from oneflow.engine.core.tree import tree_leaves
 from oneflow.engine.ir.graph import Graph as LogicalGraph
 from oneflow.engine.ir.notes import op_note
 from oneflow.engine.job.function import default_session
+from oneflow.summary._writer import require_tensorboard
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ class Graph:
 
     def write_structure_graph(self) -> None:
         """The ops of all jobs, each under the job's name with its type, inputs and shape."""
+        require_tensorboard()
         from tensorboard.compat.proto.graph_pb2 import GraphDef
         from torch.utils.tensorboard import SummaryWriter
 
@@ -144,6 +146,7 @@ class Projector:
         self, value: Any, label: Any = None, tag: str = "embedding", step: int = 0, **_: Any
     ) -> None:
         """Writes the rows of ``value``, each with its ``label``, as what they are at ``step``."""
+        require_tensorboard()
         from torch.utils.tensorboard import SummaryWriter
 
         rows = np.asarray(value)

@@ -8,6 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from oneflow.engine.core.errors import JobError
+from oneflow.engine.core.optional import optional_package
+
+
+def require_tensorboard() -> None:
+    """Raises an error that says how to install tensorboard where it is missing."""
+    optional_package("tensorboard", "tensorboard", "flow.summary")
 
 
 class Events:
@@ -19,6 +25,7 @@ class Events:
 
     def open(self, logdir: str | Path) -> None:
         """Starts a new event file in ``logdir``; one that was open is closed."""
+        require_tensorboard()
         from torch.utils.tensorboard import SummaryWriter  # slow to import, and few programs write summaries
 
         self.close()

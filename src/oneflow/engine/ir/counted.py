@@ -138,8 +138,8 @@ def _by_row(op: Op, args: tuple[Any, ...], attributes: dict[str, Any], name: str
     if not all(_fits(node, size, rank) for node in tree_leaves((args, attributes)) if isinstance(node, fx.Node)):
         raise _refused(op, args)
 
-    def ones(node):
-        return fill(node, count, 1) if _is_counted(node) and op_note(node).spec.dtype.is_floating_point else node  # noqa: E731
+    def ones(node: fx.Node) -> fx.Node:
+        return fill(node, count, 1) if _is_counted(node) and op_note(node).spec.dtype.is_floating_point else node
 
     args, attributes = fx.node.map_arg((args, attributes), ones)
     made = record(op, args, attributes, name)

@@ -8,10 +8,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from PIL import Image, UnidentifiedImageError
 
 from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.optional import package_or_stub
 from oneflow.engine.core.record.messages import FeatureValue
+
+Image = package_or_stub("PIL.Image", "vision", "making records of images")
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 _COLORSPACES = {"L": "Gray", "1": "Gray", "I": "Gray", "I;16": "Gray", "LA": "Gray", "CMYK": "CMYK", "YCbCr": "YCbCr"}
@@ -74,7 +76,7 @@ def _header(data: bytes, name: str) -> tuple[int, int, str, str]:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return *image.size, image.format or "", image.mode
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except (Image.UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         raise DataError(f"{name} is not a picture that can be read: {error}") from None
 
 

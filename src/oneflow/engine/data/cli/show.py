@@ -7,11 +7,12 @@ import io
 import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
-from PIL import Image, ImageDraw
 
 from oneflow.engine.core.errors import DataError
+from oneflow.engine.core.optional import package_or_stub
 from oneflow.engine.core.record.messages import FeatureValue
 from oneflow.engine.data.cli import options
 from oneflow.engine.data.cli.images import encoded_images, image_key
@@ -19,6 +20,13 @@ from oneflow.engine.data.dataset import Parts, expand
 from oneflow.engine.data.formats.files import written_beside
 from oneflow.engine.data.formats.records import Record
 from oneflow.engine.data.image import decode
+
+if TYPE_CHECKING:
+    from PIL import Image, ImageDraw
+else:
+    Image, ImageDraw = (
+        package_or_stub(f"PIL.{name}", "vision", "a sheet of images") for name in ("Image", "ImageDraw")
+    )
 
 HELP = "Show how many records there are, which fields they have, the first of them, and a sheet of their pictures."
 _CELL, _CAPTION = 128, 14

@@ -12,12 +12,15 @@ import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
-import simplejpeg
 
 from oneflow.engine.core.errors import ArgumentError, DataError
+from oneflow.engine.core.optional import optional_package, package_or_stub
 
 if TYPE_CHECKING:
-    from PIL import Image  # most pictures are JPEG and never need it
+    from PIL import Image  # most images are JPEG and never need it
+
+_NEEDED_FOR = "decoding images"
+simplejpeg = package_or_stub("simplejpeg", "vision", _NEEDED_FOR)
 
 Bytes = bytes | bytearray | memoryview
 
@@ -133,20 +136,18 @@ def _check_png(data: memoryview) -> None:
 
 
 def _opened(data: Bytes) -> Image.Image:
-    from PIL import Image, UnidentifiedImageError
-
+    pillow = optional_package("PIL.Image", "vision", _NEEDED_FOR)
     try:
-        return Image.open(io.BytesIO(data), formats=_FORMATS)
-    except UnidentifiedImageError:
+        return pillow.open(io.BytesIO(data), formats=_FORMATS)
+    except pillow.UnidentifiedImageError:
         raise DataError(f"not a picture: {len(data)} bytes that begin with {bytes(data[:8])!r}") from None
     except _pillow_errors() as error:
         raise DataError(f"broken picture: {error}") from None
 
 
 def _pillow_errors() -> tuple[type[Exception], ...]:
-    from PIL import Image
-
-    return OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, Image.DecompressionBombError
+    bomb = optional_package("PIL.Image", "vision", _NEEDED_FOR).DecompressionBombError
+    return OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error, bomb
 
 
 def _pillow_pixels(data: Bytes, color: str) -> np.ndarray:
