@@ -129,18 +129,22 @@ class PeriodicWriter(HookBase):
     def after_train(self) -> None:
         for writer in self._writers:
             if self.trainer.iter >= self.trainer.max_iter:
-                writer.write()
+                writer.write_end()
             writer.close()
 
 
 class PeriodicCheckpointer(_PeriodicCheckpointer, HookBase):
-    """Saves every ``period`` iterations, and at the end."""
+    """Saves every ``period`` iterations, and after the trainer's last one; ``max_iter`` is not used here."""
 
     def before_train(self) -> None:
-        self.max_iter = self.trainer.max_iter
+        self.max_iter = None  # the trainer's counts, which ``stop`` changes
 
     def after_step(self) -> None:
         self.step(self.trainer.iter)
+
+    def after_train(self) -> None:
+        if self.trainer.start_iter < self.trainer.iter and self.trainer.iter >= self.trainer.max_iter:
+            self.save_final(self.trainer.iter - 1)
 
 
 class EvalHook(HookBase):
@@ -177,7 +181,7 @@ class EvalHook(HookBase):
 
     def before_train(self) -> None:
         done = self.trainer.start_iter
-        if done and self._is_due(done) and self._evaluated != done - 1:
+        if done and self._is_due(done) and self._evaluated not in (done - 1, done):  # done: at the end of a run
             self.trainer.storage.iter = done - 1
             self._evaluate()
 
@@ -189,8 +193,11 @@ class EvalHook(HookBase):
             self._evaluate()
 
     def after_train(self) -> None:
-        if self.trainer.iter >= self.trainer.max_iter:
+        if self.trainer.iter < self.trainer.max_iter:
+            return
+        if self.results is None or self._evaluated != self.trainer.iter - 1:
             self._evaluate()
+        self._evaluated = self.trainer.iter  # a stopped run may have been evaluated after its last iteration already
 
 
 def _as_float(name: str, value: Any) -> float:
