@@ -13,6 +13,7 @@ from libai.engine import hooks
 from libai.engine.trainer import HookBase, TrainerBase
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
+from libai.utils.events import EventStorage
 from oneflow import nn
 
 
@@ -132,3 +133,16 @@ def test_a_stopped_run_is_complete_and_resumes_where_it_stopped(tmp_path, mode, 
     assert losses(resumed) == losses(whole)[4:] and len(losses(whole)) == ITERATIONS
     both: Any = (weights(resumed), weights(whole))
     assert all((both[0][name] == value).all() for name, value in both[1].items())
+
+
+def test_the_latest_value_of_a_metric():
+    storage = EventStorage(3)
+    assert hooks.latest_metric(storage, "Acc") is None
+    storage.put_scalars(**{"First/Acc": 1.0, "Second/Acc": 2.0, "First/lm_Acc": 3.0})
+    assert hooks.latest_metric(storage, "Acc") == (1.0, 3), "without a prefix, that of the first data set"
+    assert hooks.latest_metric(storage, "Second/Acc") == (2.0, 3)
+    storage.iter = 4
+    storage.put_scalar("Acc", 4.0)
+    assert hooks.latest_metric(storage, "Acc") == (4.0, 4)
+    storage.put_scalar("zero", 0.0)
+    assert hooks.latest_metric(storage, "zero") == (0.0, 4)

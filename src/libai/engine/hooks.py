@@ -16,7 +16,7 @@ from libai.evaluation import flatten_results_dict
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.checkpoint import PeriodicCheckpointer as _PeriodicCheckpointer
-from libai.utils.events import EventWriter
+from libai.utils.events import EventStorage, EventWriter
 from oneflow.core.errors import ArgumentError, DTypeError
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PeriodicWriter",
     "ProgressBar",
     "StopOnSignal",
+    "latest_metric",
 ]
 
 _log = logging.getLogger(__name__)
@@ -210,6 +211,24 @@ def _as_float(name: str, value: Any) -> float:
         ) from None
 
 
+def latest_metric(storage: EventStorage, name: str) -> tuple[float, int] | None:
+    """Returns the latest value of a metric and its iteration, as rank 0 has them, on every rank.
+
+    All ranks must call it together.
+
+    Args:
+        storage: The trainer's storage.
+        name: The metric, such as ``"Acc@1"``. If several data sets are evaluated, their metrics have prefixed names,
+            such as ``"CIFAR10Dataset/Acc@1"``; a name without prefix is that of the first data set.
+
+    Returns:
+        ``(value, iteration)``, or None if there is no such metric yet.
+    """
+    known = storage.latest()
+    latest = known.get(name) or next((value for key, value in known.items() if key.endswith(f"/{name}")), None)
+    return dist.broadcast_py_object(latest)
+
+
 class BestCheckpointer(HookBase):
     """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that
     puts it. Where several data sets are evaluated, whose metrics have their names in front, a metric without one is
@@ -241,13 +260,12 @@ class BestCheckpointer(HookBase):
             self.best, self.best_iter = state["best"], state["best_iter"]
 
     def before_train(self) -> None:
-        if self._latest() is not None:  # the evaluation that an earlier process did not come to
-            self._check()
+        latest = latest_metric(self.trainer.storage, self._metric)
+        if latest is not None:  # EvalHook has made up for an evaluation that an earlier process missed
+            self._check(latest)
 
-    def _check(self) -> None:
-        # Only rank 0 has the numbers: it decides for all.
-        found = dist.broadcast_py_object(self._latest() if dist.is_main_process() else None)
-        if found is None:
+    def _check(self, latest: tuple[float, int] | None) -> None:
+        if latest is None:
             known = ", ".join(sorted(self.trainer.storage.latest()))
             _log.warning(
                 "Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; "
@@ -256,7 +274,7 @@ class BestCheckpointer(HookBase):
                 known,
             )
             return
-        value, at = found
+        value, at = latest
         if self.best is None:
             if math.isfinite(value):
                 self._save(value, at)
@@ -280,10 +298,6 @@ class BestCheckpointer(HookBase):
                 self.best_iter,
             )
 
-    def _latest(self) -> tuple[float, int] | None:
-        known, named = self.trainer.storage.latest(), f"/{self._metric}"
-        return known.get(self._metric) or next((value for name, value in known.items() if name.endswith(named)), None)
-
     def _save(self, value: float, at: int) -> None:
         self.best, self.best_iter = value, at
         self._checkpointer.save(self._prefix, iteration=at)
@@ -291,11 +305,11 @@ class BestCheckpointer(HookBase):
     def after_step(self) -> None:
         done = self.trainer.iter + 1
         if self._period > 0 and done % self._period == 0 and done != self.trainer.max_iter:
-            self._check()
+            self._check(latest_metric(self.trainer.storage, self._metric))
 
     def after_train(self) -> None:
         if self.trainer.iter >= self.trainer.max_iter:
-            self._check()
+            self._check(latest_metric(self.trainer.storage, self._metric))
 
 
 class LRScheduler(HookBase):
