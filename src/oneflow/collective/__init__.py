@@ -40,7 +40,7 @@ from oneflow.collective.groups import Ranks, Sizes, group_of, make_groups
 from oneflow.collective.host_group import MOST_RANKS
 from oneflow.collective.one_copy import OneCopy, RunningOneCopy, hold_each, hold_once, read_last, rows_wait, update_rows
 from oneflow.collective.peers import meeting
-from oneflow.collective.rooms import Room, room_of, share_memory
+from oneflow.collective.rooms import Room, forget_groups, room_of, share_memory
 
 __all__ = [
     "MOST_RANKS",
@@ -66,6 +66,7 @@ __all__ = [
     "exchange",
     "exchange_parts",
     "finite_over",
+    "forget_groups",
     "gather_into",
     "gather_parts",
     "gather_start",
