@@ -81,12 +81,16 @@ class TrainerBase:
                     self._is_in_step = False
                     self.iter += 1
             except Exception as error:
-                _log.exception("Exception during training:")
-                vars(error)["is_logged"] = True  # a program that ends by it need not print it once more
+                self.log_error(error)
                 raise
             finally:
                 self._is_in_step = False
                 self.after_train()
+
+    def log_error(self, error: Exception) -> None:
+        """Logs an exception that ends the run. Programs that report errors themselves override it."""
+        _log.error("Exception during training:", exc_info=error)
+        vars(error)["is_logged"] = True  # a program that ends by it need not print it again
 
     def stop(self) -> None:
         """Ends the run after the current iteration, as if ``max_iter`` had been reached.
