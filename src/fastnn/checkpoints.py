@@ -37,9 +37,6 @@ class StepCheckpointer(PeriodicCheckpointer):
         found = _NAME.fullmatch(name)
         return int(found[1]) - 1 if found else None
 
-    def finish(self, iteration: int) -> None:
-        """The last step has its number as every other."""
-
     def save_now(self, iteration: int, **kwargs: Any) -> str:
         name = super().save_now(iteration, **kwargs)
         if self._slim is not None:

@@ -57,7 +57,6 @@ def main(
         return
     logging.basicConfig(format="%(message)s", stream=sys.stderr)
     _log.setLevel(logging.INFO)
-    logging.getLogger("libai.engine.trainer").setLevel(logging.CRITICAL)  # an error is told once, below
     try:
         FLAGS.parse(words)
         train(FLAGS, assignment)

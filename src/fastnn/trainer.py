@@ -68,6 +68,9 @@ class ClassifierTrainer(TrainerBase):
         if self._average is not None:
             self._average.update(self._state.step)
 
+    def log_error(self, error: Exception) -> None:
+        """Logs nothing: the program prints the error once, when it ends."""
+
     def told(self) -> dict[str, float]:
         """Loss, accuracy and rate of the last step, and its number. All workers call it together."""
         assert self._outputs is not None

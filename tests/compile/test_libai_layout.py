@@ -15,7 +15,7 @@ from libai.utils.rank_layout import rank_layout
     ("world", "tensor", "pipeline", "layers", "data", "each"),
     [
         (8, 1, 4, 24, 2, [6, 7, 7, 4]), (8, 1, 8, 24, 1, [3, 3, 3, 3, 3, 4, 4, 1]), (8, 1, 4, 10, 2, [2, 2, 3, 3]), (8, 1, 2, 5, 4, [2, 3]),
-        (8, 2, 2, 24, 2, [12, 12]), (8, 2, 1, None, 4, []), (8, 4, 4, 24, 1, [12, 12]), (2, 4, 1, None, 1, []),
+        (8, 2, 2, 24, 2, [12, 12]), (8, 2, 1, None, 4, []), (8, 4, 2, 24, 1, [12, 12]), (2, 2, 1, None, 1, []),
     ],
 )  # fmt: skip
 def test_layers_and_sizes(world, tensor, pipeline, layers, data, each):
@@ -37,10 +37,10 @@ def test_pipelines_are_the_slowest_axis_and_tensor_parallel_ranks_the_fastest():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((8, 3, 1), r"8 ranks are not divisible by train.dist.tensor_parallel_size=3; choose one of \[1, 2, 4, 8\]"),
+        ((8, 3, 1), r"train.dist.tensor_parallel_size=3, but there are 8 ranks; .* set it to one of \[1, 2, 4, 8\]"),
         (
             (8, 2, 3, 9),
-            r"not divisible by tensor_parallel_size \* pipeline_parallel_size = 2 \* 3.*choose a pipeline_parallel_size of \[1, 2, 4\]",
+            r"tensor_parallel_size=2 and .*pipeline_parallel_size=3 need a multiple of 6 ranks, but there are 8; .*to one of \[1, 2, 4\]",
         ),
         (
             (4, 1, 2),
@@ -58,15 +58,51 @@ def test_sizes_that_do_not_fit(arguments, message):
         rank_layout(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            (4, 8, 1),
+            r"train.dist.tensor_parallel_size=8, but there are 4 ranks; start a multiple of 8 ranks or set it to one of \[1, 2, 4\]",
+        ),
+        (
+            (8, 4, 4, 24),
+            r"train.dist.tensor_parallel_size=4 and train.dist.pipeline_parallel_size=4 need a multiple of 16 ranks, but there are 8; .*pipeline_parallel_size to one of \[1, 2\]",
+        ),
+        ((1, 1, 2, 4), r"pipeline_parallel_size=2 need a multiple of 2 ranks, but there is 1; .*to one of \[1\]"),
+    ],
+)
+def test_sizes_above_the_number_of_ranks_are_not_changed(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        rank_layout(*arguments)
+
+
+def test_the_data_parallel_size_is_the_rest_of_the_ranks():
+    assert rank_layout(8, 2, 2, 24, data=2).data == rank_layout(8, 2, 2, 24, data=1).data == 2
+    assert rank_layout(8, 2, 2, 24, data=None).data == 2
+    with pytest.raises(
+        ValueError,
+        match="train.dist.data_parallel_size=4, but 8 ranks with tensor_parallel_size=2 and pipeline_parallel_size=2 "
+        "leave 2; set it to 2, to null, or start 16 ranks",
+    ):
+        rank_layout(8, 2, 2, 24, data=4)
+    with pytest.raises(ValueError, match="train.dist.data_parallel_size is a whole number from 1 on or null, got 0"):
+        rank_layout(8, 1, 1, data=0)
+    with pytest.raises(ValueError, match="train.dist.data_parallel_size=2, but 1 rank .*start 2 ranks"):
+        dist.setup_dist_util({"data_parallel_size": 2})
+    with pytest.raises(
+        ValueError, match="train.dist.tensor_parallel_size=4, but there is 1 rank; start a multiple of 4"
+    ):
+        dist.setup_dist_util({"tensor_parallel_size": 4})
+
+
 def test_a_layer_that_there_is_not():
     with pytest.raises(ValueError, match="layer 5 is not among the 3 that train.dist.pipeline_num_layers says"):
         rank_layout(2, 1, 2, 3).stage_of(5)
 
 
 def test_one_process():
-    util = dist.setup_dist_util(
-        {"tensor_parallel_size": 4, "pipeline_parallel_size": 2}
-    )  # larger than the world: said in a warning
+    util = dist.setup_dist_util({})
     assert (util.data_parallel_size, util.tensor_parallel_size, util.pipeline_parallel_size) == (1, 1, 1)
     assert dist.get_layer_placement(-1, "cpu") == dist.get_layer_placement(17, "cpu") == flow.placement("cpu", [0])
     split, whole = flow.sbp.split(0), flow.sbp.broadcast

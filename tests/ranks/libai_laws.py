@@ -132,6 +132,31 @@ def law_an_interrupted_run_stops_at_the_same_iteration_everywhere() -> None:
         shutil.rmtree(folder)
 
 
+def law_a_hook_stops_all_ranks_by_a_metric_of_rank_0() -> None:
+    from libai.engine.hooks import CallbackHook, latest_metric
+
+    folder = shared_folder()
+    run = trainer(folder, "train.train_iter=2000")
+
+    def stop_after_the_first_evaluation(t) -> None:
+        if RANK != 0:
+            t.storage.latest().pop("Acc@1", None)  # as where only rank 0 has the metric
+        if latest_metric(t.storage, "Acc@1") is not None:
+            t.stop()
+
+    run.register_hooks([CallbackHook(after_step=stop_after_the_first_evaluation)])
+    run.train()
+    assert run.iter == run.max_iter == 3, (run.iter, run.max_iter)
+    dist.synchronize()
+    assert Path(folder, "last_checkpoint").read_text() == "model_final"
+    resumed = trainer(folder, "train.train_iter=5", resume=True)
+    assert resumed.start_iter == 3
+    resumed.train()
+    dist.synchronize()
+    if RANK == 0:
+        shutil.rmtree(folder)
+
+
 def law_objects_are_told_to_all_ranks() -> None:
     import oneflow as flow
 

@@ -99,6 +99,49 @@ dist.destroy_process_group()
     assert run(2, program) == ["True [2.0, 2.0]\n"] * 2
 
 
+END = """
+import atexit, ctypes, os
+
+def show_threads():  # registered first, so it runs after the process has left the group
+    tasks = os.listdir("/proc/self/task")
+    print([name for name in (open(f"/proc/self/task/{task}/comm").read().strip() for task in tasks) if "gloo" in name])
+    ctypes.PyDLL(None).usleep(300_000)  # holds the GIL until the interpreter shuts down
+
+atexit.register(show_threads)
+import torch
+import torch.distributed as dist
+import oneflow as flow
+from oneflow import nn
+from oneflow.engine.world import group_for, join
+
+everywhere = flow.placement.all("cpu")
+model = nn.Linear(2, 1).to_global(everywhere, flow.sbp.broadcast)
+
+class Step(nn.Graph):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+        self.add_optimizer(flow.optim.SGD(model.parameters(), lr=0.1))
+
+    def build(self, x):
+        loss = self.model(x).mean()
+        loss.backward()
+        return loss
+
+step = Step()  # its executor is alive when the process ends
+step(flow.ones(4, 2, placement=everywhere, sbp=flow.sbp.split(0)))
+group_for([0, 1])
+for _ in range(4):  # gloo's threads release these tensors, not this one
+    value = torch.ones(1 << 22)
+    work = dist.all_reduce(value, async_op=True)
+    del value, work
+"""
+
+
+def test_no_thread_of_a_group_is_left_when_the_interpreter_shuts_down():
+    assert run(2, END) == ["[]\n"] * 2
+
+
 def test_a_rank_that_never_comes_is_named():
     program = "import oneflow as flow; flow.comm.barrier()"
     (found,) = ended(start(3, program, ranks=range(1), ONEFLOW_CONNECT_TIMEOUT="1"))

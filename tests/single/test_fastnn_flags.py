@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 import re
 
 import pytest
 
 from fastnn import flags as module
+from fastnn import train
 from fastnn.flags import TABLE, Flag, FlagError, Flags
+from fastnn.trainer import ClassifierTrainer
+from libai.engine.trainer import TrainerBase
 
 
 @pytest.fixture
@@ -152,3 +156,24 @@ def test_help_lists_every_flag_in_its_group(flags):
 def test_a_default_of_another_kind_is_refused():
     with pytest.raises(FlagError, match="--n takes a whole number, got 'x'"):
         Flags([Flag("n", int, "x", "")])
+
+
+def test_the_program_leaves_other_loggers_alone(capsys):
+    logger = logging.getLogger("libai.engine.trainer")
+    before = logger.level, logger.disabled, list(logger.filters)
+    with pytest.raises(SystemExit, match="--no_such_flag"):
+        train.main(["--no_such_flag=1"])
+    assert (logger.level, logger.disabled, logger.filters) == before
+
+
+def test_an_error_in_a_step_is_not_logged_by_the_loop(caplog):
+    class Failing(ClassifierTrainer):
+        def __init__(self) -> None:
+            TrainerBase.__init__(self)
+
+        def run_step(self) -> None:
+            raise ZeroDivisionError
+
+    with caplog.at_level(logging.INFO), pytest.raises(ZeroDivisionError):
+        Failing().train(0, 1)
+    assert "ZeroDivisionError" not in caplog.text

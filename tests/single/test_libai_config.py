@@ -26,7 +26,6 @@ from libai.config import (
 from libai.config.batch import batch_sizes, iterations
 from libai.config.complete import completed, require_fields
 from libai.config.instantiate import dump_dataclass, instantiate_cfg
-from libai.config.known_keys import KNOWN
 from libai.utils.logger import setup_logger
 
 
@@ -379,26 +378,6 @@ def test_packaged_configs_are_found():
         RuntimeError, match=r"common/trian.py not available in LiBai configs!.*Did you mean 'common/train.py'\?"
     ):
         get_config("common/trian.py")
-
-
-def keys(tree: Any, path: str = "") -> set[str]:
-    return {
-        key
-        for name, value in tree.items()
-        for key in (
-            [f"{path}{name}"]
-            if not isinstance(value, (dict, DictConfig)) or "_target_" in value
-            else keys(value, f"{path}{name}.")
-        )
-    }
-
-
-def test_every_default_is_a_known_key_of_the_right_kind():
-    for namespace, file in (("train", "common/train.py"), ("graph", "common/models/graph.py")):
-        assert keys(get_config(file)[namespace]) <= keys(KNOWN[namespace])
-        assert completed(
-            {"train": get_config("common/train.py").train, "graph": get_config("common/models/graph.py").graph}
-        )
 
 
 def test_defaults_are_filled_in_at_every_depth_and_the_users_config_stays(tmp_path):

@@ -92,7 +92,7 @@ def test_the_line_of_the_console(caplog):
             128 / 0.2064
         )
         storage.iter = 1000
-        printer.write()
+        printer.write_end()
     first, second = [record.message for record in caplog.records]
     assert re.fullmatch(
         r" iteration: 9/1000  consumed_samples: 1280  total_loss: 2.289  data_time: 0.0402 s/iter lr: 9.00e-05  max_mem: \d+M",

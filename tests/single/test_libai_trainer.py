@@ -352,6 +352,7 @@ def test_the_class_methods_take_a_config_that_nothing_has_completed(tmp_path):
         (lambda cfg: cfg.model.update(hiden=3), r"Error in call to target '.*Net' of 'model': .*Did you mean 'hidden'\?"),
         (lambda cfg: cfg.update(train={**cfg.train, "load_weight": "nowhere"}), "there is no checkpoint 'nowhere'"),
         (lambda cfg: cfg.update(train={**cfg.train, "zero_optimization": {"enabled": True}}, graph={"enabled": False}), "train.zero_optimization.enabled=true needs graph.enabled=true"),
+        (lambda cfg: cfg.update(train={**cfg.train, "dist": {"tensor_parallel_size": 2}}), "train.dist.tensor_parallel_size=2, but the rank layout of this process has 1; call libai.utils.distributed.setup_dist_util"),
         (lambda cfg: cfg.train.scheduler.update(milestones=[2]), "milestones are parts of the run, from 0 on and below 1; got 2"),
     ],
 )  # fmt: skip

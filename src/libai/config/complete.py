@@ -6,15 +6,13 @@ from __future__ import annotations
 import difflib
 import logging
 from collections.abc import Mapping
-from functools import cache
 from typing import Any
 
 from omegaconf import DictConfig
 
-from libai.config.config import get_config
 from libai.config.errors import ConfigKeyError, ConfigTypeError
 from libai.config.instantiate import TARGET
-from libai.config.known_keys import KNOWN, OPTIONAL
+from libai.config.keys import KEYS, defaults
 from libai.config.names import told
 from libai.config.tree import as_tree, copied, file_of, note_file, plain, where
 from libai.utils.logger import log_first_n
@@ -51,10 +49,10 @@ def completed(cfg: Any) -> DictConfig:
         return tree
     copy = copied(tree)
     copy.pop(DERIVED, None)
-    _rename(copy.train, get_config("common/train.py").train)
-    _fill(copy.train, get_config("common/train.py").train)
-    if "graph" in copy:
-        _fill(copy.graph, get_config("common/models/graph.py").graph)
+    _rename(copy.train, defaults("train"))
+    for name in KEYS:
+        if name in copy:
+            _fill(copy[name], defaults(name))
     _check(copy)
     note_file(copy, file_of(tree))
     return copy
@@ -63,47 +61,33 @@ def completed(cfg: Any) -> DictConfig:
 def _is_complete(cfg: DictConfig) -> bool:
     if DERIVED in cfg or any(key in cfg.train for key in _ALIASES):
         return False
-    return not any(_lacks(cfg[name], wanted) for name, wanted in _default_keys().items() if name in cfg)
-
-
-@cache
-def _default_keys() -> dict[str, Any]:
-    """The keys of the defaults, nested. Their files are executed once for it: every evaluation asks whether its config
-    is complete."""
-    return {
-        "train": _keys(get_config("common/train.py").train),
-        "graph": _keys(get_config("common/models/graph.py").graph),
-    }
-
-
-def _keys(node: Any) -> dict[str, Any]:
-    return {key: _keys(node[key]) if _is_node(node[key]) else None for key in node}
+    return not any(_lacks(cfg[name], defaults(name)) for name in KEYS if name in cfg)
 
 
 def _is_node(value: Any) -> bool:
     return isinstance(value, Mapping) and TARGET not in value
 
 
-def _lacks(node: Any, defaults: Any) -> bool:
+def _lacks(node: Any, tree: Mapping[str, Any]) -> bool:
     return any(
-        key not in node or (_is_node(defaults[key]) and _is_node(node[key]) and _lacks(node[key], defaults[key]))
-        for key in defaults
+        key not in node or (_is_node(value) and _is_node(node[key]) and _lacks(node[key], value))
+        for key, value in tree.items()
     )
 
 
-def _fill(node: Any, defaults: Any) -> None:
-    for key in defaults:
+def _fill(node: Any, tree: Mapping[str, Any]) -> None:
+    for key, value in tree.items():
         if key not in node:
-            node[key] = plain(defaults[key])
-        elif _is_node(defaults[key]) and _is_node(node[key]):
-            _fill(node[key], defaults[key])
+            node[key] = value
+        elif _is_node(value) and _is_node(node[key]):
+            _fill(node[key], value)
 
 
-def _rename(train: DictConfig, defaults: DictConfig) -> None:
+def _rename(train: DictConfig, default: Mapping[str, Any]) -> None:
     """Keys as they were called before. They count where the present one is missing, or is what it is by default."""
     if "recompute_grad" in train:
         old = plain(train.pop("recompute_grad"))
-        if _is_default(train, defaults, "activation_checkpoint"):
+        if _is_default(train, default, "activation_checkpoint"):
             train.activation_checkpoint = old if isinstance(old, dict) else {"enabled": old}
             _tell("recompute_grad", "activation_checkpoint", old)
     if "evaluation" not in train:
@@ -111,13 +95,13 @@ def _rename(train: DictConfig, defaults: DictConfig) -> None:
     evaluation: Any = train.evaluation
     if "eval_period" in train:
         period = train.pop("eval_period")
-        if _is_default(evaluation, defaults.evaluation, "eval_period"):
+        if _is_default(evaluation, default["evaluation"], "eval_period"):
             evaluation.eval_period = period
             _tell("eval_period", "evaluation.eval_period", period)
     if "topk" in train:
         topk = plain(train.pop("topk"))
-        if _is_default(evaluation, defaults.evaluation, "evaluator"):
-            evaluation.evaluator = {**plain(defaults.evaluation.evaluator), "topk": topk}
+        if _is_default(evaluation, default["evaluation"], "evaluator"):
+            evaluation.evaluator = {**default["evaluation"]["evaluator"], "topk": topk}
             _tell("topk", "evaluation.evaluator.topk", topk)
 
 
@@ -126,20 +110,20 @@ def _tell(old: str, new: str, value: Any) -> None:
     log_first_n(logging.INFO, f"train.{old} is called train.{new} now: {value}", name=__name__, key="message")
 
 
-def _is_default(node: Any, defaults: Any, key: str) -> bool:
-    return key not in node or _by_name(plain(node[key])) == _by_name(plain(defaults[key]))
+def _is_default(node: Any, tree: Mapping[str, Any], key: str) -> bool:
+    return key not in node or _comparable(plain(node[key])) == _comparable(tree[key])
 
 
-def _by_name(value: Any) -> Any:
-    """With targets by their names: a file may have either."""
+def _comparable(value: Any) -> Any:
+    """Targets by their names, as a file may have either, and tuples as lists."""
     if isinstance(value, dict):
-        return {key: told(inner) if key == TARGET else _by_name(inner) for key, inner in value.items()}
-    return value
+        return {key: told(inner) if key == TARGET else _comparable(inner) for key, inner in value.items()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _check(cfg: DictConfig) -> None:
     strange: list[str] = []
-    for name, known in KNOWN.items():
+    for name, known in KEYS.items():
         if name in cfg:
             _check_node(cfg, name, cfg[name], known, strange)
     if strange:
@@ -161,6 +145,6 @@ def _check_node(cfg: DictConfig, path: str, node: Any, known: Mapping[str, Any],
         elif isinstance(known[key], Mapping):
             _check_node(cfg, full, node[key], known[key], strange)
         else:
-            expected = None if node[key] is None and full in OPTIONAL else known[key](node[key])
+            expected = known[key].check(node[key])
             if expected is not None:
                 raise ConfigTypeError(f"{full}={plain(node[key])!r}{where(cfg)}: expected {expected}")

@@ -16,7 +16,7 @@ from libai.evaluation import flatten_results_dict
 from libai.utils import distributed as dist
 from libai.utils.checkpoint import Checkpointer
 from libai.utils.checkpoint import PeriodicCheckpointer as _PeriodicCheckpointer
-from libai.utils.events import EventWriter
+from libai.utils.events import EventStorage, EventWriter
 from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "PeriodicWriter",
     "ProgressBar",
     "StopOnSignal",
+    "latest_metric",
 ]
 
 _log = logging.getLogger(__name__)
@@ -129,18 +130,22 @@ class PeriodicWriter(HookBase):
     def after_train(self) -> None:
         for writer in self._writers:
             if self.trainer.iter >= self.trainer.max_iter:
-                writer.write()
+                writer.write_end()
             writer.close()
 
 
 class PeriodicCheckpointer(_PeriodicCheckpointer, HookBase):
-    """Saves every ``period`` iterations, and at the end."""
+    """Saves every ``period`` iterations, and after the trainer's last one; ``max_iter`` is not used here."""
 
     def before_train(self) -> None:
-        self.max_iter = self.trainer.max_iter
+        self.max_iter = None  # the trainer's counts, which ``stop`` changes
 
     def after_step(self) -> None:
         self.step(self.trainer.iter)
+
+    def after_train(self) -> None:
+        if self.trainer.start_iter < self.trainer.iter and self.trainer.iter >= self.trainer.max_iter:
+            self.save_final(self.trainer.iter - 1)
 
 
 class EvalHook(HookBase):
@@ -177,7 +182,7 @@ class EvalHook(HookBase):
 
     def before_train(self) -> None:
         done = self.trainer.start_iter
-        if done and self._is_due(done) and self._evaluated != done - 1:
+        if done and self._is_due(done) and self._evaluated not in (done - 1, done):  # done: at the end of a run
             self.trainer.storage.iter = done - 1
             self._evaluate()
 
@@ -189,8 +194,11 @@ class EvalHook(HookBase):
             self._evaluate()
 
     def after_train(self) -> None:
-        if self.trainer.iter >= self.trainer.max_iter:
+        if self.trainer.iter < self.trainer.max_iter:
+            return
+        if self.results is None or self._evaluated != self.trainer.iter - 1:
             self._evaluate()
+        self._evaluated = self.trainer.iter  # a stopped run may have been evaluated after its last iteration already
 
 
 def _as_float(name: str, value: Any) -> float:
@@ -201,6 +209,24 @@ def _as_float(name: str, value: Any) -> float:
             f"[EvalHook] eval_function should return a nested dict of float. Got {name!r} of {type(value).__name__}: "
             f"{value!r}"
         ) from None
+
+
+def latest_metric(storage: EventStorage, name: str) -> tuple[float, int] | None:
+    """Returns the latest value of a metric and its iteration, as rank 0 has them, on every rank.
+
+    All ranks must call it together.
+
+    Args:
+        storage: The trainer's storage.
+        name: The metric, such as ``"Acc@1"``. If several data sets are evaluated, their metrics have prefixed names,
+            such as ``"CIFAR10Dataset/Acc@1"``; a name without prefix is that of the first data set.
+
+    Returns:
+        ``(value, iteration)``, or None if there is no such metric yet.
+    """
+    known = storage.latest()
+    latest = known.get(name) or next((value for key, value in known.items() if key.endswith(f"/{name}")), None)
+    return dist.broadcast_py_object(latest)
 
 
 class BestCheckpointer(HookBase):
@@ -234,13 +260,12 @@ class BestCheckpointer(HookBase):
             self.best, self.best_iter = state["best"], state["best_iter"]
 
     def before_train(self) -> None:
-        if self._latest() is not None:  # the evaluation that an earlier process did not come to
-            self._check()
+        latest = latest_metric(self.trainer.storage, self._metric)
+        if latest is not None:  # EvalHook has made up for an evaluation that an earlier process missed
+            self._check(latest)
 
-    def _check(self) -> None:
-        # Only rank 0 has the numbers: it decides for all.
-        found = dist.broadcast_py_object(self._latest() if dist.is_main_process() else None)
-        if found is None:
+    def _check(self, latest: tuple[float, int] | None) -> None:
+        if latest is None:
             known = ", ".join(sorted(self.trainer.storage.latest()))
             _log.warning(
                 "Given val metric %s does not seem to be computed/stored. Will not be checkpointed based on that; "
@@ -249,7 +274,7 @@ class BestCheckpointer(HookBase):
                 known,
             )
             return
-        value, at = found
+        value, at = latest
         if self.best is None:
             if math.isfinite(value):
                 self._save(value, at)
@@ -273,10 +298,6 @@ class BestCheckpointer(HookBase):
                 self.best_iter,
             )
 
-    def _latest(self) -> tuple[float, int] | None:
-        known, named = self.trainer.storage.latest(), f"/{self._metric}"
-        return known.get(self._metric) or next((value for name, value in known.items() if name.endswith(named)), None)
-
     def _save(self, value: float, at: int) -> None:
         self.best, self.best_iter = value, at
         self._checkpointer.save(self._prefix, iteration=at)
@@ -284,11 +305,11 @@ class BestCheckpointer(HookBase):
     def after_step(self) -> None:
         done = self.trainer.iter + 1
         if self._period > 0 and done % self._period == 0 and done != self.trainer.max_iter:
-            self._check()
+            self._check(latest_metric(self.trainer.storage, self._metric))
 
     def after_train(self) -> None:
         if self.trainer.iter >= self.trainer.max_iter:
-            self._check()
+            self._check(latest_metric(self.trainer.storage, self._metric))
 
 
 class LRScheduler(HookBase):

@@ -19,6 +19,7 @@ from libai.utils import distributed as dist
 from libai.utils.logger import setup_logger
 
 CONFIG = "config.yaml"
+_SIZES = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
 # What a run works out; beside these the saved file has everything as it was given.
 _WORKED_OUT = (
     "train_micro_batch_size",
@@ -77,8 +78,8 @@ def resolved(cfg: Any) -> DictConfig:
         "global_batch_size": sizes.global_batch,
         "num_accumulation_steps": sizes.steps,
     }
-    layout = {"data_parallel_size": util.data_parallel_size, "tensor_parallel_size": util.tensor_parallel_size}
-    layout["pipeline_parallel_size"] = util.pipeline_parallel_size
+    layout = {key: getattr(util, key) for key in _SIZES}
+    _require_layout(given, layout)
     if (
         all(train[key] == value for key, value in found.items())
         and all(train.dist[key] == value for key, value in layout.items())
@@ -91,6 +92,16 @@ def resolved(cfg: Any) -> DictConfig:
     ready.train.samples = ready.train.train_iter * sizes.global_batch
     _force_precision(ready)
     return ready
+
+
+def _require_layout(cfg: DictConfig, layout: dict[str, int]) -> None:
+    """Raises a ConfigError if the config has other sizes than the rank layout of this process."""
+    for key, size in layout.items():
+        if cfg.train.dist[key] not in (None, 1, size) or (cfg.train.dist[key] == 1 != size and key != _SIZES[0]):
+            raise ConfigError(
+                f"train.dist.{key}={cfg.train.dist[key]}{where(cfg)}, but the rank layout of this process has {size}; "
+                f"call libai.utils.distributed.setup_dist_util(cfg.train.dist) first, as default_setup does"
+            )
 
 
 def _force_precision(cfg: DictConfig) -> None:
@@ -107,8 +118,7 @@ def save_config(given: DictConfig, ready: DictConfig) -> None:
     """Writes ``config.yaml``: the config as it was given, with defaults, and below ``derived`` what this run made of
     it. The latter is worked out anew when the file is run, so it runs on any number of ranks."""
     worked_out = {key: ready.train[key] for key in _WORKED_OUT if key in ready.train}
-    sizes = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
-    tree = plain(given) | {DERIVED: {"train": {**worked_out, "dist": {key: ready.train.dist[key] for key in sizes}}}}
+    tree = plain(given) | {DERIVED: {"train": {**worked_out, "dist": {key: ready.train.dist[key] for key in _SIZES}}}}
     path = os.path.join(given.train.output_dir, CONFIG)
     LazyConfig.save(tree, path)
     logging.getLogger(__name__).info("Full config saved to %s", path)

@@ -52,6 +52,7 @@ class TrainerBase:
         self.iter = 0
         self.start_iter = 0
         self.max_iter = 0
+        self._is_in_step = False
         self.storage: EventStorage = EventStorage()
 
     def register_hooks(self, hooks: Sequence[HookBase | None]) -> None:
@@ -65,24 +66,51 @@ class TrainerBase:
             self._hooks.append(hook)
 
     def train(self, start_iter: int, max_iter: int) -> Any:
-        """Runs the iterations from ``start_iter`` to ``max_iter``, which is not among them."""
+        """Runs the iterations from ``start_iter`` up to, but not including, ``max_iter``."""
         _log.info("Starting training from iteration %d", start_iter)
         self.iter = self.start_iter = start_iter
         self.max_iter = max_iter
         with EventStorage(start_iter) as self.storage:
             try:
                 self.before_train()
-                for self.iter in range(start_iter, max_iter):
+                while self.iter < self.max_iter:
+                    self._is_in_step = True
                     self.before_step()
                     self.run_step()
                     self.after_step()
-                self.iter = max_iter
+                    self._is_in_step = False
+                    self.iter += 1
             except Exception as error:
-                _log.exception("Exception during training:")
-                vars(error)["is_logged"] = True  # a program that ends by it need not print it once more
+                self.log_error(error)
                 raise
             finally:
+                self._is_in_step = False
                 self.after_train()
+
+    def log_error(self, error: Exception) -> None:
+        """Logs an exception that ends the run. Programs that report errors themselves override it."""
+        _log.error("Exception during training:", exc_info=error)
+        vars(error)["is_logged"] = True  # a program that ends by it need not print it again
+
+    def stop(self) -> None:
+        """Ends the run after the current iteration, as if ``max_iter`` had been reached.
+
+        The remaining hooks of the iteration see the new ``max_iter``. The final evaluation runs, ``model_final`` is
+        written and every ``after_train`` is called. ``--resume`` continues such a run up to ``train.train_iter``. Called
+        in ``before_train``, no iteration runs.
+
+        On several ranks, every rank must call it in the same iteration. A hook that decides by a metric gets the same
+        value on every rank from :func:`libai.engine.hooks.latest_metric`.
+
+        Example::
+
+            class StopWhenGood(HookBase):
+                def after_step(self):
+                    latest = latest_metric(self.trainer.storage, "Acc@1")
+                    if latest is not None and latest[0] > 99:
+                        self.trainer.stop()
+        """
+        self.max_iter = min(self.max_iter, self.iter + self._is_in_step)
 
     def before_train(self) -> None:
         """Calls the hooks."""

@@ -1,10 +1,9 @@
-"""Swin v2: attention by angles, biases that a small network makes of distances, and norms behind the branches."""
+"""Swin v2: cosine attention, biases that a small network computes from distances, and norms behind the branches."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -13,11 +12,10 @@ import torch.nn.functional as F
 from libai.config import configurable
 from libai.layers import LayerNorm, Linear
 from libai.layers.laying import at_layer, new_parameter, new_tensor
-from libai.models import swin_transformer as v1
-from libai.models.swin_transformer import Norm, PatchEmbed, SwinBase, attend_in_windows, quarters
+from libai.models.swin_base import Norm, PatchEmbed, PatchMergingBase, Stage, SwinBase, WindowAttentionBase, WindowBlock
 from libai.models.utils.given import given
 from libai.models.utils.pictures import truncated_normal
-from libai.models.utils.windows import relative_positions, window_partition, window_reverse
+from libai.models.utils.windows import window_partition, window_reverse
 from oneflow import nn
 
 __all__ = [
@@ -31,24 +29,24 @@ __all__ = [
     "window_reverse",
 ]
 
-_LARGEST_SCALE = math.log(100.0)
+_MAX_LOG_SCALE = math.log(100.0)
 
 
-def distances(window: tuple[int, int], pretrained: tuple[int, int]) -> torch.Tensor:
-    """(1, 2h - 1, 2w - 1, 2): every distance in a window, logarithmically and so that the farthest of the
-    ``pretrained`` window, if there was one, is 1."""
+def log_distances(window: tuple[int, int], pretrained: tuple[int, int]) -> torch.Tensor:
+    """Returns every distance in a window on a logarithmic scale, (1, 2h - 1, 2w - 1, 2).
+
+    The largest distance is 1 in the ``pretrained`` window, or in ``window`` if that is 0.
+    """
     sides = [pretrained[at] if pretrained[at] > 0 else window[at] for at in (0, 1)]
     ys, xs = torch.meshgrid(*(torch.arange(-(side - 1), side, dtype=torch.float32) for side in window), indexing="ij")
     table = 8 * torch.stack([ys / max(sides[0] - 1, 1), xs / max(sides[1] - 1, 1)], -1)[None]
     return table.sign() * torch.log2(table.abs() + 1.0) / math.log2(8)
 
 
-class WindowAttention(nn.Module):
-    """Attention among the pixels of a window by the cosine of queries and keys, times a learned scale; keys have no
-    bias."""
+class WindowAttention(WindowAttentionBase):
+    """Attention by the cosine of queries and keys, times a learned scale; keys have no bias."""
 
     relative_coords_table: Any
-    relative_position_index: Any
 
     def __init__(
         self,
@@ -62,8 +60,7 @@ class WindowAttention(nn.Module):
         fused_bias_add_dropout: bool = False,
         layer_idx: int = 0,
     ) -> None:
-        super().__init__()
-        self.dim, self.window_size, self.num_heads, self.layer_idx = dim, window_size, num_heads, layer_idx
+        super().__init__(dim, window_size, num_heads, attn_drop, layer_idx)
         self.pretrained_window_size = (pretrained_window_size[0], pretrained_window_size[1])
         self.logit_scale = new_parameter(
             (num_heads, 1, 1), lambda scale: nn.init.constant_(scale, math.log(10.0)), layer_idx
@@ -73,58 +70,35 @@ class WindowAttention(nn.Module):
             nn.ReLU(),
             Linear(512, num_heads, bias=False, init_method=truncated_normal, layer_idx=layer_idx),
         )
-        table, index = distances(window_size, self.pretrained_window_size), relative_positions(window_size)
+        table = log_distances(window_size, self.pretrained_window_size)
         self.register_buffer(
-            "relative_coords_table", new_tensor(table.shape, lambda made: made.copy_(table), layer_idx)
+            "relative_coords_table", new_tensor(table.shape, lambda tensor: tensor.copy_(table), layer_idx)
         )
-        self.register_buffer(
-            "relative_position_index",
-            new_tensor(index.shape, lambda made: made.copy_(index), layer_idx, dtype=torch.int64),
-        )
+        self._add_index()
         self.qkv = Linear(dim, dim * 3, bias=False, init_method=truncated_normal, layer_idx=layer_idx)
         self.q_bias = new_parameter((dim,), nn.init.zeros_, layer_idx) if qkv_bias else None
         self.v_bias = new_parameter((dim,), nn.init.zeros_, layer_idx) if qkv_bias else None
-        self.attn_drop = attn_drop
-        self.proj = Linear(dim, dim, init_method=truncated_normal, layer_idx=layer_idx)
-        self.proj_drop = nn.Dropout(proj_drop)
+        self._add_projection(proj_drop)
 
     def forward(self, x: Any, mask: Any = None) -> Any:
-        """(N * windows, pixels, dim) to the same."""
-        x = at_layer(x, self.layer_idx)
-        count, pixels, dim = x.shape
-        qkv = self.qkv(x)
+        """Maps (N * windows, pixels, dim) to the same shape."""
+        qkv = self.qkv(at_layer(x, self.layer_idx))
         if self.q_bias is not None and self.v_bias is not None:
             qkv = qkv + torch.cat([self.q_bias, torch.zeros_like(self.q_bias), self.v_bias])
-        query, key, value = (
-            qkv.view(count, pixels, 3, self.num_heads, dim // self.num_heads).permute(2, 0, 3, 1, 4).unbind(0)
-        )
-        query = F.normalize(query, dim=-1) * self.logit_scale.clamp(max=_LARGEST_SCALE).exp()
-        found = attend_in_windows(
-            query,
-            F.normalize(key, dim=-1),
-            value,
-            self._bias(pixels),
-            mask,
-            self.attn_drop if self.training else 0.0,
-            1.0,
-        )
-        return self.proj_drop(self.proj(found.transpose(1, 2).reshape(count, pixels, dim)))
+        query, key, value = self._split_heads(qkv)
+        query = F.normalize(query, dim=-1) * self.logit_scale.clamp(max=_MAX_LOG_SCALE).exp()
+        return self._attend(query, F.normalize(key, dim=-1), value, self._bias(), mask, 1.0)
 
-    def _bias(self, pixels: int) -> Any:
-        # The table is no batch: no layer may cut its first dim among ranks, so the connections are written out.
+    def _bias(self) -> Any:
+        # Called as modules, the layers would shard the table's first dim like a batch.
         first: Any = self.cpb_mlp[0]
         last: Any = self.cpb_mlp[2]
-        table = F.linear(
-            F.relu(F.linear(self.relative_coords_table.flatten(0, 2), first.weight, first.bias)), last.weight
-        )
-        return 16 * torch.sigmoid(
-            table[self.relative_position_index.flatten()].view(pixels, pixels, -1).permute(2, 0, 1)
-        )
+        hidden = F.relu(F.linear(self.relative_coords_table.flatten(0, 2), first.weight, first.bias))
+        return 16 * torch.sigmoid(self._pair_bias(F.linear(hidden, last.weight)))
 
 
-class SwinTransformerBlock(v1.SwinTransformerBlock):
-    """Attention in windows and an MLP, each with a norm behind it, added to what came in. The norms give nothing at
-    first."""
+class SwinTransformerBlock(WindowBlock):
+    """Attention in windows and an MLP; a norm follows each, whose output is 0 at first."""
 
     def __init__(
         self,
@@ -143,13 +117,14 @@ class SwinTransformerBlock(v1.SwinTransformerBlock):
         pretrained_window_size: int = 0,
         layer_idx: int = 0,
     ) -> None:
-        nn.Module.__init__(self)
-        self._lay_windows(input_resolution, window_size, shift_size, layer_idx)
-        pair, pretrained = (self.window_size, self.window_size), (pretrained_window_size, pretrained_window_size)
-        attention = partial(
-            WindowAttention, dim, pair, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx
-        )
-        self._build(dim, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer)
+        super().__init__()
+        pretrained = (pretrained_window_size, pretrained_window_size)
+
+        def attention(window: tuple[int, int]) -> WindowAttention:
+            return WindowAttention(dim, window, num_heads, qkv_bias, attn_drop, drop, pretrained, layer_idx=layer_idx)
+
+        sizes = (dim, input_resolution, window_size, shift_size)
+        self._build(*sizes, attention, mlp_ratio, drop, drop_path, act_layer, norm_layer, layer_idx)
         for norm in (self.norm1, self.norm2):
             for parameter in norm.parameters():
                 parameter.data.zero_()
@@ -160,17 +135,19 @@ class SwinTransformerBlock(v1.SwinTransformerBlock):
         return x + self.drop_path(self.norm2(self.mlp(x)))
 
 
-class PatchMerging(v1.PatchMerging):
-    """Four neighbours become one pixel of twice the channels; the norm stands behind."""
+class PatchMerging(PatchMergingBase):
+    """Four neighbours become one pixel with twice the channels; the norm follows the projection."""
 
-    _normed = 2
+    norm_factor = 2
 
     def forward(self, x: Any) -> Any:
-        return self.norm(self.reduction(quarters(at_layer(x, self.layer_idx), self.input_resolution)))
+        return self.norm(self.reduction(self._quarters(x)))
 
 
-class BasicLayer(v1.BasicLayer):
-    """One stage: blocks on maps of one size, every second one shifted, and what makes the maps smaller."""
+class BasicLayer(Stage):
+    """One stage: blocks on maps of one size, every second one shifted, and the module that makes the maps smaller."""
+
+    block = SwinTransformerBlock
 
     def __init__(
         self,
@@ -189,37 +166,24 @@ class BasicLayer(v1.BasicLayer):
         pretrained_window_size: int = 0,
         layer_id_offset: int = 0,
     ) -> None:
-        nn.Module.__init__(self)
-
-        def block(shift: int, dropped: float, layer_idx: int) -> SwinTransformerBlock:
-            told: dict[str, Any] = {
-                "norm_layer": norm_layer,
-                "pretrained_window_size": pretrained_window_size,
-                "layer_idx": layer_idx,
-            }
-            return SwinTransformerBlock(
-                dim,
-                input_resolution,
-                num_heads,
-                window_size,
-                shift,
-                mlp_ratio,
-                qkv_bias,
-                drop,
-                attn_drop,
-                dropped,
-                **told,
-            )
-
+        super().__init__()
+        sizes = (dim, input_resolution, depth, window_size)
         self._build(
-            block, dim, input_resolution, depth, window_size, drop_path, norm_layer, downsample, layer_id_offset
-        )
+            *sizes, drop_path, norm_layer, downsample, layer_id_offset,
+            num_heads=num_heads, mlp_ratio=mlp_ratio, qkv_bias=qkv_bias, drop=drop, attn_drop=attn_drop,
+            pretrained_window_size=pretrained_window_size,
+        )  # fmt: skip
 
 
 class SwinTransformerV2(SwinBase):
-    """Called with pictures (N, channels, ``img_size``, ``img_size``) and in training with labels; ``depths``,
-    ``num_heads`` and ``pretrained_window_sizes`` have a number for each stage. Only MLPs are cut by tensor parallelism.
-    ``loss_func`` is cross entropy unless said."""
+    """Swin Transformer V2 for image classification.
+
+    Called with images (N, channels, ``img_size``, ``img_size``), and in training with labels. ``depths``, ``num_heads``
+    and ``pretrained_window_sizes`` have a number for each stage. Tensor parallelism shards only the MLPs. ``loss_func``
+    is cross entropy by default.
+    """
+
+    stage, merging = BasicLayer, PatchMerging
 
     @configurable
     def __init__(
@@ -245,42 +209,20 @@ class SwinTransformerV2(SwinBase):
     ) -> None:
         super().__init__()
 
-        def stage(
-            number: int, dim: int, resolution: tuple[int, int], drops: list[float], is_last: bool, offset: int
-        ) -> BasicLayer:
-            merge = None if is_last else PatchMerging
-            heads, pretrained = num_heads[number], pretrained_window_sizes[number]
-            rates = (drop_rate, attn_drop_rate, drops)
-            return BasicLayer(
-                dim,
-                resolution,
-                depths[number],
-                heads,
-                window_size,
-                mlp_ratio,
-                qkv_bias,
-                *rates,
-                norm_layer,
-                merge,
-                pretrained,
-                offset,
-            )
+        def options(number: int) -> dict[str, Any]:
+            return {
+                "num_heads": num_heads[number],
+                "window_size": window_size,
+                "mlp_ratio": mlp_ratio,
+                "qkv_bias": qkv_bias,
+                "attn_drop": attn_drop_rate,
+                "pretrained_window_size": pretrained_window_sizes[number],
+            }
 
         self._build(
-            stage,
-            img_size,
-            patch_size,
-            in_chans,
-            num_classes,
-            embed_dim,
-            depths,
-            drop_rate,
-            drop_path_rate,
-            norm_layer,
-            ape,
-            patch_norm,
-            loss_func,
-        )
+            img_size, patch_size, in_chans, num_classes, embed_dim, depths, drop_rate, drop_path_rate, norm_layer, ape,
+            patch_norm, loss_func, options,
+        )  # fmt: skip
 
     @classmethod
     def from_config(cls, cfg: Any) -> dict[str, Any]:
@@ -288,6 +230,7 @@ class SwinTransformerV2(SwinBase):
 
 
 _OPTIONS = (
-    "img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depths", "num_heads", "window_size", "mlp_ratio", "qkv_bias", "drop_rate",
-    "attn_drop_rate", "drop_path_rate", "norm_layer", "ape", "patch_norm", "pretrained_window_sizes", "loss_func",
+    "img_size", "patch_size", "in_chans", "num_classes", "embed_dim", "depths", "num_heads", "window_size", "mlp_ratio",
+    "qkv_bias", "drop_rate", "attn_drop_rate", "drop_path_rate", "norm_layer", "ape", "patch_norm",
+    "pretrained_window_sizes", "loss_func",
 )  # fmt: skip

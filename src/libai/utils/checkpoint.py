@@ -244,7 +244,7 @@ class PeriodicCheckpointer:
 
     @property
     def final_name(self) -> str | None:
-        """The checkpoint at the end of the run; None for none."""
+        """The name of the checkpoint at the end of the run; None for none."""
         return f"{self.file_prefix}_final"
 
     def name_of(self, iteration: int) -> str:
@@ -268,10 +268,15 @@ class PeriodicCheckpointer:
         ]
 
     def step(self, iteration: int, **kwargs: Any) -> None:
-        """To be called after each iteration."""
+        """Saves what is due. Call it after each iteration."""
         if self.period > 0 and (iteration + 1) % self.period == 0:
             self.save_now(iteration, **kwargs)
-        if self.max_iter is not None and iteration >= self.max_iter - 1 and self.final_name is not None:
+        if self.max_iter is not None and iteration >= self.max_iter - 1:
+            self.save_final(iteration, **kwargs)
+
+    def save_final(self, iteration: int, **kwargs: Any) -> None:
+        """Saves ``final_name``, the checkpoint after the last iteration."""
+        if self.final_name is not None:
             self.checkpointer.save(self.final_name, iteration=iteration, **kwargs)
 
     def save_now(self, iteration: int, **kwargs: Any) -> str:

@@ -105,17 +105,28 @@ _current: list[DistUtil] = []  # none, or the one of this process
 
 
 def setup_dist_util(cfg: Mapping[str, Any]) -> DistUtil:
-    """Makes the layout of ranks that ``train.dist`` asks for. The data parallel size is what the other sizes leave of
-    the ranks; ``cfg`` is not changed."""
-    world = get_world_size()
-    tensor, pipeline = cfg.get("tensor_parallel_size") or 1, cfg.get("pipeline_parallel_size") or 1
+    """Sets the rank layout of this process.
+
+    Args:
+        cfg: ``train.dist`` of a config. It is not changed. The data parallel size is the number of ranks divided by the
+            other two sizes; a ``data_parallel_size`` above 1 must equal it.
+
+    Returns:
+        The layout, which :func:`get_dist_util` returns from now on.
+
+    Raises:
+        ConfigError: If the sizes do not fit the number of ranks.
+    """
+    sizes = {name: cfg.get(f"{name}_parallel_size") for name in ("data", "tensor", "pipeline")}
     layers, custom = cfg.get("pipeline_num_layers"), cfg.get("custom_pipeline_stage_id")
-    layout = rank_layout(world, tensor, pipeline, layers, None if custom is None else list(custom))
-    for key, asked, given in (("tensor", tensor, layout.tensor), ("pipeline", pipeline, layout.pipeline)):
-        if asked != given:
-            _log.warning(
-                "train.dist.%s_parallel_size=%d is more than %d ranks allow; it is %d here", key, asked, world, given
-            )
+    layout = rank_layout(
+        get_world_size(),
+        1 if sizes["tensor"] is None else sizes["tensor"],
+        1 if sizes["pipeline"] is None else sizes["pipeline"],
+        layers,
+        None if custom is None else list(custom),
+        sizes["data"],
+    )
     _current[:] = [DistUtil(layout, cfg.get("device_type") or "cuda", layers)]
     return _current[0]
 

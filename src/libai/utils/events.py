@@ -162,6 +162,10 @@ class EventWriter:
         """Writes what is new."""
         raise NotImplementedError(f"{type(self).__name__} has to define write()")
 
+    def write_end(self) -> None:
+        """Writes what was put after the last iteration, such as the final evaluation."""
+        self.write()
+
     def close(self) -> None:
         """Ends the writing; nothing to do by default."""
 
@@ -275,8 +279,6 @@ class CommonMetricPrinter(EventWriter):
     def write(self) -> None:
         storage = get_event_storage()
         now = storage.iter
-        if now == self._max_iter:  # after the last iteration: it was shown, and no time is left
-            return
         memory = peak_memory_mb()
         storage.put_scalar("max_mem_mb", memory, smoothing_hint=False)
         self.logger.info(
@@ -301,6 +303,9 @@ class CommonMetricPrinter(EventWriter):
                 memory=memory,
             )
         )
+
+    def write_end(self) -> None:
+        """Writes nothing: a line describes an iteration, and no further one has run."""
 
     def _throughput(self, storage: EventStorage) -> str:
         if "time" not in storage.histories():

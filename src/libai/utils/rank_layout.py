@@ -45,34 +45,66 @@ class RankLayout:
 
 
 def rank_layout(
-    world: int, tensor: int, pipeline: int, layers: int | None = None, custom: Sequence[int] | None = None
+    world: int,
+    tensor: int,
+    pipeline: int,
+    layers: int | None = None,
+    custom: Sequence[int] | None = None,
+    data: int | None = None,
 ) -> RankLayout:
-    """The layout of ``world`` ranks. Sizes larger than the world are brought down to it; the data parallel size is what
-    the others leave."""
+    """Returns the layout of ``world`` ranks.
+
+    Args:
+        world: The number of ranks.
+        tensor: ``train.dist.tensor_parallel_size``.
+        pipeline: ``train.dist.pipeline_parallel_size``.
+        layers: ``train.dist.pipeline_num_layers``, required for a pipeline.
+        custom: ``train.dist.custom_pipeline_stage_id``, the stage of each layer.
+        data: ``train.dist.data_parallel_size``. It follows from the other sizes, so 1, LiBai's default, and None are
+            not checked.
+
+    Raises:
+        ConfigError: If the sizes do not fit the number of ranks.
+    """
     for key, size in (("tensor_parallel_size", tensor), ("pipeline_parallel_size", pipeline)):
         if type(size) is not int or size < 1:
             raise ConfigError(f"train.dist.{key} is a whole number from 1 on, got {size!r}")
-    tensor = min(tensor, world)
+    there_are = f"there {'is' if world == 1 else 'are'} {world}"
     if world % tensor:
         raise ConfigError(
-            f"{world} ranks are not divisible by train.dist.tensor_parallel_size={tensor}; choose one of "
-            f"{_divisors(world)}"
+            f"train.dist.tensor_parallel_size={tensor}, but {there_are} rank{'' if world == 1 else 's'}; start a "
+            f"multiple of {tensor} ranks or set it to one of {_divisors(world)}"
         )
-    pipeline = min(pipeline, world // tensor)
     if world % (tensor * pipeline):
         raise ConfigError(
-            f"{world} ranks are not divisible by tensor_parallel_size * pipeline_parallel_size = {tensor} * {pipeline} "
-            f"of train.dist; "
-            f"with tensor_parallel_size={tensor} choose a pipeline_parallel_size of {_divisors(world // tensor)}"
+            f"train.dist.tensor_parallel_size={tensor} and train.dist.pipeline_parallel_size={pipeline} need a multiple "
+            f"of {tensor * pipeline} ranks, but {there_are}; start as many or set pipeline_parallel_size to one of "
+            f"{_divisors(world // tensor)}"
         )
-    return RankLayout(world, world // (tensor * pipeline), tensor, pipeline, _stages(pipeline, layers, custom, world))
+    rest = world // (tensor * pipeline)
+    _require_data(data, rest, tensor, pipeline)
+    return RankLayout(world, rest, tensor, pipeline, _stages(pipeline, layers, custom))
+
+
+def _require_data(data: int | None, rest: int, tensor: int, pipeline: int) -> None:
+    if data is None:
+        return
+    if type(data) is not int or data < 1:
+        raise ConfigError(f"train.dist.data_parallel_size is a whole number from 1 on or null, got {data!r}")
+    if data not in (1, rest):
+        world = rest * tensor * pipeline
+        raise ConfigError(
+            f"train.dist.data_parallel_size={data}, but {world} rank{'' if world == 1 else 's'} with "
+            f"tensor_parallel_size={tensor} and pipeline_parallel_size={pipeline} leave {rest}; set it to {rest}, to "
+            f"null, or start {data * tensor * pipeline} ranks"
+        )
 
 
 def _divisors(number: int) -> list[int]:
     return [size for size in range(1, number + 1) if number % size == 0]
 
 
-def _stages(pipeline: int, layers: int | None, custom: Sequence[int] | None, world: int) -> tuple[int, ...]:
+def _stages(pipeline: int, layers: int | None, custom: Sequence[int] | None) -> tuple[int, ...]:
     if pipeline == 1:
         return ()
     if layers is None:

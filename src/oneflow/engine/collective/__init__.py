@@ -48,7 +48,7 @@ from oneflow.engine.collective.one_copy import (
     update_rows,
 )
 from oneflow.engine.collective.peers import meeting
-from oneflow.engine.collective.rooms import Room, room_of, share_memory
+from oneflow.engine.collective.rooms import Room, forget_groups, room_of, share_memory
 
 __all__ = [
     "MOST_RANKS",
@@ -74,6 +74,7 @@ __all__ = [
     "exchange",
     "exchange_parts",
     "finite_over",
+    "forget_groups",
     "gather_into",
     "gather_parts",
     "gather_start",

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import select
+import weakref
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -40,7 +41,7 @@ class HostGroup:
 
     def __init__(self, group: Any, inbox: int, neighbours: dict[int, Neighbour], seconds: float) -> None:
         self.size, self.place = dist.get_world_size(group), dist.get_rank(group)
-        self._group = group
+        self._group = weakref.ref(group)  # an executor that outlives the group must not keep its threads alive
         self._seconds, self._milliseconds = seconds, seconds * 1000
         self._inbox = inbox
         self._neighbours = neighbours
@@ -58,7 +59,7 @@ class HostGroup:
     @property
     def ranks(self) -> list[int]:
         """The members, in order."""
-        return dist.get_process_group_ranks(self._group)
+        return dist.get_process_group_ranks(self._group())
 
     def reach(self) -> int:
         """Tells the others that this rank has come to its next milestone; the number by which to wait for them
@@ -121,7 +122,7 @@ class HostGroup:
         told = torch.tensor(segment.reference if segment is not None else (0, 0, 0))
         try:
             with meeting(self.ranks):
-                dist.broadcast(told, group=self._group, group_src=0)
+                dist.broadcast(told, group=self._group(), group_src=0)
             mapped = self._mapped(Reference(*told.tolist()), count, dtype)
             self.wait(self.reach())
         finally:

@@ -24,6 +24,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from oneflow.engine.collective import groups, host_group, peers
 from oneflow.engine.collective.groups import Ranks, group_of
 from oneflow.engine.collective.host_group import HostGroup, new_host_group
 from oneflow.engine.core.errors import OrderError
@@ -204,6 +205,12 @@ def _room_of_group(group: Any) -> Room | None:
     """One for all orders of the ranks."""
     host = new_host_group(group)
     return None if host is None else Room(host)
+
+
+def forget_groups() -> None:
+    """Drops every cached reference to a process group, so that ``destroy_process_group`` ends its threads."""
+    for cached in (groups._group, host_group.host_group, peers._known, _sharing, _room, _room_of_group):
+        cached.cache_clear()
 
 
 def fits(count: int, dtype: torch.dtype) -> bool:

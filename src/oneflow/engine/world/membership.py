@@ -268,6 +268,8 @@ def _leave() -> None:
     store, world, near = _MEMBERSHIP.store, _MEMBERSHIP.world, {}
     if dist.is_initialized():
         near = processes_here()
+        if not _failed():  # a failed program does not wait for collectives that the others may never join
+            _forget_groups()
         dist.destroy_process_group()
     if store is None or world is None:
         return
@@ -275,6 +277,19 @@ def _leave() -> None:
         store.set(f"left/{world.rank}", "")
         if _MEMBERSHIP.serves and not _failed():
             _serve_on(store, [rank for rank in world.ranks if rank != world.rank], near)
+
+
+def _forget_groups() -> None:
+    """Drops the references that would keep gloo's threads running after ``destroy_process_group``.
+
+    A gloo thread that releases the last reference to a tensor takes the GIL. While the interpreter shuts down, Python
+    3.11 answers with pthread_exit, which C++ turns into "terminate called without an active exception".
+    """
+    from oneflow.engine.collective import forget_groups
+    from oneflow.engine.world.order import forget_calls
+
+    forget_groups()
+    forget_calls()
 
 
 def _serve_on(store: dist.Store, others: list[int], near: dict[int, int]) -> None:

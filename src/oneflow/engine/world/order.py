@@ -133,6 +133,12 @@ def _calls(world: Any) -> _Calls:
     return _Calls()
 
 
+def forget_calls() -> None:
+    """Drops what was cached for process groups, and with it the references to them."""
+    _are_apart.cache_clear()
+    _calls.cache_clear()
+
+
 def described(arguments: Sequence[Any]) -> str:
     """What of some arguments all ranks must agree on, as text."""
     return ", ".join(map(_described, arguments))

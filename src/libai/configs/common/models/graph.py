@@ -1,18 +1,5 @@
-"""The step as an nn.Graph, compiled; graph.enabled=false runs op by op."""
+"""The defaults of ``graph``. ``libai/config/keys.py`` declares them, and docs/libai.md describes each key."""
 
-from libai.config import LazyCall
-from libai.models.utils.graph_base import GraphBase
+from libai.config.keys import defaults
 
-graph = dict(
-    enabled=True,
-    debug=-1,  # -1 nothing, 0 stages, 1 modules, 2 ops, 3 the code of a step
-    auto_parallel=dict(
-        enabled=False,
-        enable_auto_parallel_ignore_user_sbp_config=False,
-        trunk_algo=True,
-        sbp_collector=False,
-    ),
-    train_graph=LazyCall(GraphBase)(is_train=True),
-    eval_graph=LazyCall(GraphBase)(is_train=False),
-    global_mode=dict(enabled=False),
-)
+graph = defaults("graph")
