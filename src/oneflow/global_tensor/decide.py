@@ -28,6 +28,7 @@ from oneflow.global_tensor.runs import (
 )
 from oneflow.global_tensor.spec import Spec, spec_of
 from oneflow.global_tensor.tensor import GlobalTensor
+from oneflow.ops.dense_operands import stride_safe
 from oneflow.sharding.call import Call, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout
 from oneflow.sharding.rules.local import RankLocal
@@ -170,7 +171,7 @@ class _Deciding:
     def _flat(
         self, call: Call, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...], outs: Outs, is_view: bool
     ) -> Ready:
-        rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, self.func)
+        rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, stride_safe(self.func))
         if rule is None or rule.localise is None:
             if isinstance(outs, Spec) and not any(boxes) and not is_view:
                 return Direct(function, outs)

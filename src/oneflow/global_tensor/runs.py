@@ -14,6 +14,7 @@ from oneflow.global_tensor.move import Calls, moved, on_every_rank, shares_memor
 from oneflow.global_tensor.random import drawn
 from oneflow.global_tensor.spec import Spec, fresh
 from oneflow.global_tensor.tensor import GlobalTensor, Source
+from oneflow.ops.dense_operands import stride_safe
 from oneflow.sharding.call import Call, tensors_in, with_tensors
 from oneflow.sharding.mesh import Layout, whole_on
 from oneflow.sharding.rules.local import RankLocal
@@ -288,7 +289,7 @@ class Gathered:
         whole = [on_every_rank(v._part, v._spec, name) if type(v) is GlobalTensor else v for v in given]
         mine = iter(whole)
         local_args, local_kwargs = with_tensors((args, kwargs), lambda _: next(mine))
-        found = self.func(*local_args, **local_kwargs)
+        found = stride_safe(self.func)(*local_args, **local_kwargs)
         for place in self.writes:
             written_back(given[place], whole[place] if self.is_member else None, whole_on(self.like.layout.mesh), name)
         return given[self.writes[0]] if self.writes else self._global(found)
