@@ -43,6 +43,18 @@ class DenseOperands:
         return (*self.contiguous, *self.one_format, *self.rows, *self.regular)
 
 
+
+
+def _onednn() -> dict[Any, DenseOperands]:
+    """Those of oneDNN; a build of torch may lack them."""
+    if not torch.backends.mkldnn.is_available():
+        return {}
+    ops = torch.ops.mkldnn._linear_pointwise.default, torch.ops.mkldnn._convolution_pointwise.default
+    return dict.fromkeys(ops, DenseOperands("reads the bias by its data pointer", contiguous=("B",)))
+
+
+_EMBEDDING_BAG = "reads indices and offsets by their data pointers; the backward pass raises"
+_INDICES = "reads the indices by their data pointer, and may write out of bounds"
 STRIDES_IGNORED: dict[Any, DenseOperands] = {
     aten.native_layer_norm_backward.default: DenseOperands(
         "reads mean and rstd by their data pointers", contiguous=("mean", "rstd")
@@ -74,6 +86,19 @@ STRIDES_IGNORED: dict[Any, DenseOperands] = {
         "tells the memory format of an operand in two ways, which disagree on unusual strides of dims of size 1",
         regular=("input", "weight"),
     ),
+    aten.adaptive_max_pool3d_backward.default: DenseOperands(_INDICES, contiguous=("indices",)),
+    aten.fractional_max_pool2d_backward.default: DenseOperands(_INDICES, contiguous=("indices",)),
+    aten.fractional_max_pool3d_backward.default: DenseOperands(_INDICES, contiguous=("indices",)),
+    aten.median.dim: DenseOperands("returns uninitialized memory for an expanded tensor", contiguous=("self",)),
+    aten.nanmedian.dim: DenseOperands("returns uninitialized memory for an expanded tensor", contiguous=("self",)),
+    aten._embedding_bag.default: DenseOperands(_EMBEDDING_BAG, contiguous=("indices", "offsets")),
+    aten._embedding_bag_backward.default: DenseOperands(
+        _EMBEDDING_BAG, contiguous=("indices", "offsets", "offset2bag")
+    ),
+    aten.nll_loss2d_backward.default: DenseOperands("raises on scores in other memory", contiguous=("self",)),
+    aten._pdist_forward.default: DenseOperands("raises on points in other memory", contiguous=("self",)),
+    aten._pdist_backward.default: DenseOperands("raises on points in other memory", contiguous=("self", "pdist")),
+    **_onednn(),
 }
 """What torch 2.13 does on a CPU. ``tests/compile/test_dense_operands.py`` runs every op of a program on operands of many
 strides and fails for an op that is missing here, and for an operand that torch has come to read right."""
@@ -85,7 +110,8 @@ def stride_safe(op: Any) -> Any:
     return STRIDE_SAFE.get(op, op)
 
 
-def _safe_call(op: Any, needs: DenseOperands) -> Callable[..., Any]:
+def safe_call(op: Any, needs: DenseOperands) -> Callable[..., Any]:
+    """Returns a function that calls ``op`` after it has made these operands dense."""
     names = [argument.name for argument in op._schema.arguments]
     kinds = (
         (needs.one_format, _in_one_format),
@@ -94,8 +120,8 @@ def _safe_call(op: Any, needs: DenseOperands) -> Callable[..., Any]:
         (needs.regular, _regular),
     )
     adjustments = [(tuple(map(names.index, group)), adjust) for group, adjust in kinds if group]
-    count = 1 + max(place for places, _ in adjustments for place in places)  # none of these has a default
-    kernel = op._op  # the C++ entry, without the Python wrapper around it
+    count = max((place + 1 for places, _ in adjustments for place in places), default=0)  # none of these has a default
+    kernel = _KERNELS.get(op, op._op)  # the C++ entry, without the Python wrapper around it
 
     def call(*given: Any, **kwargs: Any) -> Any:
         args = [*given, *map(kwargs.pop, names[len(given) : count])]
@@ -137,5 +163,13 @@ def _is_channels_last(value: Tensor) -> bool:
     return strides[1] == 1 and all(strides[b] == strides[a] * sizes[a] for a, b in pairwise(order))
 
 
-STRIDE_SAFE: dict[Any, Callable[..., Any]] = {op: _safe_call(op, needs) for op, needs in STRIDES_IGNORED.items()}
+def _group_norm_backward(*args: Any) -> Any:
+    """Always computes the gradient of the input: in channels-last memory the kernel crashes where it is not wanted."""
+    *operands, wanted = args
+    made = aten.native_group_norm_backward.default._op(*operands, [True, *wanted[1:]])
+    return made if wanted[0] else (None, *made[1:])
+
+
+_KERNELS: dict[Any, Callable[..., Any]] = {aten.native_group_norm_backward.default: _group_norm_backward}
+STRIDE_SAFE: dict[Any, Callable[..., Any]] = {op: safe_call(op, needs) for op, needs in STRIDES_IGNORED.items()}
 """What to call instead of the ops of ``STRIDES_IGNORED``."""
