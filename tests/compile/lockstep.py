@@ -37,7 +37,7 @@ def check(
     assert len(inputs) == len(call.inputs) and len(outputs) == len(call.outputs), "a layout for each tensor"
     parts = [cut(value, sbp, axes) for value, sbp in zip(values, inputs)]
     graphs = [rank_graph(call, chosen, axes, position) for position in range(prod(axes))]
-    results = lock_step([_steps(graph, [part[p] for part in parts]) for p, graph in enumerate(graphs)])
+    results = lock_step([rank_steps(graph, [part[p] for part in parts]) for p, graph in enumerate(graphs)])
     check_results(call, [*values], results, expected, outputs, axes)
 
 
@@ -161,7 +161,7 @@ def _collective(calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterable[Tensor
     return [_REDUCTIONS[args[1]](stacked, dim=0).to(stacked.dtype)] * len(values)
 
 
-def _steps(graph: fx.Graph, inputs: Sequence[Tensor]) -> _Steps:
+def rank_steps(graph: fx.Graph, inputs: Sequence[Tensor]) -> _Steps:
     """Evaluates one rank's graph; yields each collective that it comes to and is sent its result."""
     env: dict[fx.Node, Any] = {}
     feeds = iter(inputs)

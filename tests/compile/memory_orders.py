@@ -1,10 +1,9 @@
 """Samples of op rows on tensors in many memory orders: which aten ops give their results other strides than were
-traced, and which cannot read other strides."""
+traced."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 from typing import Any
@@ -17,7 +16,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from oneflow.engine.ir.blob import Blob
-from oneflow.engine.sharding.call import tensors_in, with_tensors
 
 ORDERS: dict[str, Callable[[int], list[int]]] = {
     "contiguous": lambda rank: list(range(rank)),
@@ -123,57 +121,3 @@ def _as_traced(was_traced: Any, real: Any) -> Any:
     if not isinstance(real, Tensor):
         return real
     return torch.empty_strided(was_traced.shape, was_traced.stride(), dtype=was_traced.dtype).copy_(real)
-
-
-@lru_cache(maxsize=None)
-def reading_strides(file: str) -> dict[tuple[Any, str], str]:
-    """The ops in the samples of a file that fail, or give other numbers, when one argument lies otherwise; with its
-    name and the first case."""
-    found: dict[tuple[Any, str], str] = {}
-    for one in map(_uneven, traced.distinct(file)):
-        names = _tensor_names(one)
-        if "empty" not in str(one.op):  # what such a tensor holds is anything
-            for place, value in enumerate(one.values):
-                for order in ORDERS if value.dim() > 1 else ():
-                    case = _failure(one, place, in_order(value, order))
-                    if case is not None:
-                        found.setdefault((one.op, names[place]), f"{one.row}, {tuple(value.shape)} {order}: {case}")
-    return found
-
-
-def _tensor_names(one: traced.Executed) -> list[str]:
-    named = [*zip((a.name for a in one.op._schema.arguments), one.args), *one.kwargs.items()]
-    return [name for name, value in named for _ in tensors_in(value)]
-
-
-def _uneven(one: traced.Executed) -> traced.Executed:
-    """The call with gradients that are not the same everywhere: of those no order would be seen."""
-    flat = [v.dim() > 1 and v.dtype == torch.float32 and bool((v == 1).all()) for v in one.values]
-    if not any(flat):
-        return one
-    values = [
-        torch.linspace(0.5, 1.5, v.numel()).reshape(v.shape) if is_flat else v for v, is_flat in zip(one.values, flat)
-    ]
-    args, kwargs = _given(one, values)
-    return replace(one, args=args, kwargs=kwargs, result=one.op(*args, **kwargs))
-
-
-def _given(one: traced.Executed, values: Sequence[Tensor]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call with other tensors in the place of its own."""
-    feeds = iter(values)
-    return with_tensors((one.args, one.kwargs), lambda _: next(feeds))
-
-
-def _failure(one: traced.Executed, place: int, value: Tensor) -> str | None:
-    try:
-        args, kwargs = _given(one, [*one.values[:place], value, *one.values[place + 1 :]])
-        result = one.op(*args, **kwargs)
-    except RuntimeError as error:
-        return str(error).splitlines()[0]
-    return None if all(_is_near(r, e) for e, r in _pairs(one.result, result)) else "other numbers"
-
-
-def _is_near(found: Tensor, expected: Tensor) -> bool:
-    if not expected.dtype.is_floating_point:
-        return torch.equal(found, expected)
-    return torch.allclose(found, expected, 1e-3, 1e-4, equal_nan=True)

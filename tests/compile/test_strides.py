@@ -1,4 +1,4 @@
-"""What strides the values of a program have, which ops care, and that programs of one device do not."""
+"""What strides the values of a program have, and that programs of one device do not rely on them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,13 @@ from typing import Any
 import pytest
 import torch
 from families import FILES
-from memory_orders import differing, reading_strides
+from memory_orders import differing
 from torch import fx
 
-from oneflow.engine.capture.strides import ANY_STRIDES, OTHER_STRIDES, SIDE_BY_SIDE, free_strides
-from oneflow.engine.step.codegen import generate
+from oneflow.engine.capture.strides import OTHER_STRIDES, free_strides
 
 aten = torch.ops.aten
 TABLES = "src/oneflow/engine/capture/strides.py"
-# Saved by the forward kernel for the backward one, which gets them as they are.
-SAVED = {(aten.native_group_norm_backward.default, name) for name in ("mean", "rstd")} | {
-    (aten.native_layer_norm_backward.default, name) for name in ("mean", "rstd")
-}
 
 
 @pytest.mark.slow
@@ -34,28 +29,6 @@ def test_every_op_of_the_table_differs_in_some_sample() -> None:
     never = [str(op) for op in OTHER_STRIDES if op not in found]
     assert not never, f"these lie as traced in every sample, take them out of OTHER_STRIDES of {TABLES}: {never}"
     assert all(OTHER_STRIDES.values())
-
-
-def known() -> set[tuple[Any, str]]:
-    lined_up = {(op, op._schema.arguments[place].name) for op, places in SIDE_BY_SIDE.items() for place in places}
-    return lined_up | {(op, "self") for op in ANY_STRIDES}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file", FILES)
-def test_ops_read_any_strides_but_for_those_of_the_tables(file: str) -> None:
-    others = {
-        f"{op} ({name})": case
-        for (op, name), case in reading_strides(file).items()
-        if (op, name) not in known() | SAVED
-    }
-    assert not others, f"give these ops a line in ANY_STRIDES or SIDE_BY_SIDE of {TABLES}: {others}"
-
-
-@pytest.mark.slow
-def test_every_op_of_the_tables_reads_strides_in_some_sample() -> None:
-    found = {call for file in FILES for call in reading_strides(file)}
-    assert known() <= found, f"these take any strides, take them out of the tables of {TABLES}: {known() - found}"
 
 
 def traced_node(graph: fx.Graph, target: Any, *args: Any) -> fx.Node:
@@ -87,18 +60,3 @@ def test_a_view_that_is_written_to_stays_one() -> None:
     traced_node(graph, aten.fill_.Scalar, view, 1.0)
     free_strides(graph)
     assert view.target is aten.view.default
-
-
-@pytest.mark.parametrize("format", [torch.contiguous_format, torch.channels_last])
-def test_group_norm_gets_its_arguments_in_the_format_they_were_traced_in(format: torch.memory_format) -> None:
-    graph = fx.Graph()
-    x = given(graph, 2, 4, 3, 3)
-    x.meta["val"] = x.meta["val"].contiguous(memory_format=format)
-    norm = graph.call_function(aten.native_group_norm.default, (x, None, None, 2, 4, 9, 2, 1e-5))
-    graph.output(norm)
-    free_strides(graph)
-    value = torch.randn(4, 3, 3, 2).permute(3, 0, 1, 2)  # neither format
-    found = generate(graph, "norm").call(value)[0]
-    expected = torch.nn.functional.group_norm(value.contiguous(), 2)
-    assert found.is_contiguous(memory_format=format)
-    torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

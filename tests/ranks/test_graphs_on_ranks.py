@@ -1,7 +1,8 @@
 """Graphs of global tensors on real ranks compute and train as one process does, and are refused alike on every rank.
 
 The laws stand in ``graph_laws``, ``graph_settings``, ``graph_stages``, ``graph_auto``, ``graph_readers``,
-``graph_recurrent``, ``graph_oracles`` and ``graph_refusals``; one world of two ranks and one of four run them. Those of
+``graph_recurrent``, ``graph_oracles``, ``graph_refusals`` and ``graph_strides``; one world of two ranks and one of four
+run them. Those of
 training and of its settings are run by four, those of auto parallel by two; all that can be on both with
 ``MATRIX_ALL=1``.
 """
@@ -18,6 +19,7 @@ import graph_recurrent
 import graph_refusals
 import graph_settings
 import graph_stages
+import graph_strides
 import pytest
 from test_global_tensors import kept
 
@@ -30,6 +32,7 @@ MODULES = {
     "graph_recurrent": graph_recurrent,
     "graph_oracles": graph_oracles,
     "graph_refusals": graph_refusals,
+    "graph_strides": graph_strides,
 }
 ONLY_ON = {"graph_refusals": 2, "graph_oracles": 2}
 if not os.environ.get("MATRIX_ALL"):

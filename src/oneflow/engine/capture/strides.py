@@ -15,7 +15,6 @@ from torch import fx
 from oneflow.engine.capture.cleanup import writes
 from oneflow.engine.ir.nodes import argument
 from oneflow.engine.program.aliases import memories
-from oneflow.engine.program.notes import copy_notes, set_val, val
 from oneflow.engine.sharding.rules.rule import ANY_STRIDES
 
 aten = torch.ops.aten
@@ -45,19 +44,12 @@ What follows does not ask this table but takes every value for one of them: to d
 have other kernels.
 """
 
-SIDE_BY_SIDE: dict[Any, tuple[int, ...]] = {
-    aten.native_group_norm.default: (0,),
-    aten.native_group_norm_backward.default: (0, 1),
-}
-"""Ops that go through these arguments side by side in memory. Autograd has brought them into one order, but what lies
-right in the trace was left as it is."""
-
 
 def free_strides(graph: fx.Graph) -> None:
-    """Has every op give the same numbers whatever the strides of the values that it reads.
+    """Replaces views that require some strides by reshapes, which take any.
 
-    Relies on a clean joint graph of one device, which may write into values. Leaves no op that fails, or errs, on
-    strides that were not traced.
+    Relies on a clean joint graph of one device, which may write into values. Other ops that read strides are safe as
+    they run: see ``ops/dense_operands.py``.
     """
     where = memories(graph)
     written = {where[argument(node, 0)] for node in graph.nodes if node.op == "call_function" and writes(node)}
@@ -66,22 +58,3 @@ def free_strides(graph: fx.Graph) -> None:
             node.target in ANY_STRIDES and where[node] not in written
         ):  # a copy would keep what is written to it for itself
             node.target = ANY_STRIDES[node.target]
-        for place in SIDE_BY_SIDE.get(node.target, ()):
-            _line_up(graph, node, place)
-
-
-def _line_up(graph: fx.Graph, node: fx.Node, place: int) -> None:
-    """Brings an argument into the memory format it was traced in; where it is in it already, that copies nothing."""
-    read = argument(node, place)
-    with graph.inserting_before(node):
-        lined_up = graph.call_function(aten.contiguous.default, (read,), {"memory_format": _memory_format(val(read))})
-    copy_notes(lined_up, node)
-    set_val(lined_up, val(read))
-    node.update_arg(place, lined_up)
-
-
-def _memory_format(value: torch.Tensor) -> torch.memory_format:
-    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
-    last = formats.get(value.dim())
-    is_last = last is not None and not value.is_contiguous() and value.is_contiguous(memory_format=last)
-    return last if last is not None and is_last else torch.contiguous_format

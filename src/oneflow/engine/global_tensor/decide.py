@@ -28,6 +28,7 @@ from oneflow.engine.global_tensor.runs import (
 )
 from oneflow.engine.global_tensor.spec import Spec, spec_of
 from oneflow.engine.global_tensor.tensor import GlobalTensor
+from oneflow.engine.ops.dense_operands import stride_safe
 from oneflow.engine.sharding.call import Call, tensors_in, with_tensors
 from oneflow.engine.sharding.mesh import Layout
 from oneflow.engine.sharding.rules.local import RankLocal
@@ -170,7 +171,7 @@ class _Deciding:
     def _flat(
         self, call: Call, chosen: tuple[Signature, ...], boxes: tuple[Layout | None, ...], outs: Outs, is_view: bool
     ) -> Ready:
-        rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, self.func)
+        rule, function = rule_of(self.func), ANY_STRIDES.get(self.func, stride_safe(self.func))
         if rule is None or rule.localise is None:
             if isinstance(outs, Spec) and not any(boxes) and not is_view:
                 return Direct(function, outs)

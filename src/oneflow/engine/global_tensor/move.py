@@ -12,6 +12,7 @@ import oneflow.engine.collective as collective
 from oneflow.engine.core.errors import GlobalTensorError
 from oneflow.engine.core.region import local_shape
 from oneflow.engine.global_tensor.spec import Spec
+from oneflow.engine.ops.dense_operands import stride_safe
 from oneflow.engine.sharding.boxing import Crossing, box
 from oneflow.engine.sharding.mesh import Layout, Mesh, whole_on
 from oneflow.engine.world import join
@@ -31,7 +32,7 @@ class Calls:
 
     def call_function(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if function not in _MEETINGS:
-            return function(*args, **kwargs)
+            return stride_safe(function)(*args, **kwargs)
         value, *how, ranks = args
         if len(ranks) == 1:
             return _alone(function, value)

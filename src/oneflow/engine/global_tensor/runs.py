@@ -15,6 +15,7 @@ from oneflow.engine.global_tensor.move import Calls, moved, on_every_rank, share
 from oneflow.engine.global_tensor.random import drawn
 from oneflow.engine.global_tensor.spec import Spec, fresh
 from oneflow.engine.global_tensor.tensor import GlobalTensor, Source
+from oneflow.engine.ops.dense_operands import stride_safe
 from oneflow.engine.sharding.call import Call, tensors_in, with_tensors
 from oneflow.engine.sharding.mesh import Layout, whole_on
 from oneflow.engine.sharding.rules.local import RankLocal
@@ -286,7 +287,7 @@ class Gathered:
         whole = [on_every_rank(v._part, v._spec, name) if type(v) is GlobalTensor else v for v in given]
         mine = iter(whole)
         local_args, local_kwargs = with_tensors((args, kwargs), lambda _: next(mine))
-        found = self.func(*local_args, **local_kwargs)
+        found = stride_safe(self.func)(*local_args, **local_kwargs)
         for place in self.writes:
             written_back(given[place], whole[place] if self.is_member else None, whole_on(self.like.layout.mesh), name)
         return given[self.writes[0]] if self.writes else self._global(found)

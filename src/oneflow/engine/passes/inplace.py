@@ -22,7 +22,7 @@ aten = torch.ops.aten
 
 
 @dataclass(frozen=True)
-class _Over:
+class Over:
     """How an op writes over one of its first arguments: the op that does, which arguments may be taken, and the name of
     the result if it is given. Kernels ``on_cpu`` alone are known to read a row before they write it."""
 
@@ -31,35 +31,44 @@ class _Over:
     out: str | None = None
     on_cpu: bool = False
 
+    def rewritten(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], taken: int
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the op that writes over the one that is ``taken``."""
+        if self.out is not None:
+            return args, {**kwargs, self.out: args[taken]}
+        swapped = [*args]
+        swapped[0], swapped[taken] = args[taken], args[0]
+        return tuple(swapped), kwargs
 
-def _onednn() -> dict[Any, _Over]:
+
+def _onednn() -> dict[Any, Over]:
     """Its convolutions that add to what they are given; a build of torch may lack them."""
     if not torch.backends.mkldnn.is_available():
         return {}
-    return {
-        torch.ops.mkldnn._convolution_pointwise.binary: _Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))
-    }
+    return {torch.ops.mkldnn._convolution_pointwise.binary: Over(torch.ops.mkldnn._convolution_pointwise_.binary, (1,))}
 
 
-_OVER: dict[Any, _Over] = {
-    aten.relu.default: _Over(aten.relu_.default, (0,)),
-    aten.hardtanh.default: _Over(aten.hardtanh_.default, (0,)),
-    aten.sigmoid.default: _Over(aten.sigmoid_.default, (0,)),
-    aten.tanh.default: _Over(aten.tanh_.default, (0,)),
-    aten.neg.default: _Over(aten.neg_.default, (0,)),
-    aten.add.Tensor: _Over(aten.add_.Tensor, (0, 1)),
-    aten.mul.Tensor: _Over(aten.mul_.Tensor, (0, 1)),
-    aten.sub.Tensor: _Over(aten.sub_.Tensor, (0,)),
-    aten.div.Tensor: _Over(aten.div_.Tensor, (0,)),
-    aten.gelu_backward.default: _Over(aten.gelu_backward.grad_input, (0,), "grad_input"),
-    aten.silu_backward.default: _Over(aten.silu_backward.grad_input, (0,), "grad_input"),
-    torch.ops.oneflow.cross_entropy_backward.default: _Over(torch.ops.oneflow.cross_entropy_backward_.default, (0,)),
-    aten.threshold_backward.default: _Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
-    aten.hardtanh_backward.default: _Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
-    aten._log_softmax.default: _Over(aten._log_softmax.out, (0,), "out", on_cpu=True),
-    aten._softmax.default: _Over(aten._softmax.out, (0,), "out", on_cpu=True),
+OVER: dict[Any, Over] = {
+    aten.relu.default: Over(aten.relu_.default, (0,)),
+    aten.hardtanh.default: Over(aten.hardtanh_.default, (0,)),
+    aten.sigmoid.default: Over(aten.sigmoid_.default, (0,)),
+    aten.tanh.default: Over(aten.tanh_.default, (0,)),
+    aten.neg.default: Over(aten.neg_.default, (0,)),
+    aten.add.Tensor: Over(aten.add_.Tensor, (0, 1)),
+    aten.mul.Tensor: Over(aten.mul_.Tensor, (0, 1)),
+    aten.sub.Tensor: Over(aten.sub_.Tensor, (0,)),
+    aten.div.Tensor: Over(aten.div_.Tensor, (0,)),
+    aten.gelu_backward.default: Over(aten.gelu_backward.grad_input, (0,), "grad_input"),
+    aten.silu_backward.default: Over(aten.silu_backward.grad_input, (0,), "grad_input"),
+    torch.ops.oneflow.cross_entropy_backward.default: Over(torch.ops.oneflow.cross_entropy_backward_.default, (0,)),
+    aten.threshold_backward.default: Over(aten.threshold_backward.grad_input, (0,), "grad_input"),
+    aten.hardtanh_backward.default: Over(aten.hardtanh_backward.grad_input, (0,), "grad_input"),
+    aten._log_softmax.default: Over(aten._log_softmax.out, (0,), "out", on_cpu=True),
+    aten._softmax.default: Over(aten._softmax.out, (0,), "out", on_cpu=True),
     **_onednn(),
 }
+"""What writes over an operand, by the op that makes a new value."""
 
 
 def write_over(graph: fx.Graph) -> None:
@@ -70,7 +79,7 @@ def write_over(graph: fx.Graph) -> None:
     """
     uses = _Uses(graph)
     for node in list(graph.nodes):
-        over = _OVER.get(node.target)
+        over = OVER.get(node.target)
         made = tensor(node)
         if over is None or made is None or (over.on_cpu and made.device.type != "cpu"):
             continue
@@ -78,7 +87,8 @@ def write_over(graph: fx.Graph) -> None:
         taken = next((i for i in places if uses.can_take(node, node.args[i])), None)
         if taken is not None:
             uses.give(node, node.args[taken])
-            _rewrite(node, over, taken)
+            node.args, node.kwargs = over.rewritten(node.args, node.kwargs, taken)
+            node.target = over.target
 
 
 def may_keep(node: fx.Node) -> bool:
@@ -133,13 +143,3 @@ class _Uses:
 def _repeats(value: torch.Tensor) -> bool:
     """Whether several elements lie in one place, as in an expanded tensor."""
     return any(stride == 0 and size > 1 for size, stride in zip(value.shape, value.stride()))
-
-
-def _rewrite(node: fx.Node, over: _Over, taken: int) -> None:
-    args: list[Any] = list(node.args)
-    if over.out is not None:
-        node.kwargs = {**node.kwargs, over.out: args[taken]}
-    else:
-        args[0], args[taken] = args[taken], args[0]
-    node.args = tuple(args)
-    node.target = over.target

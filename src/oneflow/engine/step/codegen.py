@@ -16,6 +16,7 @@ import torch
 from torch import fx
 
 from oneflow.engine.ops.cpu.native_sequence import call_sequence
+from oneflow.engine.ops.dense_operands import STRIDE_SAFE
 
 Bind = Callable[[Any], Any]
 
@@ -111,5 +112,6 @@ class _Writer:
 
 
 def _callable(target: Any) -> Callable[..., Any]:
-    """The C++ entry of an aten op, without the Python wrapper around it."""
-    return target._op if isinstance(target, torch._ops.OpOverload) else target
+    """The C++ entry of an aten op, without the Python wrapper around it; what is called instead of a kernel that ignores
+    strides."""
+    return STRIDE_SAFE.get(target) or (target._op if isinstance(target, torch._ops.OpOverload) else target)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from oneflow.engine.ops import native
+from oneflow.engine.ops.dense_operands import stride_safe
 
 aten = torch.ops.aten
 _CHANNELS_LAST = torch.channels_last
@@ -127,7 +128,7 @@ def _batch_norm_backward_by_aten(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     total = gradient if other is None else gradient + other
     masked = total if activation is None else _masked(total, activation, ceiling)
-    made = aten.native_batch_norm_backward(
+    made = stride_safe(aten.native_batch_norm_backward.default)(
         masked, input, weight, None, None, mean, invstd, True, eps, [True, True, True]
     )
     if not keeps_masked:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from oneflow.engine.ops import native
+from oneflow.engine.ops.dense_operands import stride_safe
 
 aten = torch.ops.aten
 _CHANNELS_LAST = torch.channels_last
@@ -46,7 +47,7 @@ def _convolution_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of input, weight and bias, as far as ``output_mask`` asks for them."""
     if not _fits(input, weight, padding) or not _is_picture(gradient):
-        return aten.convolution_backward(
+        return stride_safe(aten.convolution_backward.default)(
             gradient, input, weight, bias_sizes, [1, 1], padding, [1, 1], False, [0, 0], 1, output_mask
         )
     of_input = of_weight = of_bias = input.new_empty(0)

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from oneflow.engine.ops.dense_operands import stride_safe
+
 aten = torch.ops.aten
 
 
@@ -70,7 +72,7 @@ def gradient_sums(gradient: Tensor, x: Tensor, mean: Tensor, inverse_deviation: 
     """The sums over this part of gradient · normalised x, and of the gradient, as two rows."""
     x, gradient = x.to(_wide_dtype(x)), gradient.to(_wide_dtype(x))
     given = mean.to(x.dtype), inverse_deviation.to(x.dtype).pow(-2)
-    _, scale, offset = aten.native_batch_norm_backward(
+    _, scale, offset = stride_safe(aten.native_batch_norm_backward.default)(
         gradient, x, None, *given, None, None, False, 0.0, [False, True, True]
     )
     return torch.stack([scale, offset])

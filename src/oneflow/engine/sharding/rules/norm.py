@@ -50,16 +50,11 @@ def _row_dims(call: Call, shape: Shape) -> list[int]:
 
 
 def _localise_groups(local: Local, call: Call, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
-    """Samples, channels and groups are those of the rank's part of x. The kernels go through x and its gradient side by
-    side, however they lie; on a rank one of them may have come from elsewhere, so both are brought into one order."""
+    """Samples, channels and groups are those of the rank's part of x."""
     x = local.input_shape(call.index("input") or 0)
     groups, rest = divmod(call.arg("group") * x[1], shape_of(call, "input")[1])
     assert groups and not rest, f"a split of the channels of {call.op} cuts through a group"
-    named = arguments(call, args, kwargs)
-    lined_up = {
-        name: local.call(aten.contiguous.default, named[name]) for name in ("grad_out", "input") if name in named
-    }
-    return replaced(call, args, kwargs, **lined_up, N=x[0], C=x[1], HxW=prod(x[2:]), group=groups)
+    return replaced(call, args, kwargs, N=x[0], C=x[1], HxW=prod(x[2:]), group=groups)
 
 
 @RULES.rule(aten.native_group_norm.default, localise=_localise_groups)
