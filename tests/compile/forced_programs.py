@@ -1,5 +1,5 @@
-"""Whole programs for tests of splits: modules whose results are a loss and what else is to be compared, with inputs that
-any of 2, 3 or 4 ranks can share, evenly or not."""
+"""Whole programs for tests of splits: modules whose results are a loss and what else is to be compared, with inputs
+that 2, 3 or 4 ranks can share, evenly or not."""
 
 from __future__ import annotations
 
@@ -179,10 +179,23 @@ def sorts(w: Tensor, x: Tensor) -> Any:
 def reductions(w: Tensor, x: Tensor) -> Any:
     h = x * w
     parts = [
-        h.sum((0, 2)).square().sum(), h.mean(1).prod(), h.var(0, correction=1).sum(), h.std(2).sum(), h.logsumexp(1).sum(),
-        h.amax((0, 1)).sum(), h.amin(2).prod(), h.norm(dim=1).sum(), torch.linalg.vector_norm(h, 3), h.abs().max(), h.softmax(0).max(),
-        h.log_softmax(2)[1].sum(), h.prod(1).sum(), F.normalize(h, dim=0).sum(), h.nansum(1).sum(), torch.cdist(h, x).sum(),
-    ]  # fmt: skip
+        h.sum((0, 2)).square().sum(),
+        h.mean(1).prod(),
+        h.var(0, correction=1).sum(),
+        h.std(2).sum(),
+        h.logsumexp(1).sum(),
+        h.amax((0, 1)).sum(),
+        h.amin(2).prod(),
+        h.norm(dim=1).sum(),
+        torch.linalg.vector_norm(h, 3),
+        h.abs().max(),
+        h.softmax(0).max(),
+        h.log_softmax(2)[1].sum(),
+        h.prod(1).sum(),
+        F.normalize(h, dim=0).sum(),
+        h.nansum(1).sum(),
+        torch.cdist(h, x).sum(),
+    ]
     counts = (h > 0).sum(0), (h > 0).any(1), (h > 0).all(2), h.argmax(), torch.count_nonzero(h, 1)
     return torch.stack(parts).sum(), torch.stack(parts), *counts
 
@@ -225,11 +238,16 @@ def class_losses(w: Tensor, weights: Tensor, x: Tensor, y: Tensor) -> Any:
     chances = scores.log_softmax(1)
     ignored = torch.where(y == 3, -100, y)
     parts = [
-        F.cross_entropy(scores, y), F.cross_entropy(scores, ignored, weight=weights.detach().abs() + 0.1), F.nll_loss(chances, ignored, reduction="sum"),
-        F.cross_entropy(scores, scores.softmax(1).detach() * 0.5, label_smoothing=0.2), F.cross_entropy(scores, y, reduction="none").square().sum(),
-        F.multi_margin_loss(scores, y), F.multilabel_soft_margin_loss(scores, F.one_hot(y, 4).double()), F.kl_div(chances, scores.detach().softmax(1), reduction="batchmean"),
+        F.cross_entropy(scores, y),
+        F.cross_entropy(scores, ignored, weight=weights.detach().abs() + 0.1),
+        F.nll_loss(chances, ignored, reduction="sum"),
+        F.cross_entropy(scores, scores.softmax(1).detach() * 0.5, label_smoothing=0.2),
+        F.cross_entropy(scores, y, reduction="none").square().sum(),
+        F.multi_margin_loss(scores, y),
+        F.multilabel_soft_margin_loss(scores, F.one_hot(y, 4).double()),
+        F.kl_div(chances, scores.detach().softmax(1), reduction="batchmean"),
         F.nll_loss(chances, y, weight=weights.detach().abs() + 0.1),
-    ]  # fmt: skip
+    ]
     return torch.stack(parts).sum() + weights.sum(), torch.stack(parts)
 
 
@@ -238,12 +256,21 @@ def value_losses(w: Tensor, x: Tensor, y: Tensor) -> Any:
     h = x @ w
     sign = y.sign()
     parts = [
-        F.mse_loss(h, y), F.l1_loss(h, y, reduction="sum"), F.smooth_l1_loss(h, y, beta=0.5), F.huber_loss(h, y, reduction="none").max(),
-        F.binary_cross_entropy_with_logits(h, y.sigmoid(), pos_weight=y[0].abs()), F.binary_cross_entropy(h.sigmoid(), y.sigmoid()),
-        F.hinge_embedding_loss(h, sign), F.soft_margin_loss(h, sign), F.poisson_nll_loss(h, y.abs()),
-        F.cosine_embedding_loss(h, y, sign[:, 0]), F.margin_ranking_loss(h[:, 0], y[:, 0], sign[:, 1]), F.triplet_margin_loss(h, y, y.flip(0)),
-        F.cosine_similarity(h, y, 0).sum(), F.pairwise_distance(h, y).mean(),
-    ]  # fmt: skip
+        F.mse_loss(h, y),
+        F.l1_loss(h, y, reduction="sum"),
+        F.smooth_l1_loss(h, y, beta=0.5),
+        F.huber_loss(h, y, reduction="none").max(),
+        F.binary_cross_entropy_with_logits(h, y.sigmoid(), pos_weight=y[0].abs()),
+        F.binary_cross_entropy(h.sigmoid(), y.sigmoid()),
+        F.hinge_embedding_loss(h, sign),
+        F.soft_margin_loss(h, sign),
+        F.poisson_nll_loss(h, y.abs()),
+        F.cosine_embedding_loss(h, y, sign[:, 0]),
+        F.margin_ranking_loss(h[:, 0], y[:, 0], sign[:, 1]),
+        F.triplet_margin_loss(h, y, y.flip(0)),
+        F.cosine_similarity(h, y, 0).sum(),
+        F.pairwise_distance(h, y).mean(),
+    ]
     return torch.stack(parts).sum(), torch.stack(parts)
 
 
@@ -251,8 +278,31 @@ def value_losses(w: Tensor, x: Tensor, y: Tensor) -> Any:
 def activations(w: Tensor, slope: Tensor, x: Tensor) -> Any:
     h = x @ w
     made = [
-        F.prelu(h, slope), F.elu(h), F.selu(h), F.celu(h, 0.5), F.softplus(h), F.softsign(h), F.mish(h), F.hardswish(h * 3), F.hardsigmoid(h * 3),
-        F.glu(h, 0), F.glu(h, 1), F.logsigmoid(h), F.tanhshrink(h), F.softshrink(h, 0.2), F.hardshrink(h, 0.2), F.threshold(h, 0.1, 2.0), F.relu6(h * 4),
-        F.rrelu(h, 0.2, 0.2), F.softmin(h, 1), h.erf(), h.sinh(), h.atan2(h + 2), h.pow(3), (h.abs() + 0.1).sqrt(), (h.abs() + 0.5).rsqrt(), torch.logaddexp(h, h * 2),
-    ]  # fmt: skip
+        F.prelu(h, slope),
+        F.elu(h),
+        F.selu(h),
+        F.celu(h, 0.5),
+        F.softplus(h),
+        F.softsign(h),
+        F.mish(h),
+        F.hardswish(h * 3),
+        F.hardsigmoid(h * 3),
+        F.glu(h, 0),
+        F.glu(h, 1),
+        F.logsigmoid(h),
+        F.tanhshrink(h),
+        F.softshrink(h, 0.2),
+        F.hardshrink(h, 0.2),
+        F.threshold(h, 0.1, 2.0),
+        F.relu6(h * 4),
+        F.rrelu(h, 0.2, 0.2),
+        F.softmin(h, 1),
+        h.erf(),
+        h.sinh(),
+        h.atan2(h + 2),
+        h.pow(3),
+        (h.abs() + 0.1).sqrt(),
+        (h.abs() + 0.5).rsqrt(),
+        torch.logaddexp(h, h * 2),
+    ]
     return sum(one.mean() for one in made), torch.cat([one.flatten() for one in made])

@@ -25,7 +25,7 @@ aten = torch.ops.aten
 
 _UNSET = {aten.empty.memory_format, aten.empty_like.default, aten.new_empty.default}
 _REDUCTIONS = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "product": torch.prod}
-Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
+_Steps = Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]
 
 
 def check(
@@ -126,7 +126,7 @@ def _assert_equal(found: Tensor, expected: Tensor, near: float) -> None:
     assert torch.allclose(found, expected, near, near * scale / 5, True), (found, expected)
 
 
-def lock_step(ranks: Sequence[Steps], meet: Callable[..., Iterable[Tensor]] | None = None) -> list[Any]:
+def lock_step(ranks: Sequence[_Steps], meet: Callable[..., Iterable[Tensor]] | None = None) -> list[Any]:
     """The results of all ranks, each collective computed once all members of its group have come to it: by ``meet``,
     which gets the collective and the arguments of each member, or else reductions alone."""
     results: list[Any] = [None] * len(ranks)
@@ -168,7 +168,7 @@ def _collective(target: Any, calls: Sequence[tuple[Any, ...]]) -> Iterable[Tenso
     return [_REDUCTIONS[args[1]](stacked, dim=0).to(stacked.dtype)] * len(values)
 
 
-def _steps(graph: fx.Graph, inputs: Sequence[Tensor]) -> Steps:
+def _steps(graph: fx.Graph, inputs: Sequence[Tensor]) -> _Steps:
     """Evaluates one rank's graph; yields each collective that it comes to and is sent its result."""
     env: dict[fx.Node, Any] = {}
     feeds = iter(inputs)

@@ -4,14 +4,14 @@ single calls."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
 import torch
 from at_once import answers
-from lockstep import Steps, cut, join, lock_step
+from lockstep import cut, join, lock_step
 from torch import Tensor, fx, nn
 
 import oneflow as flow
@@ -24,6 +24,7 @@ from oneflow.core.placement import Placement
 from oneflow.core.sbp import BROADCAST, Sbp, split
 from oneflow.graph.compiled import Sources, capture
 from oneflow.graph.structure import call_of
+from oneflow.runtime import codegen
 from oneflow.sharding.mesh import Layout, mesh_of
 
 RATE = 0.5
@@ -44,8 +45,8 @@ class _Train(flow.nn.Graph):
 
 @dataclass(frozen=True)
 class Step:
-    """A training step of a module, whose results are a loss and others, over ranks on these axes. ``layouts`` are those
-    of variables and inputs, as the seed of a test has them."""
+    """A training step of a module, whose results are a loss and others, over ranks on these axes. Variables and inputs
+    are whole tensors."""
 
     assigned: Assigned
     variables: dict[str, Tensor]
@@ -120,7 +121,7 @@ def _drawn(draw: random.Random, shape: Sequence[int], ranks: int) -> Sbp:
     return draw.choice([BROADCAST, *(split(dim) for dim, extent in enumerate(shape) if extent >= ranks)])
 
 
-def _steps(program: Program, held: dict[Any, Tensor]) -> Steps:
+def _steps(program: Program, held: dict[Any, Tensor]) -> Generator[tuple[Any, tuple[Any, ...]], Tensor, Any]:
     """Evaluates the step of one rank; yields each collective that it comes to and is sent its result."""
     section = program.sections["step"]
     keys = iter(section.inputs)
@@ -142,7 +143,7 @@ def _steps(program: Program, held: dict[Any, Tensor]) -> Steps:
         elif node.target in _MEETINGS:
             env[node] = yield node.target, args
         else:
-            env[node] = node.target(*args, **kwargs)
+            env[node] = codegen._callable(node.target)(*args, **kwargs)  # as an executor calls it
     raise AssertionError("a graph ends in an output")
 
 

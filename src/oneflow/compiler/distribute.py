@@ -36,8 +36,8 @@ from oneflow.sharding.call import nbytes
 from oneflow.sharding.mesh import Layout, Mesh, mesh_of, whole_on
 
 FORCED_SPLITS = "ONEFLOW_TEST_SHARDING_SEED"
-"""For tests: the seed by which a legal signature of every node is chosen instead of the cheapest. Ranks that compile for
-themselves compare the signatures, as ever."""
+"""For tests: a seed that chooses a legal signature of every node instead of the cheapest. Ranks that compile for
+themselves compare the signatures before the first step, so they must have the same seed."""
 
 if TYPE_CHECKING:
     from oneflow.compiler.auto import AutoParallel, Candidate, Chosen, Tried

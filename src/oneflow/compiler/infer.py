@@ -67,8 +67,8 @@ class Search:
     """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether
     hints of layouts count, how many bytes a byte of an argument stands for where that is not one (a variable has
     states), and the total above which nobody wants to know what it finds. ``shared`` are products that ranks make each
-    some rows of where all of them have both factors. With a ``seed`` a pseudo-random signature of each node wins, on any
-    axis, whatever it costs: tests force splits by it that no cost model would choose at their size."""
+    some rows of where all of them have both factors. With a ``seed`` a pseudo-random signature of each node wins,
+    whatever it costs: tests force splits that the cost model would not choose at their size."""
 
     prices: cost.Prices = cost.USUAL
     free: frozenset[int] = frozenset()
