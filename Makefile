@@ -69,6 +69,7 @@ quick: $(VENV)/dev.stamp
 
 matrix: $(VENV)/dev.stamp
 	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py tests/ranks/test_libai_on_ranks.py tests/single/test_fused_networks.py
+	FORCED_SPLITS=100 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compile/test_forced_splits.py
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .

@@ -83,12 +83,12 @@ def _meet(waiting: dict[int, Rank]) -> bool:
     for group in complete:
         functions = {places[rank][0] for rank in group}
         assert len(functions) == 1, "all members call the same collective"
-        for rank, answer in zip(group, _answers(functions.pop(), [places[rank][1] for rank in group])):
+        for rank, answer in zip(group, answers(functions.pop(), [places[rank][1] for rank in group])):
             waiting[rank].answers.append(answer.clone())
     return bool(complete)
 
 
-def _answers(function: Any, calls: Sequence[tuple[Any, ...]]) -> Sequence[Tensor]:
+def answers(function: Any, calls: Sequence[tuple[Any, ...]]) -> Sequence[Tensor]:
     """What each member of a group gets, in its order, by what the collective is said to do."""
     values, (_, *how, _) = [args[0] for args in calls], calls[0]
     assert all(list(args[1:-1]) == how for args in calls), "all members agree on dims and sizes"

@@ -6,7 +6,7 @@ collectives.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from itertools import product
 from math import prod
 from typing import Any
@@ -126,8 +126,9 @@ def _assert_equal(found: Tensor, expected: Tensor, near: float) -> None:
     assert torch.allclose(found, expected, near, near * scale / 5, True), (found, expected)
 
 
-def lock_step(ranks: Sequence[_Steps]) -> list[Any]:
-    """The results of all ranks, each collective computed once all members of its group have come to it."""
+def lock_step(ranks: Sequence[_Steps], meet: Callable[..., Iterable[Tensor]] | None = None) -> list[Any]:
+    """The results of all ranks, each collective computed once all members of its group have come to it: by ``meet``,
+    which gets the collective and the arguments of each member, or else reductions alone."""
     results: list[Any] = [None] * len(ranks)
     waiting: dict[int, tuple[Any, tuple[Any, ...]]] = {}
     answers: dict[int, Tensor | None] = dict.fromkeys(range(len(ranks)))
@@ -139,7 +140,7 @@ def lock_step(ranks: Sequence[_Steps]) -> list[Any]:
                 results[position] = end.value
         answers = {}
         for group in _complete(waiting):
-            answers.update(zip(group, _collective([waiting.pop(member) for member in group])))
+            answers.update(zip(group, (meet or _collective)(*_agreed([waiting.pop(member) for member in group]))))
     assert not waiting, f"ranks {sorted(waiting)} wait for others that never come"
     return results
 
@@ -150,11 +151,17 @@ def _complete(waiting: dict[int, tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple
             yield group
 
 
-def _collective(calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> Iterable[Tensor]:
-    """What each member gets; they must agree on the collective, its kind, the shape and the dtype."""
-    target, args = calls[0]
-    values = [call_args[0] for _, call_args in calls]
-    assert all(t is target and a[1:] == args[1:] for t, a in calls), "all members call the same collective"
+def _agreed(calls: Sequence[tuple[Any, tuple[Any, ...]]]) -> tuple[Any, list[tuple[Any, ...]]]:
+    """The collective to which all members have come, and the arguments of each."""
+    target, _ = calls[0]
+    assert all(other is target for other, _ in calls), "all members call the same collective"
+    return target, [args for _, args in calls]
+
+
+def _collective(target: Any, calls: Sequence[tuple[Any, ...]]) -> Iterable[Tensor]:
+    """What each member gets; they must agree on the kind of the collective, the shape and the dtype."""
+    args, values = calls[0], [args[0] for args in calls]
+    assert all(other[1:] == args[1:] for other in calls), "all members call the same collective"
     assert len({(v.shape, v.dtype) for v in values}) == 1, "all members bring equal shapes and dtypes"
     stacked = torch.stack(values)
     assert stacked.dtype != torch.bool, "truth values cannot be reduced"

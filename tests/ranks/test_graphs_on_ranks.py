@@ -1,10 +1,9 @@
 """Graphs of global tensors on real ranks compute and train as one process does, and are refused alike on every rank.
 
 The laws stand in ``graph_laws``, ``graph_settings``, ``graph_stages``, ``graph_auto``, ``graph_readers``,
-``graph_recurrent``, ``graph_oracles``, ``graph_refusals`` and ``graph_strides``; one world of two ranks and one of four
-run them. Those of
-training and of its settings are run by four, those of auto parallel by two; all that can be on both with
-``MATRIX_ALL=1``.
+``graph_recurrent``, ``graph_forced``, ``graph_oracles``, ``graph_refusals`` and ``graph_strides``; one world of two ranks
+and one of four run them. Those of training and of its settings are run by four, those of auto parallel by two; all that
+can be on both with ``MATRIX_ALL=1``.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from __future__ import annotations
 import os
 
 import graph_auto
+import graph_forced
 import graph_laws
 import graph_oracles
 import graph_readers
@@ -30,6 +30,7 @@ MODULES = {
     "graph_auto": graph_auto,
     "graph_readers": graph_readers,
     "graph_recurrent": graph_recurrent,
+    "graph_forced": graph_forced,
     "graph_oracles": graph_oracles,
     "graph_refusals": graph_refusals,
     "graph_strides": graph_strides,

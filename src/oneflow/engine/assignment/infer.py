@@ -14,6 +14,7 @@ be split.
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,6 +36,7 @@ from oneflow.engine.sharding.rules.table import rule_of
 from oneflow.engine.sharding.writes import any_layout, copies, shares_memory, written
 
 _WIDTH = 24
+_DRAWN = 1e12  # far above the cost of any small program
 _ROUNDED = 1 + 1e-9  # sums of the same prices in another order
 _LAYOUT = torch.ops.oneflow.layout.default
 
@@ -65,7 +67,8 @@ class Search:
     """How a search goes: what it weighs, the ``free`` axes, along which what came whole may be split anywhere, whether
     hints of layouts count, how many bytes a byte of an argument stands for where that is not one (a variable has
     states), and the total above which nobody wants to know what it finds. ``shared`` are products that ranks make each
-    some rows of where all of them have both factors."""
+    some rows of where all of them have both factors. With a ``seed`` a pseudo-random signature of each node wins,
+    whatever it costs: tests force splits that the cost model would not choose at their size."""
 
     prices: cost.Prices = cost.USUAL
     free: frozenset[int] = frozenset()
@@ -73,6 +76,7 @@ class Search:
     copies: Mapping[fx.Node, float] = field(default_factory=dict)
     limit: float = math.inf
     shared: frozenset[fx.Node] = frozenset()
+    seed: int | None = None
 
 
 USUAL = Search()
@@ -226,6 +230,7 @@ class _Axis:
         self.given = given
         self.search = search
         self.prices = search.prices
+        self.width = _WIDTH if search.seed is None else 1
         self.whole_work = whole_work
         self.boxing: dict[tuple[Value, int, Mesh, Sbp, bool], float] = {}
         self.layouts: dict[Held, Held] = {}  # equal ones are one object
@@ -249,7 +254,7 @@ class _Axis:
                         best[key] = _Next(price, key, state, way)
             if not best:
                 raise ArgumentError(_no_way(step.node))
-            states = _settled(_kept(sorted(best.values(), key=_cost)), step.dies)
+            states = _settled(_kept(sorted(best.values(), key=_cost), self.width), step.dies)
             to_come -= step.least
             if min(state.sure for state in states) + to_come > self.search.limit * _ROUNDED:
                 return None
@@ -285,6 +290,7 @@ class _Axis:
         made = [held[i][0] for i in step.counted]
         may_split = (
             self.axis in self.search.free
+            or self.search.seed is not None
             or is_free
             or any(sbp.kind != "B" or (mesh.size == 1 and mesh != step.mesh) for mesh, sbp in made)
         )
@@ -376,7 +382,7 @@ class _Axis:
         work = (self.whole_work[node] + cost.extra_work(signature)) * each
         return _Option(
             signature,
-            work,
+            work + self._drawn(node, signature),
             cost.inside(signature, self.prices) * self.repeats,
             self.whole_work[node] * each / later,
             wishes,
@@ -384,6 +390,13 @@ class _Axis:
             key,
             held,
         )
+
+    def _drawn(self, node: fx.Node, signature: Signature) -> float:
+        """A price above all others, drawn from the seed: the same in every process."""
+        if self.search.seed is None:
+            return 0.0
+        text = f"{self.search.seed} {self.axis} {node.name} {signature.inputs} {signature.outputs}"
+        return _DRAWN * int.from_bytes(hashlib.sha256(text.encode()).digest()[:6], "big") / 2**48
 
     def _is_split(self, node: fx.Node, signature: Signature) -> bool:
         """Whether each rank does a part of a node's work."""
@@ -460,12 +473,12 @@ class _Axis:
             step.dies.append(value)
 
 
-def _kept(found: list[_Next]) -> list[_Next]:
+def _kept(found: list[_Next], width: int) -> list[_Next]:
     """Those to go on from, of all in the order of their costs."""
     others: dict[tuple[Sbp, ...], _Next] = {}
-    for one in found[_WIDTH:]:
+    for one in found[width:]:
         others.setdefault(one.way.signature.outputs, one)
-    return [*found[:_WIDTH], *others.values()]
+    return [*found[:width], *others.values()]
 
 
 def _settled(found: Sequence[_Next], dies: Iterable[Value]) -> list[_State]:

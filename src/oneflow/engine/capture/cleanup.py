@@ -47,8 +47,8 @@ def clean(graph: fx.Graph) -> None:
 
 
 def declare_views(graph: fx.Graph) -> None:
-    """Unsafe splits become splits. Their pieces are views too, but their schema does not say so: it only keeps autograd,
-    which is not there any more, from tracking writes into them."""
+    """Replaces unsafe splits by splits. Their pieces are views too, but the schema hides that from autograd, which has
+    run by now."""
     for node in graph.nodes:
         node.target = _UNSAFE_SPLITS.get(node.target, node.target)
 
