@@ -68,16 +68,13 @@ def test_importing_oneflow_loads_no_package_that_a_job_may_never_need() -> None:
     assert not (packages | own) & loaded
 
 
-def test_torch_loads_while_the_collector_of_garbage_rests() -> None:
-    """It makes some hundred thousand objects, all of which stay: they are old at once. Then the collector is as it was
-    and sees everything."""
+def test_torch_is_imported_with_the_garbage_collector_paused() -> None:
     program = """
 import gc, json, sys
 runs = []
 gc.callbacks.append(lambda phase, info: runs.append("torch" in sys.modules and "torch.nn" not in sys.modules))
 import oneflow, torch
 assert gc.isenabled() and not gc.get_freeze_count() and not any(runs)
-assert any(made is torch.nn.__dict__ for made in gc.get_objects(generation=2))
 """
     assert "torch" in loaded_by(program)
 

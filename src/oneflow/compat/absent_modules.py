@@ -1,4 +1,4 @@
-"""Modules of the original that this package has not: importing one is an error that says what to use instead."""
+"""Errors for imports of modules that the original has and this package does not: they name a replacement."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 from oneflow.engine.core.errors import OneFlowError
+from oneflow.engine.core.switches import IMPORT_HINTS, is_on
 
 
 class AbsentModuleError(OneFlowError, ModuleNotFoundError, NotImplementedError):
-    """A module, or a name of a package, that the original has and this package has not."""
+    """A module or name of the original that this package does not have."""
 
 
 class AbsentModules(MetaPathFinder):
-    """Asked last, about modules that nobody found; says of those in ``reasons`` why they are not there.
+    """A finder at the end of ``sys.meta_path`` that raises for the names in ``reasons``.
 
-    ``from flowvision.models import resnest50`` asks for a module of that name too, and so has the same answer.
+    ``from flowvision.models import resnest50`` looks for a module of that name too, so it gets the same error.
     """
 
     def __init__(self, package: str, reasons: Mapping[str, str]) -> None:
@@ -34,8 +35,9 @@ class AbsentModules(MetaPathFinder):
 
 
 def refuse(package: str, reasons: Mapping[str, str]) -> None:
-    """Imports of these names of a package end with their reason; a package that is loaded again replaces what it
-    said."""
+    """Makes imports of these names of a package raise an error with their reason; a later call replaces it."""
+    if not is_on(IMPORT_HINTS):
+        return
     sys.meta_path[:] = [
         finder for finder in sys.meta_path if not (isinstance(finder, AbsentModules) and finder._package == package)
     ]

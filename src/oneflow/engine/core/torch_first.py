@@ -1,5 +1,4 @@
-"""Loads torch before anything else does, with the collector of garbage paused: it makes some hundred thousand objects,
-and all of them stay."""
+"""Import torch with the garbage collector paused: its hundred thousand objects live for ever."""
 
 from oneflow.engine.core.collector import paused
 

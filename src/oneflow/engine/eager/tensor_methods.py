@@ -1,5 +1,4 @@
-"""What ``import oneflow`` adds to ``torch.Tensor``: names that OneFlow's tensors have and torch's have not. Nothing of
-torch's changes."""
+"""Attributes of OneFlow's tensors that ``import oneflow`` adds to ``torch.Tensor``. torch's own stay as they are."""
 
 from __future__ import annotations
 
@@ -13,6 +12,7 @@ import torch.nn.functional as F
 from torch.nn import init
 
 from oneflow.engine.core.errors import ArgumentError, LocalTensorError
+from oneflow.engine.core.switches import TORCH_METHODS, is_on
 from oneflow.engine.eager import index, shape, vision
 from oneflow.engine.global_tensor.building import current_building
 from oneflow.engine.global_tensor.methods import install
@@ -177,8 +177,12 @@ PROPERTIES = {
 
 
 def add_methods() -> None:
-    """Adds the names that ``torch.Tensor`` has not; a name that it has is left as it is. Modules get what makes them
-    global."""
+    """Adds methods and properties to ``torch.Tensor`` and ``torch.nn.Module``, unless ONEFLOW_TORCH_METHODS is off.
+
+    Names that torch has are left alone.
+    """
+    if not is_on(TORCH_METHODS):
+        return
     install()
     for name, function in METHODS.items():
         if not hasattr(torch.Tensor, name):

@@ -1,4 +1,4 @@
-"""What local tensors and modules have for global ones: ``to_global``, ``to_local`` and their older names."""
+"""Methods of local tensors and modules that make global ones: ``to_global``, ``to_local`` and their older names."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def module_to_global(self: torch.nn.Module, placement: Any = None, sbp: Any = No
     made: dict[int, Any] = {}
 
     def laid(tensor: Any) -> Any:
-        return tensor.to_global(placement=placement, sbp=sbp if tensor.dim() else _not_split(sbp))
+        return _call(tensor, "to_global", placement=placement, sbp=sbp if tensor.dim() else _not_split(sbp))
 
     self.apply(begin_with_global_zeros)
     return _replaced(self, lambda tensor: _once(made, tensor, lambda: laid(tensor)))
@@ -99,7 +99,7 @@ def _not_split(sbp: Any) -> Any:
 def module_to_local(self: torch.nn.Module) -> torch.nn.Module:
     """Makes the parameters and buffers local, in place, and returns the module: each rank keeps its part."""
     made: dict[int, Any] = {}
-    return _replaced(self, lambda tensor: _once(made, tensor, lambda: tensor.to_local(copy=True)))
+    return _replaced(self, lambda tensor: _once(made, tensor, lambda: _call(tensor, "to_local", copy=True)))
 
 
 def _once(made: dict[int, Any], tensor: torch.Tensor, make: Any) -> Any:
@@ -121,11 +121,17 @@ def _replaced(module: torch.nn.Module, make: Any) -> torch.nn.Module:
     return module
 
 
+def _call(tensor: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Calls a method of a global tensor, or the one for local tensors, which torch's class may lack."""
+    method = getattr(type(tensor), name, None) or TENSOR_METHODS[name]
+    return method(tensor, *args, **kwargs)
+
+
 def as_function(name: str) -> Any:
-    """A method of tensors as a function of the root."""
+    """Returns a method of tensors as a function."""
 
     def function(input: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
-        return getattr(input, name)(*args, **kwargs)
+        return _call(input, name, *args, **kwargs)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"``input.{name}(...)``."

@@ -20,7 +20,6 @@ from oneflow.engine.capture.joint import Like
 from oneflow.engine.capture.module_joint import AddFeed, ModuleStep, TracedStep, Where, trace_step
 from oneflow.engine.capture.stand_in import forget_traced, standing_in
 from oneflow.engine.core import dtype as dtypes
-from oneflow.engine.core.collector import collect_young
 from oneflow.engine.core.errors import GraphError, UnsupportedError
 from oneflow.engine.core.fusion_setting import uses_native_kernels
 from oneflow.engine.core.spec import TensorSpec
@@ -356,7 +355,6 @@ class CompiledStep:
         except BaseException:
             self.sources.close()
             raise
-        collect_young()  # torch leaves megabytes of it behind when it loads its tracing
 
     def _compile(self, graph: Definition, call: Call) -> None:
         if current_world().is_planned:

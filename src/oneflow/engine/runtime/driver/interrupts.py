@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-# What is under signal's own functions: those of Python 3.11 take a tenth of a small step to see that a handler is no
-# number.
+# signal.signal of Python 3.11 converts its arguments to enums, which takes 10 % of a small step.
 import _signal  # type: ignore[import-not-found]
 import os
 import signal
 import threading
 from types import FrameType, TracebackType
 
+from oneflow.engine.core.switches import DEFER_INTERRUPTS, is_on
+
 _PATIENCE = 3.0  # seconds
 
 
 class InterruptsHeld:
-    """Ctrl-C waits until a block, with all blocks inside it, is through, so that a program that catches it finds its
-    workers as they were after a whole step, and can save. A second one does not wait, nor does one whose block goes on
-    for longer than some seconds. What the program has put in the place of Python's own handler stays. Blocks of other
-    threads than the main one, which hears of no signal, are nothing to it."""
+    """Defers Ctrl-C to the end of the outermost block, so that a program that catches it finds its workers after a
+    whole step and can save.
+
+    A second Ctrl-C, or a block that takes longer than some seconds, raises at once. A handler that the program has
+    installed stays. Only the main thread receives signals, so blocks of other threads do nothing.
+    """
 
     def __init__(self) -> None:
-        self._main = threading.main_thread().ident
+        self._main = threading.main_thread().ident if is_on(DEFER_INTERRUPTS) else None
         self._depth = 0
         self._is_active = False
         self._timer: threading.Timer | None = None
