@@ -42,7 +42,7 @@ UPDATES: dict[str, tuple[UpdateRow, dict[str, Any]]] = {
         formulas.ADAGRAD,
         {"count": 3.0, "lr_decay": 0.0, "weight_decay": 0.0, "epsilon": 1e-10, "initial_accumulator_value": 0.0},
     ),
-    "SGDW of jobs": (formulas.JOB_MOMENTUM, {"beta": 0.9, "weight_decay": 0.01}),
+    "SGDW of jobs": (formulas.MOMENTUM, {"beta": 0.9, "weight_decay": 0.01}),
     "RMSprop": (formulas.RMSPROP, _RMSPROP),
     "RMSprop, centered, momentum": (formulas.RMSPROP_CENTERED_MOMENTUM, {**_RMSPROP, "momentum": 0.9}),
     "Adadelta": (formulas.ADADELTA, {"rho": 0.9, "epsilon": 1e-6, "weight_decay": 0.0, "maximize": False}),

@@ -34,7 +34,7 @@ ROWS = {
         r"a picture of 500 x 375 to 224 x 224", rf"  flowvision.transforms +{MS}", rf"  PIL and numpy +{MS}", rf"  ratio: {RATIO} of PIL and numpy",
     ],
     "updates.py": [
-        *("updated", *[r"  \w.* ms by ops .* ms by clusters   ratio: \d+\.\d\d"] * 6), *("clipped, then updated", *[r"  \w.* ms by ops .* ms by clusters   ratio: \d+\.\d\d"] * 9),
+        *("updated", *[r"  \w.* ms by ops .* ms fused   ratio: \d+\.\d\d"] * 6), *("clipped, then updated", *[r"  \w.* ms by ops .* ms fused   ratio: \d+\.\d\d"] * 9),
     ],
     "plan.py": [
         r"GPT, 2 layers, 32 wide, 4 micro-batches, on 2 x 2 x 2 devices", rf"  model without data {S}, plan {S}, with its page {S}", r"  .* a rank at most, 80\.0 % of a step busy",

@@ -114,7 +114,7 @@ def test_only_an_update_of_elements_without_states_is_linear():
 
 SGDS = [
     (formulas.SGD, {"weight_decay": 0.1}),
-    (formulas.JOB_MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}),
+    (formulas.MOMENTUM, {"weight_decay": 0.0, "beta": 0.9}),
     *((row, None) for row in (formulas.SGD, formulas.SGD_MOMENTUM)),
 ]
 

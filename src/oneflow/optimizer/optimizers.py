@@ -198,7 +198,7 @@ class SGD(Optimizer):
     def update(self, weight_decay: float) -> tuple[UpdateRow, dict[str, Any]]:
         if not self.momentum:
             return formulas.SGD, {"weight_decay": weight_decay}
-        return formulas.JOB_MOMENTUM, {"beta": self.momentum, "weight_decay": weight_decay}
+        return formulas.MOMENTUM, {"beta": self.momentum, "weight_decay": weight_decay}
 
 
 class SGDW(SGD):

@@ -114,10 +114,10 @@ _LINEAR_COSINE = {"decay_batches": REQUIRED, "num_periods": 0.5, "alpha": 0.0, "
 OPTIMIZERS = (
     OptimizerRow(
         SGD,
-        (formulas.SGD, formulas.JOB_MOMENTUM),
+        (formulas.SGD, formulas.MOMENTUM),
         (Form("naive_conf", {}, _sgd), Form("momentum_conf", {"beta": 0.9}, _sgd)),
     ),
-    OptimizerRow(SGDW, (formulas.SGD, formulas.JOB_MOMENTUM)),
+    OptimizerRow(SGDW, (formulas.SGD, formulas.MOMENTUM)),
     OptimizerRow(
         RMSProp,
         (formulas.RMSPROP, formulas.RMSPROP_CENTERED),

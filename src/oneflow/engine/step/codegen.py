@@ -41,7 +41,7 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
     node_at: dict[int, fx.Node] = {}
     for node in graph.nodes:
         if node.op == "call_function":
-            lines.append(f"    {writer.call(node)}{writer.release(last_use.get(node, []))}{_told(node)}")
+            lines.append(f"    {writer.call(node)}{writer.release(last_use.get(node, []))}{_format_ops(node)}")
             node_at[len(lines)] = node
         elif node.op == "output":
             lines.append(f"    return {writer.argument(node.args[0])}")
@@ -50,7 +50,7 @@ def generate(graph: fx.Graph, name: str, bind: Bind | None = None) -> Code:
     return Code(writer.names["step"], source, filename, node_at)
 
 
-def _told(node: fx.Node) -> str:
+def _format_ops(node: fx.Node) -> str:
     """Formats the ops of a sequence as a comment, for readers of the source."""
     if node.target is not call_sequence:
         return ""

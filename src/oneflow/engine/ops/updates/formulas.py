@@ -70,7 +70,7 @@ def sgd_momentum(
     )
 
 
-def job_momentum(
+def momentum(
     params: Tensors, grads: Tensors, velocity: Tensors, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0
 ) -> None:
     """v = beta * v - lr * (g + l2 * w); w += v - lr * weight_decay * w; not both of weight_decay and l2
@@ -457,8 +457,8 @@ _SQUARE, _GRADIENT, _VELOCITY = State("mean_square"), State("mean_gradient"), St
 
 SGD = UpdateRow(sgd, "element", adds_l2="always", linear=linear_sgd, is_fused="always")
 SGD_MOMENTUM = UpdateRow(sgd_momentum, "element", (State("momentum_buffer"),), takes_count=True, is_fused="always")
-JOB_MOMENTUM = UpdateRow(
-    job_momentum,
+MOMENTUM = UpdateRow(
+    momentum,
     "element",
     (State("momentum"),),
     adds_l2="without weight decay",
@@ -480,6 +480,6 @@ LAMB = UpdateRow(lamb, "norms", _MOMENTS, row_wise=True, takes_count=True)
 JOB_LAMB = UpdateRow(job_lamb, "norms", (*_MOMENTS, *_BETA_POWERS), row_wise=True)
 
 ROWS = (
-    *(SGD, SGD_MOMENTUM, JOB_MOMENTUM, ADAM, JOB_ADAM, AMSGRAD, ADAGRAD, ADADELTA),
+    *(SGD, SGD_MOMENTUM, MOMENTUM, ADAM, JOB_ADAM, AMSGRAD, ADAGRAD, ADADELTA),
     *(RMSPROP, RMSPROP_MOMENTUM, RMSPROP_CENTERED, RMSPROP_CENTERED_MOMENTUM, LARS, LAMB, JOB_LAMB),
 )

@@ -118,7 +118,7 @@ def _sgd(
     return [*direction.numbers(weight_decay + l2, maximize), lr]
 
 
-def _job_momentum(direction: Direction, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> list[float]:
+def _momentum(direction: Direction, lr: float, *, beta: float, weight_decay: float, l2: float = 0.0) -> list[float]:
     return [*direction.numbers(l2), beta, -lr, 1.0 - lr * weight_decay, 1.0, 0.0]
 
 
@@ -329,7 +329,7 @@ def _table() -> dict[str, Recipe]:
     recipes = {
         formulas.SGD.qualified_name: _one("descent", _sgd),
         formulas.SGD_MOMENTUM.qualified_name: _one("momentum", _sgd_momentum),
-        formulas.JOB_MOMENTUM.qualified_name: _one("momentum", _job_momentum),
+        formulas.MOMENTUM.qualified_name: _one("momentum", _momentum),
         formulas.ADAM.qualified_name: _one("adam", _adam),
         formulas.JOB_ADAM.qualified_name: _one("adam", _job_adam),
         formulas.AMSGRAD.qualified_name: _one("amsgrad", _adam),

@@ -95,20 +95,20 @@ class Driver:
         """Runs one step of a job: each rank runs its program on the inputs in its lane and writes the results there.
         Returns whether the gradients were finite."""
         what = f"job {job!r}, step {step.number}"
-        # A class of its own costs as much to pickle as all else of a small step.
-        told = (step.number, step.rates, step.scale)
+        # Pickling a class costs as much as the rest of a small step.
+        numbers = (step.number, step.rates, step.scale)
         if loaded.count(loaded[0]) == len(loaded) and not any(loaded[0].is_far):
-            answers = self.cluster.broadcast("step", loaded[0].number, *told, None, what=what)
+            answers = self.cluster.broadcast("step", loaded[0].number, *numbers, None, what=what)
         else:
-            answers = self._step_of_each(loaded, told, what)
+            answers = self._step_of_each(loaded, numbers, what)
         return all([is_finite for is_finite, _ in answers])
 
-    def _step_of_each(self, loaded: Sequence[Loaded], told: tuple[Any, ...], what: str) -> list[Any]:
-        """A step in which ranks run different programs, or what they are fed and give goes to other hosts."""
+    def _step_of_each(self, loaded: Sequence[Loaded], numbers: tuple[Any, ...], what: str) -> list[Any]:
+        """Runs a step in which ranks run different programs, or some inputs and results go to other hosts."""
         lanes = [program.lanes[rank] for rank, program in enumerate(loaded)]
         fed = [lane.fed if loaded[0].is_far[rank] else None for rank, lane in enumerate(lanes)]
         answers = self.cluster.call(
-            "step", [(program.number, *told, own) for program, own in zip(loaded, fed)], what=what
+            "step", [(program.number, *numbers, own) for program, own in zip(loaded, fed)], what=what
         )
         for lane, (_, given) in zip(lanes, answers):
             if given is not None:
