@@ -14,11 +14,10 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 COLUMNS = 120
 FILE_LINES = 500
 # All Python lines of src/. Raise it only in a commit whose message says what the lines are for.
-TOTAL_LINES = 112_000
+TOTAL_LINES = 110_000
 
 # Lines over COLUMNS per file.
 LONG_LINES: dict[str, int] = {
-    "fastnn/updates.py": 1,
     "flowvision/data/auto_augment.py": 12,
     "flowvision/datasets/utils.py": 1,
     "flowvision/models/refused.py": 13,
@@ -88,6 +87,7 @@ LONG_LINES: dict[str, int] = {
     "oneflow/engine/graph/in_place.py": 1,
     "oneflow/engine/graph/on_ranks.py": 1,
     "oneflow/engine/graph/text.py": 2,
+    "oneflow/engine/graph/watched.py": 1,
     "oneflow/engine/ir/counted.py": 3,
     "oneflow/engine/job/config.py": 5,
     "oneflow/engine/job/machines.py": 1,
@@ -100,10 +100,7 @@ LONG_LINES: dict[str, int] = {
     "oneflow/engine/onnx/rows/table.py": 1,
     "oneflow/engine/ops/cpu/native_sequence.py": 1,
     "oneflow/engine/ops/table.py": 1,
-    "oneflow/engine/ops/updates/optim_update.py": 2,
-    "oneflow/engine/passes/clusters/kernel_workers.py": 1,
-    "oneflow/engine/passes/clusters/kernels.py": 1,
-    "oneflow/engine/passes/pipeline.py": 22,
+    "oneflow/engine/passes/pipeline.py": 21,
     "oneflow/engine/plan/cli.py": 2,
     "oneflow/engine/plan/notes.py": 5,
     "oneflow/engine/runtime/launch/launch.py": 1,
