@@ -16,16 +16,17 @@ OPTIONAL = (
     *("tokenizers", "sentencepiece", "jieba", "onnx", "onnxruntime", "matplotlib", "ray", "transformers"),
 )
 
+# Nothing is found, as where a package is not installed: an error of the finder itself would also stop those who only ask.
 BLOCKER = """
 import sys
-from importlib.abc import MetaPathFinder
+from importlib.machinery import PathFinder
 
-class Blocker(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in {blocked!r}:
-            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+class WithoutPackages(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {blocked!r} else PathFinder.find_spec(name, path, target)
 
-sys.meta_path.insert(0, Blocker())
+sys.meta_path[:] = [WithoutPackages if finder is PathFinder else finder for finder in sys.meta_path]
 """
 
 
