@@ -65,7 +65,13 @@ class Ends(HookBase):
 
 @pytest.mark.parametrize(
     ("at", "method", "steps"),
-    [(3, "after_step", 4), (3, "before_step", 4), (0, "before_train", 0), (9, "after_step", 10), (10, "after_train", 10)],
+    [
+        (3, "after_step", 4),
+        (3, "before_step", 4),
+        (0, "before_train", 0),
+        (9, "after_step", 10),
+        (10, "after_train", 10),
+    ],
 )
 def test_the_run_ends_after_the_current_iteration(at, method, steps):
     run, ends = Counter(), Ends()
@@ -91,7 +97,9 @@ def test_the_final_checkpoint_is_written_wherever_the_stopping_hook_is_registere
 
 def test_no_final_checkpoint_without_an_iteration(tmp_path):
     run = Counter()
-    run.register_hooks([StopAt(0, "before_train"), hooks.PeriodicCheckpointer(Checkpointer(linear(), str(tmp_path)), 2)])
+    run.register_hooks(
+        [StopAt(0, "before_train"), hooks.PeriodicCheckpointer(Checkpointer(linear(), str(tmp_path)), 2)]
+    )
     run.train(0, 10)
     assert not (tmp_path / "model_final").exists()
 
