@@ -1,4 +1,4 @@
-"""The trainer, its hooks, and what a training program does before it."""
+"""The trainer, its hooks and the setup of training programs."""
 
 from libai.engine.default import DefaultTrainer, default_setup
 

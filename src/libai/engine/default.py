@@ -1,5 +1,4 @@
-"""``DefaultTrainer``: everything from a config to a trained model, each part a method that a class of one's own may
-override."""
+"""``DefaultTrainer``: everything from a config to a trained model, each part a method that subclasses may override."""
 
 from __future__ import annotations
 
@@ -43,8 +42,11 @@ _log = logging.getLogger(__name__)
 
 
 class DefaultTrainer(TrainerBase):
-    """Builds all parts from ``cfg``, in the order of the methods below, and trains. ``cfg`` is left as it was;
-    ``self.cfg`` is a copy with everything that was worked out."""
+    """Builds all parts from a config and trains.
+
+    ``cfg`` is not changed. ``self.cfg`` is the config of the run: a copy with all defaults and derived values. The
+    class methods take it, or any other config, which they complete for themselves.
+    """
 
     graph_train: nn.Graph | None = None
     graph_eval: nn.Graph | None = None
@@ -89,8 +91,7 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def tokenizer_for_model(cls, cfg: DictConfig) -> Any:
-        """The tokenizer of a config, or None; the model that ``cfg`` describes gets its number of tokens, rounded
-        up."""
+        """Returns the tokenizer of a config, or None, and sets the model's ``vocab_size`` in ``cfg`` from it."""
         if cfg.get("tokenization") is None:
             return None
         tokenizer = cls.build_tokenizer(cfg)
@@ -107,7 +108,7 @@ class DefaultTrainer(TrainerBase):
                 f"train.train_iter={given.train.train_iter} and "
                 f"train.train_epoch={given.train.train_epoch}{where(given)}: there is nothing to train; raise one"
             )
-        # A run that was stopped in its last evaluation has that left to do.
+        # A run that was interrupted in its final evaluation still has to evaluate.
         if begin.iteration > length or (begin.iteration == length and begin.is_evaluated):
             raise ConfigError(
                 f"model training has finished, the last checkpoint in {self.cfg.train.output_dir!r} is of iteration "
@@ -135,8 +136,8 @@ class DefaultTrainer(TrainerBase):
     def _eager_trainer(self, cfg: DictConfig) -> EagerTrainer:
         if cfg.train.zero_optimization.enabled:
             raise ConfigError(
-                f"train.zero_optimization.enabled=true needs graph.enabled=true{where(cfg)}: without a graph states "
-                f"are not shared out"
+                f"train.zero_optimization.enabled=true needs graph.enabled=true{where(cfg)}: only a graph shards the "
+                f"optimizer state"
             )
         if cfg.train.activation_checkpoint.enabled:
             recompute_eagerly(self.model)
@@ -157,8 +158,10 @@ class DefaultTrainer(TrainerBase):
     # ---------------------------------------------------------------------------------------------------- what is done
 
     def resume_or_load(self, resume: bool = True) -> None:
-        """Goes on from the last checkpoint in the output folder if there is one and ``resume``, else takes the weights
-        of ``train.load_weight``."""
+        """Resumes from the last checkpoint in the output folder, or loads the weights of ``train.load_weight``.
+
+        The latter if ``resume`` is false or there is no checkpoint.
+        """
         if resume and not self.checkpointer.has_checkpoint():
             _log.warning(
                 "--resume: there is no checkpoint in %s yet; training starts from the beginning",
@@ -172,12 +175,12 @@ class DefaultTrainer(TrainerBase):
         changed = [name for name, value in formula.items() if name != "last_step" and loaded.get(name) != value]
         if changed:
             _log.warning(
-                "the scheduler goes on as it was saved: %s",
+                "the scheduler continues with its saved settings: %s",
                 ", ".join(f"{name}={loaded.get(name)}, not {formula[name]}" for name in changed),
             )
 
     def build_hooks(self) -> list[HookBase]:
-        """The hooks, in their order."""
+        """Returns the hooks in the order in which they run."""
         cfg, state = self.cfg.train, self.run_state
         periodic = hooks.PeriodicCheckpointer(
             self.checkpointer, cfg.checkpointer.period, max_to_keep=cfg.checkpointer.max_to_keep
@@ -199,7 +202,7 @@ class DefaultTrainer(TrainerBase):
         return self.test(self.cfg, self.test_loader, self.graph_eval if self.graph_eval is not None else self.model)
 
     def build_writers(self) -> list[EventWriter]:
-        """What shows and keeps the numbers of the run; called on rank 0."""
+        """Returns the writers of metrics; called on rank 0."""
         folder = self.cfg.train.output_dir
         return [
             CommonMetricPrinter(
@@ -211,7 +214,7 @@ class DefaultTrainer(TrainerBase):
         ]
 
     def train(self) -> Any:  # type: ignore[override]
-        """Trains to the end, and returns the results of the last evaluation."""
+        """Trains to the end and returns the results of the final evaluation."""
         super().train(self.start_iter, self.max_iter)
         if not self.cfg.train.evaluation.enabled:
             return None
@@ -219,20 +222,25 @@ class DefaultTrainer(TrainerBase):
         return self._eval_hook.results
 
     def run_step(self) -> None:
-        """One iteration."""
+        """Runs one iteration."""
         seed_iteration(self._seed, self.iter, of_torch=self.graph_train is None)
         self._trainer.iter = self.iter
         self._trainer.run_step(self.get_batch, self._input_device)
 
     def samples_after(self, iteration: int) -> int:
-        """How many samples all ranks together have used when this iteration is done."""
+        """Returns the number of samples that all ranks together have used after this iteration."""
         self.run_state.done = iteration + 1
         return self.run_state.consumed_samples
 
     @classmethod
     def get_batch(cls, data: Any, input_placement_device: str = "cuda", mixup_func: Any = None) -> dict[str, Any]:
-        """The fields of a batch as global tensors, by the names of the model's arguments; ``mixup_func`` mixes
-        ``images`` and ``labels``."""
+        """Returns the fields of a batch as global tensors, by the names of the model's arguments.
+
+        Args:
+            data: An ``Instance``.
+            input_placement_device: The device type that the fields are placed on.
+            mixup_func: Mixes ``images`` and ``labels``.
+        """
         if mixup_func is not None:
             device = dist.available(input_placement_device)
             images, labels = data.get("images"), data.get("labels")
@@ -247,12 +255,12 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def build_tokenizer(cls, cfg: Any) -> Any:
-        """What turns text into numbers, from ``cfg.tokenization``."""
+        """Builds the tokenizer from ``cfg.tokenization``."""
         return build_tokenizer(cfg.tokenization)
 
     @classmethod
     def build_model(cls, cfg: Any) -> nn.Module:
-        """The model, from ``cfg.model``; its parameters are global tensors."""
+        """Builds the model from ``cfg.model``; its parameters are global tensors."""
         require_fields(cfg, "model")
         return build_model(cfg.model)
 
@@ -260,25 +268,24 @@ class DefaultTrainer(TrainerBase):
     def build_graph(
         cls, cfg: Any, model: nn.Module, optimizer: Any = None, lr_scheduler: Any = None, is_train: bool = True
     ) -> nn.Graph:
-        """The graph that trains or evaluates, from ``cfg.graph``."""
+        """Builds the graph that trains or evaluates from ``cfg.graph``."""
         require_fields(cfg, "graph")
         return build_graph(cfg, model, optimizer, lr_scheduler, is_train)
 
     @classmethod
     def build_optimizer(cls, cfg: Any, model: nn.Module) -> Any:
-        """The optimizer, from ``cfg.optim``."""
+        """Builds the optimizer from ``cfg.optim``."""
         require_fields(cfg, "optim")
         return build_optimizer(cfg.optim, model)
 
     @classmethod
     def build_lr_scheduler(cls, cfg: Any, optimizer: Any) -> Any:
-        """The scheduler, from ``cfg.train.scheduler``."""
+        """Builds the scheduler from ``cfg.train.scheduler``."""
         return build_lr_scheduler(cfg.train.scheduler, optimizer)
 
     @classmethod
     def build_train_loader(cls, cfg: Any, tokenizer: Any = None) -> tuple[Any, Any, Any]:
-        """The loaders for training, validation and test that ``cfg.dataloader.train`` describes; the latter two may be
-        None."""
+        """Builds the training, validation and test loaders from ``cfg.dataloader.train``; the last two may be None."""
         require_fields(cfg, "dataloader")
         cfg = resolved(cfg)
         if cfg.dataloader.get("train") is None:
@@ -296,7 +303,7 @@ class DefaultTrainer(TrainerBase):
             "test_batch_size": train.test_micro_batch_size,
             "seed": train.seed,
             "consumed_samples": cfg.dataloader.get("consumed_samples", 0),
-            # A run that is told in epochs alone learns its length from the data: one epoch of samples is made then.
+            # A run that is summary in epochs alone learns its length from the data: one epoch of samples is made then.
             "train_val_test_num_samples": [max(1, int(train.samples)), int(periods * each), int(each)],
         }
         loaders = _built_loader(cfg.dataloader.train, offered, train.seed, tokenizer)
@@ -304,7 +311,7 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def build_test_loader(cls, cfg: Any, tokenizer: Any = None) -> list[Any]:
-        """The loaders that ``cfg.dataloader.test`` describes, a list."""
+        """Builds the list of loaders from ``cfg.dataloader.test``."""
         require_fields(cfg, "dataloader")
         cfg = resolved(cfg)
         described = cfg.dataloader.get("test")
@@ -320,8 +327,7 @@ class DefaultTrainer(TrainerBase):
 
     @classmethod
     def auto_scale_hyperparams(cls, cfg: Any, data_loader: Any) -> None:
-        """Works out, in ``cfg`` itself, how many iterations there are, and what depends on that: warm-up, milestones,
-        periods in epochs."""
+        """Sets the number of iterations in ``cfg``, and what depends on it: warm-up, milestones, periods in epochs."""
         train = cfg.train
         samples, batch = len(data_loader.dataset), train.global_batch_size
         # Without a graph an iteration is one micro-batch.
@@ -331,7 +337,9 @@ class DefaultTrainer(TrainerBase):
         train.samples = length * batch
         train.train_iter, train.warmup_iter = length * steps, warmup * steps
         train.scheduler.max_iter, train.scheduler.warmup_iter = train.train_iter, train.warmup_iter
-        told = f"Auto-scaling the config to train.train_iter={train.train_iter}, train.warmup_iter={train.warmup_iter}"
+        summary = (
+            f"Auto-scaling the config to train.train_iter={train.train_iter}, train.warmup_iter={train.warmup_iter}"
+        )
         if "milestones" in train.scheduler:
             wrong = [m for m in train.scheduler.milestones if not 0 <= m < 1]
             if wrong:
@@ -340,25 +348,29 @@ class DefaultTrainer(TrainerBase):
                     f"{wrong[0]!r}"
                 )
             train.scheduler.milestones = [int(m * train.train_iter) for m in train.scheduler.milestones]
-            told += f", scheduler milestones={plain(train.scheduler.milestones)}"
+            summary += f", scheduler milestones={plain(train.scheduler.milestones)}"
         per_epoch = max(1, train.iter_per_epoch or samples // batch) * steps
         if train.evaluation.eval_after_n_epoch:
             train.evaluation.eval_period = max(1, int(train.evaluation.eval_after_n_epoch * per_epoch))
-            told += f", train.evaluation.eval_period={train.evaluation.eval_period}"
+            summary += f", train.evaluation.eval_period={train.evaluation.eval_period}"
         if train.checkpointer.save_model_after_n_epoch:
             train.checkpointer.period = max(1, int(train.checkpointer.save_model_after_n_epoch * per_epoch))
-            told += f", train.checkpointer.period={train.checkpointer.period}"
-        _log.info(told)
+            summary += f", train.checkpointer.period={train.checkpointer.period}"
+        _log.info(summary)
 
     @classmethod
     def build_evaluator(cls, cfg: Any) -> Any:
-        """What turns outputs into numbers, from ``cfg.train.evaluation.evaluator``."""
+        """Builds the evaluator from ``cfg.train.evaluation.evaluator``."""
         return instantiate(completed(cfg).train.evaluation.evaluator)
 
     @classmethod
     def test(cls, cfg: Any, test_loaders: Sequence[Any], model: Any, evaluator: Any = None) -> dict[str, Any]:
-        """The results of each loader by the name of its data set's class, those after the first of a name numbered; of
-        a single loader its results."""
+        """Evaluates a model on each loader.
+
+        Returns:
+            The results of a single loader; of several, a dictionary by the class name of the data set, numbered from
+            the second of a name on.
+        """
         cfg = resolved(cfg)
         device, batch = (
             cfg.train.input_placement_device,

@@ -1,4 +1,4 @@
-"""The hooks of the default trainer: time, rates, checkpoints, evaluation, writers, and signals that end a run."""
+"""Hooks of the default trainer: timing, learning rate, checkpoints, evaluation, writers and signals."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class CallbackHook(HookBase):
-    """A hook of functions that take the trainer."""
+    """Calls functions with the trainer."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class CallbackHook(HookBase):
     def after_train(self) -> None:
         if self._after_train:
             self._after_train(self.trainer)
-        # Functions often refer to the trainer, which has this hook.
+        # The functions often refer to the trainer, which would be a cycle.
         self._before_train = self._after_train = self._before_step = self._after_step = None
 
     def before_step(self) -> None:
@@ -70,8 +70,10 @@ class CallbackHook(HookBase):
 
 
 class IterationTimer(HookBase):
-    """Puts the ``time`` of each iteration and logs the speed of the run. It counts from iteration ``warmup_iter`` on:
-    those before may compile."""
+    """Stores the ``time`` of each iteration and logs the speed of the run.
+
+    The first ``warmup_iter - 1`` iterations, which may compile, are not counted.
+    """
 
     def __init__(self, warmup_iter: int = 3) -> None:
         self._warmup = warmup_iter
@@ -101,19 +103,20 @@ class IterationTimer(HookBase):
             _log.info(
                 "Overall training speed: %d iterations in %s (%.4f s / it)",
                 self._counted,
-                _told(self._in_steps),
+                _timedelta(self._in_steps),
                 self._in_steps / self._counted,
             )
-        _log.info("Total training time: %s (%s on hooks)", _told(total), _told(max(0.0, total - self._in_steps)))
+        _log.info(
+            "Total training time: %s (%s on hooks)", _timedelta(total), _timedelta(max(0.0, total - self._in_steps))
+        )
 
 
-def _told(seconds: float) -> datetime.timedelta:
+def _timedelta(seconds: float) -> datetime.timedelta:
     return datetime.timedelta(seconds=int(seconds))
 
 
 class PeriodicWriter(HookBase):
-    """Has writers write every ``period`` iterations, after the last one, and once more at the end, when the last
-    evaluation is there too."""
+    """Calls writers every ``period`` iterations, after the last one, and again after the final evaluation."""
 
     def __init__(self, writers: Sequence[EventWriter], period: int = 20) -> None:
         for writer in writers:
@@ -135,10 +138,10 @@ class PeriodicWriter(HookBase):
 
 
 class PeriodicCheckpointer(_PeriodicCheckpointer, HookBase):
-    """Saves every ``period`` iterations, and after the trainer's last one; ``max_iter`` is not used here."""
+    """Saves every ``period`` iterations and after the trainer's last one; ``max_iter`` is ignored."""
 
     def before_train(self) -> None:
-        self.max_iter = None  # the trainer's counts, which ``stop`` changes
+        self.max_iter = None  # the trainer's value is used, which ``stop`` changes
 
     def after_step(self) -> None:
         self.step(self.trainer.iter)
@@ -149,9 +152,10 @@ class PeriodicCheckpointer(_PeriodicCheckpointer, HookBase):
 
 
 class EvalHook(HookBase):
-    """Evaluates every ``eval_period`` iterations, never if that is 0, and always once at the end, and puts the results.
+    """Evaluates every ``eval_period`` iterations (0: never) and at the end, and stores the results.
 
-    A run that was stopped between a checkpoint and the evaluation that was due then evaluates first when it is resumed.
+    A run that was interrupted between a checkpoint and the evaluation due at that iteration evaluates first when it is
+    resumed.
     """
 
     def __init__(self, eval_period: int, eval_function: Callable[[], Any]) -> None:
@@ -161,11 +165,11 @@ class EvalHook(HookBase):
         self.results: Any = None
 
     def state_dict(self) -> dict[str, Any]:
-        """After which iteration was evaluated last."""
+        """Returns the iteration of the last evaluation."""
         return {"evaluated": self._evaluated}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what ``state_dict`` gave."""
+        """Restores what ``state_dict`` returned."""
         self._evaluated = state["evaluated"]
 
     def _evaluate(self) -> None:
@@ -174,7 +178,7 @@ class EvalHook(HookBase):
         self._evaluated = self.trainer.storage.iter
         if results:
             if not isinstance(results, dict):
-                raise DTypeError(f"an evaluation gives a dictionary of numbers by name, got {type(results).__name__}")
+                raise DTypeError(f"an evaluation returns a dictionary of numbers by name, got {type(results).__name__}")
             flat = flatten_results_dict(results)
             for name, value in flat.items():
                 self.trainer.storage.put_scalar(name, _as_float(name, value), smoothing_hint=False)
@@ -230,9 +234,10 @@ def latest_metric(storage: EventStorage, name: str) -> tuple[float, int] | None:
 
 
 class BestCheckpointer(HookBase):
-    """Saves ``file_prefix`` whenever ``val_metric`` is better than ever before, at the moments of the evaluation that
-    puts it. Where several data sets are evaluated, whose metrics have their names in front, a metric without one is
-    that of the first of them."""
+    """Saves ``file_prefix`` after each evaluation in which ``val_metric`` is better than ever before.
+
+    :func:`latest_metric` looks the metric up.
+    """
 
     def __init__(
         self,
@@ -251,11 +256,11 @@ class BestCheckpointer(HookBase):
         self.best_iter: int | None = None
 
     def state_dict(self) -> dict[str, Any]:
-        """The best value until now, and its iteration."""
+        """Returns the best value so far and its iteration."""
         return {"best": self.best, "best_iter": self.best_iter, "metric": self._metric, "mode": self._mode}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what ``state_dict`` gave, where it is about the same metric."""
+        """Restores what ``state_dict`` returned, unless it is of another metric or mode."""
         if (state.get("metric"), state.get("mode")) == (self._metric, self._mode):
             self.best, self.best_iter = state["best"], state["best_iter"]
 
@@ -313,10 +318,9 @@ class BestCheckpointer(HookBase):
 
 
 class LRScheduler(HookBase):
-    """Puts the learning rate of each iteration and, without a graph, goes on to the next one. In a graph the rate is
-    part of the step.
+    """Stores the learning rate of each iteration and, without a graph, steps the scheduler.
 
-    Without arguments it takes the optimizer and the scheduler of the trainer.
+    In a graph, the scheduler is part of the compiled step. The optimizer and the scheduler default to the trainer's.
     """
 
     def __init__(self, optimizer: Any = None, scheduler: Any = None) -> None:
@@ -330,8 +334,10 @@ class LRScheduler(HookBase):
 
     @staticmethod
     def get_best_param_group_id(optimizer: Any) -> int:
-        """The group whose rate stands for all: the one with most parameters; if all have one, one with the most common
-        rate."""
+        """Returns the group whose learning rate is shown: the one with most parameters.
+
+        If every group has one parameter, it is the first with the most common rate.
+        """
         sizes = [len(group["params"]) for group in optimizer.param_groups]
         if max(sizes) > 1:
             return sizes.index(max(sizes))
@@ -350,20 +356,20 @@ class LRScheduler(HookBase):
 
     @property
     def scheduler(self) -> Any:
-        """The scheduler."""
+        """The scheduler that is stepped."""
         return self._scheduler if self._scheduler is not None else self.trainer.lr_scheduler
 
     def state_dict(self) -> dict[str, Any]:
-        """That of the scheduler."""
+        """Returns the state of the scheduler."""
         return self.scheduler.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """That of the scheduler."""
+        """Restores the state of the scheduler."""
         self.scheduler.load_state_dict(state_dict)
 
 
 class ProgressBar(HookBase):
-    """How far the run is, on the terminal."""
+    """Shows a progress bar on a terminal."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -383,8 +389,10 @@ class ProgressBar(HookBase):
 
 
 class StopOnSignal(HookBase):
-    """Ctrl-C and SIGTERM end the run after an iteration, with a checkpoint that ``--resume`` goes on from. The second
-    one ends it at once."""
+    """Ends the run on SIGINT and SIGTERM after an iteration, with a checkpoint to resume from.
+
+    A second signal ends it immediately.
+    """
 
     def __init__(self, checkpointer: _PeriodicCheckpointer) -> None:
         self._checkpointer = checkpointer
@@ -398,7 +406,7 @@ class StopOnSignal(HookBase):
         if self.trainer.iter < self.trainer.max_iter - 1 and self._signal.is_agreed(self.trainer.iter):
             name = self._checkpointer.save_now(self.trainer.iter)
             _log.warning(
-                "Stopped by a signal after iteration %d, saved %s; go on with --resume", self.trainer.iter, name
+                "Stopped by a signal after iteration %d, saved %s; continue with --resume", self.trainer.iter, name
             )
             self._signal.end()
 

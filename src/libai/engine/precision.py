@@ -1,4 +1,4 @@
-"""Mixed precision without a graph."""
+"""Mixed precision for eager training."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from libai.utils import distributed as dist
 from oneflow import nn
 
-_INTERVAL = 2000  # good steps after which the scale doubles
+_INTERVAL = 2000  # finite steps after which the scale doubles
 
 
 class MixedPrecision:
-    """float16 and a loss scale on GPUs. Switched off, and on a CPU, where everything stays float32, it does nothing."""
+    """float16 with a loss scale on GPUs. It has no effect when disabled or on a CPU, where everything is float32."""
 
     def __init__(self, model: nn.Module, is_enabled: bool) -> None:
         self.is_active = is_enabled and any(_is_on_gpu(parameter) for parameter in model.parameters())
@@ -22,16 +22,19 @@ class MixedPrecision:
         self.good_steps = 0
 
     def autocast(self) -> Any:
-        """The context that the forward pass runs in."""
+        """Returns the context of the forward pass."""
         return torch.autocast("cuda", torch.float16) if self.is_active else nullcontext()
 
     def scaled(self, loss: Any) -> Any:
-        """The loss that the backward pass starts from."""
+        """Returns the loss times the scale."""
         return loss * self.scale if self.is_active else loss
 
     def unscale(self, optimizer: Any) -> bool:
-        """Divides the gradients by the scale. False if one of them is not finite: then this step is left out, and the
-        scale is halved."""
+        """Divides the gradients by the scale.
+
+        Returns:
+            Whether all gradients are finite. If not, the caller must skip this step, and the scale is halved.
+        """
         if not self.is_active:
             return True
         grads = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -46,11 +49,11 @@ class MixedPrecision:
         return is_finite
 
     def state_dict(self) -> dict[str, Any]:
-        """The scale, and the steps since it was changed."""
+        """Returns the scale and the number of steps since it changed."""
         return {"scale": self.scale, "good_steps": self.good_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes over what ``state_dict`` gave."""
+        """Restores what ``state_dict`` returned."""
         self.scale, self.good_steps = state["scale"], state["good_steps"]
 
 

@@ -1,4 +1,4 @@
-"""What a training program does first: log, ranks, sizes, and the config on disk."""
+"""Setup of training programs: log, rank layout, batch sizes and the saved config."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from libai.utils.logger import setup_logger
 
 CONFIG = "config.yaml"
 _SIZES = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
-# What a run works out; beside these the saved file has everything as it was given.
-_WORKED_OUT = (
+_DERIVED_KEYS = (  # saved below ``derived``; all other keys are saved as given
     "train_micro_batch_size",
     "global_batch_size",
     "num_accumulation_steps",
@@ -33,8 +32,12 @@ _WORKED_OUT = (
 
 
 def default_setup(cfg: Any, args: Any) -> None:
-    """Makes the output folder, the log and the layout of ranks, checks the sizes and saves the config. Of ``cfg`` one
-    key is set: ``train.resume``, which is the command line's ``--resume``."""
+    """Prepares a run: makes the output folder, the log and the rank layout, checks sizes and saves the config.
+
+    Args:
+        cfg: The config. Only ``train.resume`` is set in it.
+        args: The parsed command line: ``resume``, ``config_file`` and ``eval_only`` are read.
+    """
     require_fields(cfg, "train")
     cfg.train.resume = bool(getattr(args, "resume", False))
     folder = completed(cfg).train.output_dir
@@ -56,7 +59,7 @@ def default_setup(cfg: Any, args: Any) -> None:
 
 
 def _set_fusion(cfg: DictConfig) -> None:
-    """How gradients are put together when they are summed over ranks; 0 leaves it as it is."""
+    """Sets the size of the buckets in which gradients are summed over ranks; 0 leaves it unchanged."""
     if cfg.train.nccl_fusion_threshold_mb:
         flow.boxing.nccl.set_fusion_threshold_mbytes(cfg.train.nccl_fusion_threshold_mb)
     if cfg.train.nccl_fusion_max_ops:
@@ -64,7 +67,7 @@ def _set_fusion(cfg: DictConfig) -> None:
 
 
 def resolved(cfg: Any) -> DictConfig:
-    """A config with all defaults and all sizes, for the ranks of this run; ``cfg`` itself if it has them."""
+    """Returns a config with all defaults and derived sizes for the ranks of this run; ``cfg`` itself if complete."""
     given = completed(cfg)
     train, util = given.train, dist.get_dist_util()
     try:
@@ -73,7 +76,7 @@ def resolved(cfg: Any) -> DictConfig:
         )
     except ConfigError as error:
         raise ConfigError(f"{error.reason}{where(given)}") from None
-    found = {
+    derived = {
         "train_micro_batch_size": sizes.micro,
         "global_batch_size": sizes.global_batch,
         "num_accumulation_steps": sizes.steps,
@@ -81,13 +84,13 @@ def resolved(cfg: Any) -> DictConfig:
     layout = {key: getattr(util, key) for key in _SIZES}
     _require_layout(given, layout)
     if (
-        all(train[key] == value for key, value in found.items())
+        all(train[key] == value for key, value in derived.items())
         and all(train.dist[key] == value for key, value in layout.items())
         and "samples" in train
     ):
         return given
     ready = copied(given)
-    ready.train.update(found)
+    ready.train.update(derived)
     ready.train.dist.update(layout)
     ready.train.samples = ready.train.train_iter * sizes.global_batch
     _force_precision(ready)
@@ -105,7 +108,7 @@ def _require_layout(cfg: DictConfig, layout: dict[str, int]) -> None:
 
 
 def _force_precision(cfg: DictConfig) -> None:
-    """Models that ask whether they are trained in mixed precision are told."""
+    """Sets ``amp_enabled`` of models that have it."""
     model = cfg.get("model")
     inner = model.get("cfg") if isinstance(model, DictConfig) else None
     for node in (inner, model):
@@ -115,10 +118,12 @@ def _force_precision(cfg: DictConfig) -> None:
 
 
 def save_config(given: DictConfig, ready: DictConfig) -> None:
-    """Writes ``config.yaml``: the config as it was given, with defaults, and below ``derived`` what this run made of
-    it. The latter is worked out anew when the file is run, so it runs on any number of ranks."""
-    worked_out = {key: ready.train[key] for key in _WORKED_OUT if key in ready.train}
-    tree = plain(given) | {DERIVED: {"train": {**worked_out, "dist": {key: ready.train.dist[key] for key in _SIZES}}}}
+    """Writes ``config.yaml``: the config as given, with defaults, and below ``derived`` what this run computed.
+
+    The derived keys are not read again, so the file runs on any number of ranks.
+    """
+    derived = {key: ready.train[key] for key in _DERIVED_KEYS if key in ready.train}
+    tree = plain(given) | {DERIVED: {"train": {**derived, "dist": {key: ready.train.dist[key] for key in _SIZES}}}}
     path = os.path.join(given.train.output_dir, CONFIG)
     LazyConfig.save(tree, path)
     logging.getLogger(__name__).info("Full config saved to %s", path)

@@ -1,4 +1,4 @@
-"""The loop of training: ten lines, and hooks for all else."""
+"""The training loop, with hooks for everything around the steps."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from oneflow import nn
 from oneflow.engine.core.errors import ArgumentError, DTypeError
 
 _log = logging.getLogger(__name__)
+_IN_EVAL_MODE = "model was changed to eval mode! Call model.train() after evaluating it yourself"
 
 
 class HookBase:
-    """Something that is done around the steps of a trainer, which is ``self.trainer``.
+    """Base class of hooks, which run around the steps of ``self.trainer``.
 
-    ``before_train``, then for each iteration ``before_step``, the step, ``after_step``; at the end, also after an
-    error, ``after_train``.
+    The trainer calls ``before_train``, then ``before_step`` and ``after_step`` around each iteration, and at the end,
+    also after an error, ``after_train``.
     """
 
     trainer: Any = None
@@ -44,8 +45,14 @@ class HookBase:
 
 
 class TrainerBase:
-    """The loop. A class of one's own says what a step is in ``run_step``; ``iter`` is the present iteration,
-    ``storage`` keeps what it puts."""
+    """The training loop. Subclasses implement ``run_step``.
+
+    Attributes:
+        iter: The current iteration.
+        start_iter: The first iteration of this process, above 0 in a resumed run.
+        max_iter: The number of iterations of the run; ``stop`` lowers it.
+        storage: The metrics of the run.
+    """
 
     def __init__(self) -> None:
         self._hooks: list[HookBase] = []
@@ -56,13 +63,13 @@ class TrainerBase:
         self.storage: EventStorage = EventStorage()
 
     def register_hooks(self, hooks: Sequence[HookBase | None]) -> None:
-        """Adds hooks; they are called in the order of registration."""
+        """Adds hooks, which are called in the order of registration. None entries are skipped."""
         for hook in hooks:
             if hook is None:
                 continue
             if not isinstance(hook, HookBase):
                 raise DTypeError(f"a hook is a libai.engine.hooks.HookBase, got {type(hook).__name__}")
-            hook.trainer = weakref.proxy(self)  # the trainer has the hook: together they would never be freed
+            hook.trainer = weakref.proxy(self)  # a strong reference would be a cycle
             self._hooks.append(hook)
 
     def train(self, start_iter: int, max_iter: int) -> Any:
@@ -113,40 +120,47 @@ class TrainerBase:
         self.max_iter = min(self.max_iter, self.iter + self._is_in_step)
 
     def before_train(self) -> None:
-        """Calls the hooks."""
+        """Calls ``before_train`` of the hooks."""
         for hook in self._hooks:
             hook.before_train()
 
     def after_train(self) -> None:
-        """Calls the hooks."""
+        """Calls ``after_train`` of the hooks."""
         self.storage.iter = self.iter
         for hook in self._hooks:
             hook.after_train()
 
     def before_step(self) -> None:
-        """Calls the hooks."""
+        """Calls ``before_step`` of the hooks."""
         self.storage.iter = self.iter
         for hook in self._hooks:
             hook.before_step()
 
     def after_step(self) -> None:
-        """Calls the hooks."""
+        """Calls ``after_step`` of the hooks."""
         self.storage.samples = self.samples_after(self.iter)
         for hook in self._hooks:
             hook.after_step()
 
     def samples_after(self, iteration: int) -> int:
-        """How many samples all ranks together have used when this iteration is done."""
+        """Returns the number of samples that all ranks together have used after this iteration."""
         return 0
 
     def run_step(self) -> None:
-        """One iteration."""
+        """Runs one iteration."""
         raise NotImplementedError(f"{type(self).__name__} has to define run_step()")
 
     @staticmethod
     def write_metrics(loss_dict: Mapping[str, Any], data_time: float, prefix: str = "") -> None:
-        """Puts the losses and other numbers of a step into the storage, and their sum as ``total_loss``. All ranks come
-        here; rank 0 has the numbers."""
+        """Puts the values of a step into the storage, and the sum of the losses as ``total_loss``.
+
+        All ranks must call it; only rank 0 stores the values.
+
+        Args:
+            loss_dict: Tensors by name. Those with ``loss`` in their name are losses.
+            data_time: The seconds spent waiting for data.
+            prefix: A prefix of the names.
+        """
         values = _on_rank_0(loss_dict)
         if not dist.is_main_process():
             return
@@ -159,7 +173,7 @@ class TrainerBase:
 
 
 def _on_rank_0(values: Mapping[str, Any]) -> dict[str, float]:
-    """Numbers by name. Those of global tensors come from their ranks to rank 0; elsewhere they mean nothing."""
+    """Returns numbers by name; on several ranks they are valid on rank 0 only."""
     if dist.get_world_size() == 1:
         return {name: _number(name, value) for name, value in values.items()}
     moved = {name: dist.tensor_to_rank0(value, device="cpu", to_local=True) for name, value in values.items()}
@@ -167,14 +181,14 @@ def _on_rank_0(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _number(name: str, value: Any) -> float:
-    """A loss is the mean of those of its micro-batches; other values are added up."""
+    """Averages the losses of micro-batches, and sums other values."""
     if value.ndim == 0:
         return value.item()
     return (value.float().mean() if "loss" in name else value.sum()).item()
 
 
 class _StepTrainer(TrainerBase):
-    """What both kinds of training share: where batches come from."""
+    """Fetches batches for eager and graph training."""
 
     def __init__(self, data_loader: Any, grad_acc_steps: int) -> None:
         super().__init__()
@@ -185,16 +199,16 @@ class _StepTrainer(TrainerBase):
     def _next_batch(
         self, micro_batches: int, get_batch: Callable[..., dict[str, Any]], device: str
     ) -> tuple[dict[str, Any], float]:
-        """The fields of a batch as global tensors, and the seconds until the loader had it."""
+        """Returns the fields of a batch as global tensors, and the seconds spent waiting for the loader."""
         start = time.perf_counter()
-        found = [next(self._batches) for _ in range(micro_batches)]
+        batches = [next(self._batches) for _ in range(micro_batches)]
         data_time = time.perf_counter() - start
-        batch = found[0] if micro_batches == 1 else concatenated(found)
+        batch = batches[0] if micro_batches == 1 else concatenated(batches)
         return get_batch(batch, device, getattr(self.data_loader, "mixup_func", None)), data_time
 
 
 def concatenated(batches: Sequence[Instance]) -> Instance:
-    """Batches as one, along dim 0 of every field."""
+    """Concatenates batches along dim 0 of every field."""
     first = batches[0]
     return Instance(**{name: _concatenated([batch.get(name) for batch in batches]) for name in first.get_fields()})
 
@@ -202,14 +216,15 @@ def concatenated(batches: Sequence[Instance]) -> Instance:
 def _concatenated(fields: list[Any]) -> Any:
     if not isinstance(fields[0], DistTensorData):
         raise ArgumentError(
-            f"batches are put together of DistTensorData, got {type(fields[0]).__name__}; give num_accumulation_steps=1"
+            f"only DistTensorData fields can be concatenated, got {type(fields[0]).__name__}; set "
+            f"train.num_accumulation_steps=1"
         )
     tensors = flow.cat([field.tensor for field in fields], dim=0)
     return DistTensorData.of_batch(tensors, fields[0].sbp_list, fields[0].placement_idx)
 
 
 class EagerTrainer(_StepTrainer):
-    """Op by op: an iteration is a micro-batch, and every ``grad_acc_steps``-th one updates the parameters."""
+    """Trains op by op: an iteration is a micro-batch; every ``grad_acc_steps``-th one updates the parameters."""
 
     def __init__(
         self, model: nn.Module, data_loader: Any, optimizer: Any, grad_acc_steps: int = 1, amp: bool = False
@@ -221,11 +236,9 @@ class EagerTrainer(_StepTrainer):
         self.precision = MixedPrecision(model, amp)
 
     def run_step(self, get_batch: Callable[..., dict[str, Any]], input_placement_device: str = "cuda") -> None:  # type: ignore[override]
-        """One micro-batch."""
+        """Trains on one micro-batch."""
         if not self.model.training:
-            raise ArgumentError(
-                "[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own"
-            )
+            raise ArgumentError(f"{type(self).__name__}: {_IN_EVAL_MODE}")
         data, data_time = self._next_batch(1, get_batch, input_placement_device)
         with self.precision.autocast():
             outputs = self.model(**data)
@@ -244,21 +257,19 @@ class EagerTrainer(_StepTrainer):
 
 
 class GraphTrainer(_StepTrainer):
-    """By a graph: an iteration is a whole batch, forward, backward and update compiled as one."""
+    """Trains with a graph: an iteration is a whole batch; forward, backward and update are compiled together."""
 
     def __init__(self, graph: Any, data_loader: Any, grad_acc_steps: int = 1) -> None:
         super().__init__(data_loader, grad_acc_steps)
         graph.model.train()
         self.graph = graph
         self.plan_file: str | None = None
-        """Where the plan of the graph is written after the first batch."""
+        """The file that the plan of the graph is written to after the first batch."""
 
     def run_step(self, get_batch: Callable[..., dict[str, Any]], input_placement_device: str = "cuda") -> None:  # type: ignore[override]
-        """One batch."""
+        """Trains on one batch."""
         if not self.graph.model.training:
-            raise ArgumentError(
-                "[SimpleTrainer] model was changed to eval mode! Call model.train() after an evaluation of your own"
-            )
+            raise ArgumentError(f"{type(self).__name__}: {_IN_EVAL_MODE}")
         data, data_time = self._next_batch(self.grad_acc_steps, get_batch, input_placement_device)
         outputs = self.graph(**data)
         if not isinstance(outputs, Mapping):
@@ -271,5 +282,5 @@ class GraphTrainer(_StepTrainer):
     def _write_plan(self, data: dict[str, Any], path: str) -> None:
         try:
             self.graph.plan_step((), None, data).save(path)
-        except Exception as error:  # a page to look at: no reason to end a run
+        except Exception as error:  # the plan is for information only
             _log.warning("the plan of the graph cannot be written to %s: %s: %s", path, type(error).__name__, error)
