@@ -14,7 +14,7 @@ from oneflow.global_tensor.placement import placement
 from oneflow.global_tensor.tensor import GlobalTensor
 from oneflow.graph.config import USUAL_RATIO, USUAL_WAIT
 from oneflow.graph.definition import Definition
-from oneflow.graph.in_place import make_global
+from oneflow.graph.in_place import make_global, without_weak_references
 from oneflow.graph.variables import variables_of
 from oneflow.sharding.cost import Prices
 from oneflow.sharding.mesh import Layout, Mesh
@@ -33,8 +33,9 @@ def spread_modules(graph: Definition) -> None:
         return
     local = [tensor for tensor in variables_of(graph.modules).values() if not isinstance(tensor, GlobalTensor)]
     graph.is_spread = graph.is_spread or bool(local)
-    for tensor in local:
-        make_global(tensor, placement.all(tensor.device.type))
+    with without_weak_references(each for module in graph.modules.values() for each in module.modules()):
+        for tensor in local:
+            make_global(tensor, placement.all(tensor.device.type))
 
 
 def auto_parallel(
