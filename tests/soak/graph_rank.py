@@ -33,6 +33,8 @@ def agreed(verdict: Verdict) -> Verdict:
 
 def checked(program: GraphProgram) -> Verdict:
     """Checks a program on all ranks."""
+    if flow.env.get_rank() == 0:
+        print(json.dumps({"begun": program.seed}), flush=True)
     return agreed(graph_run.check(program))
 
 
@@ -80,8 +82,6 @@ def main(order: dict[str, Any]) -> None:
     for seed in range(*order["seeds"]):
         if is_late(deadline):
             break
-        if flow.env.get_rank() == 0:
-            print(json.dumps({"begun": seed}), flush=True)
         program = draw_program(seed, without)
         report(checked(program), program)
 
