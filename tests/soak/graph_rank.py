@@ -1,7 +1,7 @@
 """One rank of a run of random graphs; a launcher starts one process per rank.
 
 Its argument is a JSON object: ``seeds`` (the first, and the one behind the last), ``seconds`` and ``without``; or one
-``program`` or ``seed``, and whether it is to be reduced (``reduces``). Rank 0 prints one JSON line per program.
+``program`` or ``seed``, and whether it is to be reduced (``reduces``) and ends the process (``crashes``). Rank 0 prints one JSON line per program.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def agreed(verdict: Verdict) -> Verdict:
 def checked(program: GraphProgram) -> Verdict:
     """Checks a program on all ranks."""
     if flow.env.get_rank() == 0:
-        print(json.dumps({"begun": program.seed}), flush=True)
+        print(json.dumps({"begun": program.seed, "program": program.to_json()}), flush=True)
     return agreed(graph_run.check(program))
 
 
@@ -51,9 +51,10 @@ def report(verdict: Verdict, program: GraphProgram) -> None:
         print(json.dumps({**dataclasses.asdict(verdict), "program": program.to_json()}), flush=True)
 
 
-def reduce_program(program: GraphProgram) -> GraphProgram:
-    """Returns the smallest program that fails as a program does."""
-    status = checked(program).status
+def reduce_program(program: GraphProgram, crashes: bool) -> GraphProgram:
+    """Returns the smallest program that fails as a program does. Where that ends the process, none that survives does;
+    who started this begins again with the one that did not."""
+    status = "" if crashes else checked(program).status
 
     def fails(other: GraphProgram) -> bool:
         try:
@@ -75,8 +76,9 @@ def main(order: dict[str, Any]) -> None:
         text = order["program"]
         program = GraphProgram.from_json(text) if text else draw_program(order["seed"], without)
         if order["reduces"]:
-            program = reduce_program(program)
-        report(checked(program), program)
+            program = reduce_program(program, order["crashes"])
+        crashed = Verdict(program.seed, "error", "the launch ends or hangs")
+        report(crashed if order["crashes"] else checked(program), program)
         return
     deadline = time.monotonic() + order["seconds"]
     for seed in range(*order["seeds"]):

@@ -4,7 +4,8 @@ Programs run in groups: each number of devices has one session for all jobs of a
 longer than a small job.
 
 As a program its argument is a JSON object: ``seeds`` (the first, and the one behind the last), ``seconds`` and
-``without``; or one ``program`` or ``seed``, and whether it is to be reduced (``reduces``). It prints a JSON line per job.
+``without``; or one ``program`` or ``seed``, and whether it is to be reduced (``reduces``) and ends the process
+(``crashes``). It prints a JSON line per job.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def train_all(programs: Sequence[JobProgram], devices: int, noisy: bool = False)
     names = {program.seed: names_for_optimizer(program) for program in programs}
     begin(devices)
     for program in programs:
-        _print({"begun": program.seed})
+        _print({"begun": program.seed, "program": program.to_json()})
         try:
             attempts.append(train(program, devices, names[program.seed], NOISE[program.is_double] if noisy else 0.0))
         except Exception as error:
@@ -125,9 +126,10 @@ def check_all(programs: Sequence[JobProgram]) -> list[Verdict]:
     return [verdict_of(*each[:3], each[3:]) for each in zip(programs, alone, noisy, *several)]
 
 
-def reduce_program(program: JobProgram) -> JobProgram:
-    """Returns the smallest program that fails as a program does."""
-    status = check_all([program])[0].status
+def reduce_program(program: JobProgram, crashes: bool) -> JobProgram:
+    """Returns the smallest program that fails as a program does. Where that ends the process, none that survives does;
+    who started this begins again with the one that did not."""
+    status = "" if crashes else check_all([program])[0].status
 
     def fails(other: JobProgram) -> bool:
         try:
@@ -155,8 +157,9 @@ def main(order: dict[str, Any]) -> None:
         text = order["program"]
         program = JobProgram.from_json(text) if text else draw_program(order["seed"], without)
         if order["reduces"]:
-            program = reduce_program(program)
-        report(check_all([program])[0], program)
+            program = reduce_program(program, order["crashes"])
+        crashed = Verdict(program.seed, "error", "the process ends or hangs")
+        report(crashed if order["crashes"] else check_all([program])[0], program)
         return
     end = time.monotonic() + order["seconds"]
     low, high = order["seeds"]

@@ -147,19 +147,27 @@ def soak(args: argparse.Namespace) -> int:
 
 def single(args: argparse.Namespace) -> int:
     """Runs or reduces one program and prints it."""
-    order = {"program": args.program, "seed": args.reduce, "reduces": args.reduce is not None}
+    order = {"program": args.program, "seed": args.reduce, "reduces": args.reduce is not None, "crashes": False}
     order["without"] = _names(args.without)
-    for result in lines(args.kind, args.ranks, order):
-        if "seed" not in result:
-            continue
-        print(describe(args, result))
-        for name, value in json.loads(result["program"]).items():
-            print(f"    {name}: {value}")
-        ranks = f" --ranks {args.ranks}" if args.kind == "graphs" else ""
-        print(f"    python tests/soak/run.py {args.kind}{ranks} --program '{result['program']}'")
-        return 1 if result["status"] in ("different", "error") else 0
-    print("the launch ended or hung")
-    return 1
+    while True:
+        begun = None
+        for line in lines(args.kind, args.ranks, order):
+            if "seed" in line:
+                return _show(args, line)
+            begun = line.get("program", begun)
+        if begun is None or not order["reduces"]:
+            print("the launch ended or hung")
+            return 1
+        order |= {"program": begun, "crashes": True}  # goes on with the program that the launch ended in
+
+
+def _show(args: argparse.Namespace, result: dict[str, Any]) -> int:
+    print(describe(args, result))
+    for name, value in json.loads(result["program"]).items():
+        print(f"    {name}: {value}")
+    ranks = f" --ranks {args.ranks}" if args.kind == "graphs" else ""
+    print(f"    python tests/soak/run.py {args.kind}{ranks} --program '{result['program']}'")
+    return 1 if result["status"] in ("different", "error") else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -186,3 +186,24 @@ def test_no_failure_is_success(monkeypatch, capsys) -> None:
     monkeypatch.setattr(run, "command", lambda kind, ranks, order: [sys.executable, "-c", FAKE, json.dumps(order)])
     assert run.main(["jobs", "--seeds", "0", "2"]) == 0
     assert "2 jobs in" in capsys.readouterr().out
+
+
+CRASH = """
+import json, os, sys
+order = json.loads(sys.argv[1])
+layers = json.loads(order["program"])["layers"] if order["program"] else [1, 2, 3]
+if not order["crashes"]:
+    print(json.dumps({"begun": 5, "program": json.dumps({"layers": layers})}), flush=True)
+    os._exit(1)
+if len(layers) > 1:
+    print(json.dumps({"begun": 5, "program": json.dumps({"layers": layers[1:]})}), flush=True)
+    os._exit(1)
+result = {"seed": 5, "status": "error", "detail": "ends", "program": json.dumps({"layers": layers})}
+print(json.dumps(result), flush=True)
+"""
+
+
+def test_a_program_that_ends_its_launch_is_reduced(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(run, "command", lambda kind, ranks, order: [sys.executable, "-c", CRASH, json.dumps(order)])
+    assert run.main(["graphs", "--reduce", "5"]) == 1
+    assert "layers: [3]" in capsys.readouterr().out
