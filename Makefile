@@ -3,6 +3,7 @@
 # make test         checks the code and runs every test
 # make quick        the tests that take three minutes on two cores
 # make matrix       every model in every kind of parallelism on 2, 4 and 8 ranks, and every law of graphs and of LiBai's runs on 2 and 4: make test takes a selection of these
+# make soak         random programs against eager torch and one device: graphs on 2 and 4 ranks, and jobs; SEEDS="LOW HIGH" are the programs, SECONDS the time of each of the three
 # make check        ruff, its formatting, and mypy
 # make format       formats the code and sorts imports
 # make bench        the speed tables; SIZE=small shows in three minutes that all of it runs, its times mean nothing
@@ -14,7 +15,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: quickstart libai test quick matrix check format bench against reference clean
+.PHONY: quickstart libai test quick matrix soak check format bench against reference clean
 
 # The first interpreter that is new enough; a version manager's stub that cannot run is passed over.
 ifndef PYTHON
@@ -27,6 +28,9 @@ LIBAI := build/libai
 # How much the benchmarks measure: full or small.
 SIZE := full
 BENCH_FLAGS := $(if $(filter small,$(SIZE)),--small,$(if $(filter full,$(SIZE)),,$(error SIZE is full or small, got $(SIZE))))
+# Which random programs run, and for how long at most.
+SEEDS := 0 1000000
+SECONDS := 600
 ifeq ($(MAKECMDGOALS)$(OLD),against)
 $(error make against needs the commit to measure against, such as make against OLD=HEAD~1)
 endif
@@ -70,6 +74,14 @@ quick: $(VENV)/dev.stamp
 matrix: $(VENV)/dev.stamp
 	MATRIX_ALL=1 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/ranks/test_matrix.py tests/ranks/test_libai_matrix.py tests/ranks/test_zoo_on_ranks.py tests/ranks/test_graphs_on_ranks.py tests/ranks/test_libai_on_ranks.py tests/single/test_fused_networks.py
 	FORCED_SPLITS=100 OMP_NUM_THREADS=1 $(RUN) -m pytest tests/compile/test_forced_splits.py
+
+# All three run, whichever of them finds something.
+soak: $(VENV)/dev.stamp
+	failed=0; \
+	for kind in "graphs --ranks 2" "graphs --ranks 4" jobs; do \
+		$(RUN) tests/soak/run.py $$kind --seeds $(SEEDS) --seconds $(SECONDS) || failed=1; \
+	done; \
+	exit $$failed
 
 check: $(VENV)/dev.stamp
 	$(RUN) -m ruff check .

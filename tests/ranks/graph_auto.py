@@ -24,6 +24,7 @@ from graph_laws import (
     model_of,
     momentum,
     nothing,
+    plain_losses,
     same,
     trained_alone,
     whole,
@@ -239,3 +240,32 @@ def law_stages_stay_and_what_is_in_them_is_chosen() -> None:
     close(found, losses)
     same(model, alone)
     assert graph._graph.auto and len({str(p.placement) for p in model.parameters()}) == 2
+
+
+class Recurrent(nn.Module):
+    """Keeps weak references of its weights, as all recurrent modules of torch do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body, self.head = nn.RNN(4, 6, batch_first=True), nn.Linear(6, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.body(x)[0][:, -1])
+
+
+def law_local_recurrent_modules_become_global() -> None:
+    draw = torch.Generator().manual_seed(5)
+    data = [(torch.randn(6, 3, 4, generator=draw), torch.randint(3, (6,), generator=draw)) for _ in range(3)]
+
+    def stages(graph: Any) -> None:
+        graph.model.body.to(GraphModule).set_stage(0)
+        graph.model.head.to(GraphModule).set_stage(1)
+
+    for settings in (auto(), stages):
+        torch.manual_seed(3)
+        alone = Recurrent()
+        model = copy.deepcopy(alone)
+        expected = plain_losses(alone, data)
+        graph = Train(model, flow.optim.SGD(model.parameters(), lr=0.05, momentum=0.9), settings)
+        close([whole(graph(x, y)) for x, y in data], expected)
+        same(model, alone)

@@ -14,7 +14,7 @@ from oneflow.engine.global_tensor.placement import placement
 from oneflow.engine.global_tensor.tensor import GlobalTensor
 from oneflow.engine.graph.config import USUAL_RATIO, USUAL_WAIT
 from oneflow.engine.graph.definition import Definition
-from oneflow.engine.graph.in_place import make_global
+from oneflow.engine.graph.in_place import make_global, without_weak_references
 from oneflow.engine.graph.variables import variables_of
 from oneflow.engine.sharding.cost import Prices
 from oneflow.engine.sharding.mesh import Layout, Mesh
@@ -33,8 +33,9 @@ def spread_modules(graph: Definition) -> None:
         return
     local = [tensor for tensor in variables_of(graph.modules).values() if not isinstance(tensor, GlobalTensor)]
     graph.is_spread = graph.is_spread or bool(local)
-    for tensor in local:
-        make_global(tensor, placement.all(tensor.device.type))
+    with without_weak_references(each for module in graph.modules.values() for each in module.modules()):
+        for tensor in local:
+            make_global(tensor, placement.all(tensor.device.type))
 
 
 def auto_parallel(

@@ -3,6 +3,8 @@ optimizers, holds global tensors from then on."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -32,3 +34,17 @@ def make_global(tensor: Tensor, place: placement) -> None:
     tensor.grad = None
     torch.utils.swap_tensors(tensor, made)
     tensor.requires_grad_(needs_grad)
+
+
+@contextmanager
+def without_weak_references(modules: Iterable[nn.Module]) -> Iterator[None]:
+    """Drops the weak references that recurrent modules keep of their weights, and makes them again at the end: a tensor
+    with weak references cannot be swapped."""
+    recurrent = [module for module in modules if isinstance(module, nn.RNNBase)]
+    for module in recurrent:
+        module._flat_weight_refs = []
+    try:
+        yield
+    finally:
+        for module in recurrent:
+            module._init_flat_weights()

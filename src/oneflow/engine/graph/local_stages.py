@@ -14,7 +14,7 @@ from oneflow.engine.global_tensor.placement import placement
 from oneflow.engine.global_tensor.sbp import broadcast
 from oneflow.engine.global_tensor.tensor import GlobalTensor
 from oneflow.engine.graph.definition import Definition
-from oneflow.engine.graph.in_place import brought, make_global
+from oneflow.engine.graph.in_place import brought, make_global, without_weak_references
 from oneflow.engine.graph.on_ranks import place_of, stages_of
 from oneflow.engine.graph.proxy import GraphModule
 from oneflow.engine.graph.structure import Call
@@ -75,12 +75,13 @@ def _spread(graph: Definition, call: Call) -> placement:
     first = min(stages, key=lambda one: (one.stage_id is None, one.stage_id or 0))
     entry = places.get(id(first.module)) or _first_given(graph, call)
     made: set[int] = set()
-    for module in _every(graph):
-        place = places.get(id(module), entry)
-        for tensor in (*module._parameters.values(), *module._buffers.values()):
-            if tensor is not None and _is_local(tensor):
-                make_global(tensor, place)
-                made.add(id(tensor))
+    with without_weak_references(_every(graph)):
+        for module in _every(graph):
+            place = places.get(id(module), entry)
+            for tensor in (*module._parameters.values(), *module._buffers.values()):
+                if tensor is not None and _is_local(tensor):
+                    make_global(tensor, place)
+                    made.add(id(tensor))
     _bring_states(graph, made)
     return entry
 
