@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import product
 from typing import Any
 
 import made_calls
@@ -27,7 +28,13 @@ from strided_operands import (
 )
 from traced import Executed, distinct
 
-from oneflow.engine.ops.dense_operands import STRIDES_IGNORED, DenseOperands, safe_call, stride_safe
+from oneflow.engine.ops.dense_operands import (
+    STRIDES_IGNORED,
+    WRITTEN_AS_CONTIGUOUS,
+    DenseOperands,
+    safe_call,
+    stride_safe,
+)
 from oneflow.engine.passes.inplace import OVER
 from oneflow.engine.sharding.rules.rule import ANY_STRIDES
 from oneflow.engine.sharding.rules.table import RULES
@@ -137,19 +144,28 @@ def test_every_row_has_a_reason() -> None:
 
 @pytest.mark.parametrize("op", OVER, ids=str)
 def test_ops_write_over_operands_of_any_strides(op: Any) -> None:
-    over = OVER[op]
-    calls = [one for family in FAMILIES for one in FAMILIES[family]() if one.op is op]
-    calls = [call for one in calls for call in in_both_dtypes(one)]
-    for one in calls:
-        for case in [case for case in cases(one) if not any(name.startswith("expanded") for name in case)]:
-            for place in over.takes:
-                if isinstance(one.args[place], torch.Tensor) and one.args[place].shape == one.result.shape:
-                    operands = [arranged(value, name) for value, name in zip(one.values, case)]
-                    args, kwargs = given(one, operands)
-                    args, kwargs = over.rewritten(args, kwargs, place)
-                    found = over.target(*args, **kwargs)
-                    assert is_near(found, one.result), f"{over.target} over operand {place}: {case}"
+    wrong = written_wrong(op, stride_safe(OVER[op].target))
+    assert not wrong, f"{OVER[op].target} over operands: {wrong}"
+
+
+@pytest.mark.parametrize("op", WRITTEN_AS_CONTIGUOUS, ids=str)
+def test_torch_still_writes_as_if_into_contiguous_memory(op: Any) -> None:
+    assert written_wrong(WRITTEN_AS_CONTIGUOUS[op], op), f"torch {torch.__version__} writes right, delete {op}"
+
+
+def written_wrong(op: Any, function: Any) -> list[Any]:
+    """The cases in which a function that writes over an operand differs from the op that makes a new value."""
+    over, wrong = OVER[op], []
+    calls = [call for family in FAMILIES for one in FAMILIES[family]() if one.op is op for call in in_both_dtypes(one)]
     assert calls
+    for one, place in product(calls, over.takes):
+        if isinstance(one.args[place], torch.Tensor) and one.args[place].shape == one.result.shape:
+            for case in [case for case in cases(one) if not any(name.startswith("expanded") for name in case)]:
+                operands = [arranged(value, name) for value, name in zip(one.values, case)]
+                args, kwargs = over.rewritten(*given(one, operands), place)
+                if not is_near(function(*args, **kwargs), one.result):
+                    wrong.append(case)
+    return wrong
 
 
 def test_dense_operands_are_not_copied() -> None:

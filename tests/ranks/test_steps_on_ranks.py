@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
+import pytest
 from nets import begin
 from rank_jobs import rate, weight
 
@@ -48,6 +49,20 @@ def test_group_norm_of_a_value_that_was_sent_has_the_gradient_of_one_device():
         return flow.math.square(flow.matmul(flow.reshape(z, (4, -1)), weight("v", 216, 4)))
 
     assert_trained_as_by_one(2, net, (4, 2, 6, 6))
+
+
+@pytest.mark.parametrize("batch", [4, 7])
+def test_batch_norm_of_one_sample_on_a_device_has_the_gradient_of_one_device(batch: int) -> None:
+    """The gradient has its channels innermost, and the stride of a dim of one sample, by which the kernel takes it for
+    contiguous."""
+
+    def net(x: Any) -> Any:
+        y = flow.layers.batch_normalization(x * weight("s", 1, 4, 16, 16), axis=1, name="norm")
+        rows = flow.transpose(flow.reshape(y, (batch, 4, 256)), (0, 2, 1))
+        made = flow.math.tanh(flow.matmul(flow.reshape(rows, (batch * 256, 4)), weight("d", 4, 3)))
+        return flow.math.square(flow.matmul(flow.reshape(made, (batch, 768)), weight("v", 768, 4)))
+
+    assert_trained_as_by_one(4, net, (batch, 4, 16, 16))
 
 
 def test_gradients_that_are_boxed_along_two_axes_go_through_buckets():

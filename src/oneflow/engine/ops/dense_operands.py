@@ -101,6 +101,12 @@ STRIDES_IGNORED: dict[Any, DenseOperands] = {
 """What torch 2.13 does on a CPU. ``tests/compile/test_dense_operands.py`` runs every op of a program on operands of many
 strides and fails for an op that is missing here, and for an operand that torch has come to read right."""
 
+WRITTEN_AS_CONTIGUOUS: dict[Any, Any] = {
+    aten._softmax.out: aten._softmax.default,
+    aten._log_softmax.out: aten._log_softmax.default,
+}
+"""Ops that write ``out`` as if it were contiguous, each with the op that makes a new tensor."""
+
 
 def stride_safe(op: Any) -> Any:
     """Returns a function that gives what ``op`` gives on contiguous operands; ``op`` itself if its kernel takes any
@@ -127,6 +133,13 @@ def safe_call(op: Any, needs: DenseOperands) -> Callable[..., Any]:
             for place, operand in zip(places, adjust([args[place] for place in places])):
                 args[place] = operand
         return kernel(*args, **kwargs)
+
+    return call
+
+
+def _safe_write(op: Any, functional: Any) -> Callable[..., Any]:
+    def call(*args: Any, out: Tensor) -> Tensor:
+        return op._op(*args, out=out) if out.is_contiguous() else out.copy_(functional._op(*args))
 
     return call
 
@@ -169,5 +182,8 @@ def _group_norm_backward(*args: Any) -> Any:
 
 
 _KERNELS: dict[Any, Callable[..., Any]] = {aten.native_group_norm_backward.default: _group_norm_backward}
-STRIDE_SAFE: dict[Any, Callable[..., Any]] = {op: safe_call(op, needs) for op, needs in STRIDES_IGNORED.items()}
-"""What to call instead of the ops of ``STRIDES_IGNORED``."""
+STRIDE_SAFE: dict[Any, Callable[..., Any]] = {
+    **{op: safe_call(op, needs) for op, needs in STRIDES_IGNORED.items()},
+    **{op: _safe_write(op, functional) for op, functional in WRITTEN_AS_CONTIGUOUS.items()},
+}
+"""What to call instead of the ops of both tables."""
