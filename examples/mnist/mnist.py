@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 import oneflow as flow
 import oneflow.typing as tp
-from oneflow.engine.data.formats.mnist import Mnist, find_mnist, read_mnist
+from oneflow.data.mnist import Mnist, find_mnist, read_mnist
 
 EVAL_BATCH = 500
 LARGEST_SHIFT = 2

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from oneflow.engine.data.formats.mnist import find_mnist, in_batches, read_mnist
+from oneflow.data.mnist import find_mnist, in_batches, read_mnist
 
 
 def load_data(

@@ -10,7 +10,7 @@ import argparse
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.engine.data.formats.mnist import find_mnist, read_mnist
+from oneflow.data.mnist import find_mnist, read_mnist
 from oneflow.utils.data import DataLoader, TensorDataset
 from oneflow.utils.data.distributed import DistributedSampler
 

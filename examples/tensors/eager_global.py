@@ -11,7 +11,7 @@ import argparse
 import oneflow as flow
 import oneflow.nn as nn
 import oneflow.nn.functional as F
-from oneflow.engine.data.formats.mnist import find_mnist, read_mnist
+from oneflow.data.mnist import find_mnist, read_mnist
 
 S, B = flow.sbp.split, flow.sbp.broadcast
 

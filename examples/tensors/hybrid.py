@@ -12,7 +12,7 @@ import numpy as np
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.engine.data.formats.mnist import find_mnist, read_mnist
+from oneflow.data.mnist import find_mnist, read_mnist
 from oneflow.nn.graph import GraphModule
 
 S, B = flow.sbp.split, flow.sbp.broadcast

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import oneflow as flow
 import oneflow.nn as nn
-from oneflow.engine.data.formats.mnist import find_mnist, read_mnist
+from oneflow.data.mnist import find_mnist, read_mnist
 from oneflow.utils.data import DataLoader, TensorDataset
 
 MEAN, STD = 0.1307, 0.3081  # of the training set's pixels, scaled to 0..1

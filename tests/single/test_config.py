@@ -9,7 +9,7 @@ import oneflow as flow
 import oneflow.typing as tp
 from oneflow.engine.job import config as process_config
 from oneflow.engine.job.function import default_session
-from oneflow.engine.job.settings import frozen
+from oneflow.engine.job.settings import settings_of
 from oneflow.engine.runtime.launch.launchers import Launched
 
 # What programs call, with a value that they give; no value means a switch that is called without one.
@@ -291,7 +291,7 @@ def test_numpy_numbers_are_numbers():
     config.cudnn_buf_limit_mbyte(np.int32(100))
     config.enable_auto_mixed_precision(np.bool_(False))
     config.random_seed(np.int64(3))
-    settings = frozen(config.touched)
+    settings = settings_of(config.touched)
     assert (settings.primary_lr, settings.micro_batches, settings.random_seed, settings.mixed_precision) == (
         0.5,
         2,

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
 from families import (
     FILES,
     FOLDER,
-    emitters_of_no_row,
     files_not_listed,
     owners,
-    rows_not_in_onnx,
     rows_without_a_sample,
     samples_of_no_row,
 )
@@ -57,23 +54,6 @@ def test_a_sample_of_no_row_is_told_with_its_file() -> None:
     assert found == [
         "tests/single/samples/sort.py has a sample of sorted, which is no row of src/oneflow/engine/ops: correct its name or "
         "delete it"
-    ]
-
-
-@pytest.mark.parametrize("reasons", [{}, {"nn.foo": ""}], ids=["neither", "no reason"])
-def test_a_row_without_an_emitter_is_told_with_the_file_to_add_it_in(reasons: dict[str, str]) -> None:
-    assert rows_not_in_onnx({"nn.foo": "activation", "bar": "sort"}, {"bar"}, reasons) == [
-        "row nn.foo has no ONNX emitter: add one, or EMITTERS.cannot('nn.foo', reason), in "
-        "src/oneflow/engine/onnx/rows/activation.py"
-    ]
-
-
-def test_an_emitter_and_a_reason_or_an_emitter_of_no_row_are_told() -> None:
-    assert rows_not_in_onnx({"bar": "sort"}, {"bar"}, {"bar": "no such op"}) == [
-        "row bar has an ONNX emitter and a reason why there is none: delete one in src/oneflow/engine/onnx/rows/sort.py"
-    ]
-    assert emitters_of_no_row({"bar": "sort"}, {"bar", "baz"}) == [
-        "src/oneflow/engine/onnx/rows has an entry for baz, which is no row of src/oneflow/engine/ops"
     ]
 
 

@@ -1,6 +1,6 @@
 """The samples of all op rows, one file per family, and what is missing, each with the file to add it in.
 
-The families are those of ``oneflow.engine.ops.table``; a new one there is found to lack its files here and in ``onnx/rows``.
+The families are those of ``oneflow.engine.ops.table``; a new one there is found to lack its file here.
 """
 
 from __future__ import annotations
@@ -33,6 +33,23 @@ BY_FILE: dict[str, list[Sample]] = {
 SAMPLES = [sample for samples in BY_FILE.values() for sample in samples]
 
 
+# ------------------------------------------------------------------ ONNX
+
+ONLY_IN_TRAIN_JOBS = {"layers.batch_norm_train", "nn.dropout"}
+
+_RANDOM = "its random bits are a function of seed, step and index"
+NOT_IN_ONNX = {
+    "assign": "an ONNX model has no variables that a step could write",
+    "math.lgamma": "ONNX has no gamma",
+    "nn.random_mask_like": _RANDOM,
+    "random.bernoulli": _RANDOM,
+    "random.coin_flip": _RANDOM,
+    "random.generate_random_batch_permutation_indices": _RANDOM,
+    "random.shuffle": _RANDOM,
+}
+"""The rows that ONNX cannot express, and how the error begins its reason."""
+
+
 # ------------------------------------------------------------------ what is missing
 
 
@@ -56,23 +73,6 @@ def samples_of_no_row(samples: Mapping[str, list[Sample]]) -> list[str]:
         for file, all_of_it in samples.items()
         for sample in all_of_it
         if sample.row not in ROWS
-    ]
-
-
-def rows_not_in_onnx(owner: Mapping[str, str], emitted: Collection[str], reasons: Mapping[str, str]) -> list[str]:
-    """Rows with neither an emitter nor a reason why there is none, and with both."""
-    missing = "row {0} has no ONNX emitter: add one, or EMITTERS.cannot({0!r}, reason), in src/oneflow/engine/onnx/rows/{1}.py"
-    both = (
-        "row {0} has an ONNX emitter and a reason why there is none: delete one in src/oneflow/engine/onnx/rows/{1}.py"
-    )
-    found = [missing.format(*pair) for pair in owner.items() if pair[0] not in emitted and not reasons.get(pair[0])]
-    return found + [both.format(*pair) for pair in owner.items() if pair[0] in emitted and pair[0] in reasons]
-
-
-def emitters_of_no_row(owner: Mapping[str, str], emitted: Collection[str]) -> list[str]:
-    return [
-        f"src/oneflow/engine/onnx/rows has an entry for {row}, which is no row of src/oneflow/engine/ops"
-        for row in sorted(set(emitted) - set(owner))
     ]
 
 

@@ -30,7 +30,7 @@ class Captured:
     ``meta["nn_module_stack"]``, where they are there, tell line and module. ``names`` has a name for each placeholder,
     in order: those in ``constants`` are parameters and buffers under the names of the modules' state dict, the others
     are inputs. ``outputs`` has a name for each tensor that the output node lists; ``attributes`` the tensors of
-    ``get_attr`` nodes.
+    ``get_attr`` nodes. ``value_names`` has the names of values that users know by one, such as results of a job's ops.
     """
 
     graph: fx.Graph
@@ -40,6 +40,7 @@ class Captured:
     attributes: Mapping[str, torch.Tensor] = field(default_factory=dict)
     title: str = "graph"
     doc: str = ""
+    value_names: Mapping[fx.Node, str] = field(default_factory=dict)
 
     def placeholders(self) -> dict[str, fx.Node]:
         """The placeholders by name."""
@@ -139,12 +140,8 @@ class _Place:
     line: str = UNKNOWN_LINE
 
     def note(self, node: fx.Node) -> None:
-        """Writes the place on a node, in the form of torch's own tracers."""
-        if self.path:
-            node.meta["nn_module_stack"] = {self.path: (self.path, "")}
-        if self.line != UNKNOWN_LINE:
-            name, number = self.line.rsplit(":", 1)
-            node.meta["stack_trace"] = f'File "{name}", line {number}'
+        """Writes the place on a node."""
+        set_place(node, self.path, self.line)
 
 
 class _Places(TorchFunctionMode):
@@ -213,6 +210,22 @@ def _needs_values(error: BaseException, op: str) -> str:
     )
 
 
+def set_place(node: fx.Node, path: str, line: str, kind: str = "") -> None:
+    """Notes the module or op that a node came from, and the user's line, where torch's own tracers do.
+
+    Args:
+        node: A node of a forward graph.
+        path: The path of a module, or the name of an op of a job; empty if there is none.
+        line: ``file:line`` of the user's code.
+        kind: The row of an op of a job; empty for a module.
+    """
+    if path:
+        node.meta["nn_module_stack"] = {path: (path, kind)}
+    if line != UNKNOWN_LINE:
+        name, number = line.rsplit(":", 1)
+        node.meta["stack_trace"] = f'File "{name}", line {number}'
+
+
 def node_line(node: Any) -> str:
     """``file:line`` of the user's code that a node came from."""
     frames = _FRAME.findall(node.meta.get("stack_trace") or "")
@@ -221,6 +234,28 @@ def node_line(node: Any) -> str:
 
 
 def node_path(node: Any) -> str:
-    """The path of the innermost module that a node came from, or nothing."""
+    """The path of the innermost module, or the name of the job's op, that a node came from; empty if there is none."""
+    return _innermost(node)[0]
+
+
+def node_kind(node: Any) -> str:
+    """The row of the job's op that a node came from; empty if it came from none."""
+    return _innermost(node)[1]
+
+
+def describe_node(node: Any) -> str:
+    """The op of a node with the user's line, as errors name it: a job's op by row and name, others by aten op."""
+    path, kind = _innermost(node)
+    line = node_line(node)
+    where = f" (in module {path!r})" if path else ""
+    what = f"{kind} ({path!r})" if kind else f"{node.target}{where}"
+    return what if line == UNKNOWN_LINE else f"{line}: {what}"
+
+
+def _innermost(node: Any) -> tuple[str, str]:
+    """Path and kind of the innermost module or op that a node came from."""
     stack = node.meta.get("nn_module_stack") or {}
-    return str(list(stack.values())[-1][0]) if stack else ""
+    if not stack:
+        return "", ""
+    path, kind = list(stack.values())[-1]
+    return str(path), str(kind)

@@ -91,6 +91,13 @@ def _start(starts: list[tuple[int, Origin]], origin: Origin) -> None:
         starts.append((len(mode.tracer.graph.nodes), origin))
 
 
+def traced_nodes() -> int:
+    """The number of nodes of the trace under way so far."""
+    mode = get_proxy_mode()
+    assert mode is not None, "nothing is being traced"
+    return len(mode.tracer.graph.nodes)
+
+
 @contextmanager
 def untraced() -> Iterator[None]:
     """Computes with real data in the midst of a trace."""

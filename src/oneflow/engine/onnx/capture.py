@@ -16,6 +16,7 @@ from oneflow.engine.capture.stand_in import standing_in
 from oneflow.engine.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.engine.core.tree import tree_map
 from oneflow.engine.onnx.aten.batch import FACTOR
+from oneflow.engine.onnx.aten.builder import BatchSource
 from oneflow.engine.onnx.modules import AnyBatch
 
 Tensors = list[torch.Tensor]
@@ -268,7 +269,7 @@ def captured_for_any_batch(
         return first if factor == 1 else _traced(source, tensors, batched, names)
 
     graphs = [renamed(traced(factor), input_names, output_names) for factor in (times, times * FACTOR)]
-    return graphs[0], AnyBatch(graphs[1], least * times, tuple(names[i] for i in batched))
+    return graphs[0], AnyBatch(graphs[1], least * times, BatchSource(names[batched[0]]))
 
 
 def _traced(source: Source, tensors: Tensors, batched: list[int], names: list[str]) -> Captured:

@@ -15,11 +15,8 @@ from oneflow.engine.checkpoint.folder import read_checkpoint
 from oneflow.engine.core.errors import ArgumentError, CheckpointError, JobError, UnsupportedError
 from oneflow.engine.core.number import whole
 from oneflow.engine.job.job import Job
-from oneflow.engine.onnx.emit import GraphEmitter
-from oneflow.engine.onnx.lookup import input_names, predict_job
-from oneflow.engine.onnx.model import LARGEST_FILE, make_model, write_model
+from oneflow.engine.onnx.lookup import predict_job
 from oneflow.engine.onnx.packages import onnx_package
-from oneflow.engine.onnx.record import batch_dims, overridden, record
 
 LEAST_OPSET = 11
 DEFAULT_OPSET = 17
@@ -42,18 +39,15 @@ def export_job(
 ) -> None:
     """Writes a predict job with its weights as an ONNX model.
 
-    ``model_save_dir`` is a checkpoint that has the job's variables; None takes the values they have now. The model
-    keeps the names of ops, variables and inputs; its outputs are the job's results in order. It is checked by ONNX's
-    checker, written beside ``onnx_filename`` and renamed, so a model of that name is replaced whole or not at all.
-
-    ``opset`` is from 11 to 21, 17 by default. ``dynamic_batch`` lets the model take any batch size. ``shape_override``
-    exports for inputs of other shapes, by input name. ``external_data`` puts the weights into ``<onnx_filename>.data``,
-    as is done anyway for models of 2 GiB and more. An op that ONNX cannot express is an error; with
-    ``continue_on_error`` it becomes an operator of the domain "oneflow" and a warning. ``extra_opset`` has no use:
-    every op is expressed by ONNX's own operators.
+    The arguments are those of ``flow.onnx.export``. The model keeps the names of ops, variables and inputs; its outputs
+    are the job's results in order.
     """
-    onnx = onnx_package("flow.onnx.export")
-    version = opset_version(onnx, opset)
+    # What traces is loaded when something is exported.
+    from oneflow.engine.onnx.jobs import capture_job, needed_variables, plain_attributes
+    from oneflow.engine.onnx.modules import export_graph
+    from oneflow.engine.onnx.record import captured_for_any_batch, overridden, record
+
+    version = opset_version(onnx_package("flow.onnx.export"), opset)
     if extra_opset:
         raise UnsupportedError(
             f"extra_opset is not supported, ops are expressed by ONNX's own operators; got {extra_opset!r}"
@@ -66,13 +60,11 @@ def export_job(
         raise JobError(
             f"{job.line}: job {job.name!r} returns nothing, so there is nothing to export; return the network's outputs"
         )
-    dims = batch_dims(job, defs, graph) if dynamic_batch else {}
-    parts = GraphEmitter(graph, version, input_names(job), dims, continue_on_error).run()
-    weights = _weights(job, parts.variables, model_save_dir)
-    is_external = external_data or sum(t.nbytes for t in weights.values()) > LARGEST_FILE
-    doc = inspect.getdoc(job.function) or f"job {job.name}"
-    make = partial(make_model, onnx, parts, weights, job=job.name, doc=doc, opset=version)
-    write_model(onnx, Path(onnx_filename), is_external, make, parts, version)
+    weights = _weights(job, needed_variables(graph), model_save_dir)
+    trace = partial(capture_job, job, weights=weights, doc=inspect.getdoc(job.function) or f"job {job.name}")
+    foreign = plain_attributes(graph) if continue_on_error else None
+    captured, any_batch = captured_for_any_batch(job, defs, graph, trace) if dynamic_batch else (trace(graph), None)
+    export_graph(captured, onnx_filename, version, any_batch, external_data, foreign)
 
 
 def export_onnx_model(

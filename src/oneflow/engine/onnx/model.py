@@ -14,7 +14,7 @@ import torch
 from oneflow.engine.checkpoint.writing import beside
 from oneflow.engine.core.errors import ArgumentError, UnsupportedError
 from oneflow.engine.onnx.builder import TENSOR_TYPES, Node, Operand
-from oneflow.engine.onnx.emit import FOREIGN_DOMAIN, OnnxParts
+from oneflow.engine.onnx.parts import FOREIGN_DOMAIN, OnnxParts
 
 PRODUCER = "oneflow-torch"
 
@@ -30,7 +30,7 @@ Fill = Callable[[Any, torch.Tensor], None]
 
 
 def make_model(onnx: Any, parts: OnnxParts, weights: Weights, fill: Fill, job: str, doc: str, opset: int) -> Any:
-    """The ModelProto of a job."""
+    """The ModelProto of a job, module or graph."""
     helper = onnx.helper
     tensors = {**weights, **parts.constants}
     graph = helper.make_graph(

@@ -10,20 +10,20 @@ from pathlib import Path
 from oneflow.engine.capture.forward_graph import Captured, functional
 from oneflow.engine.core.errors import ArgumentError
 from oneflow.engine.onnx.aten.batch import paired
-from oneflow.engine.onnx.aten.emit import AtenGraphEmitter
-from oneflow.engine.onnx.emit import OnnxParts
+from oneflow.engine.onnx.aten.builder import BatchSource
+from oneflow.engine.onnx.aten.emit import AtenGraphEmitter, Attributes
 from oneflow.engine.onnx.model import LARGEST_FILE, make_model, write_model
 from oneflow.engine.onnx.packages import onnx_package
+from oneflow.engine.onnx.parts import OnnxParts
 
 
 @dataclass(frozen=True)
 class AnyBatch:
-    """The same forward pass traced with twice the batch, which was ``size``; ``inputs`` are those whose first dim is
-    the batch."""
+    """The same forward pass traced with twice the batch, which was ``size``; the model reads it from ``source``."""
 
     doubled: Captured
     size: int
-    inputs: tuple[str, ...]
+    source: BatchSource
 
 
 def export_graph(
@@ -32,28 +32,37 @@ def export_graph(
     opset: int,
     any_batch: AnyBatch | None = None,
     external_data: bool = False,
+    foreign: Attributes | None = None,
 ) -> None:
-    """Writes a forward graph as an ONNX model, which ONNX's checker has seen, beside ``path`` and renames it.
+    """Writes a forward graph as an ONNX model, atomically and after ONNX's checker has accepted it.
 
-    Parameters and buffers become initializers under the names that ``captured.constants`` gives them. With
-    ``any_batch`` the model takes any batch size: what doubled with the batch follows it.
+    Args:
+        captured: The graph. Its ``constants`` become initializers under their names.
+        path: The file to write.
+        opset: The version of ONNX's operator set.
+        any_batch: What doubled with the batch follows it; None exports for the traced batch only.
+        external_data: Whether weights go into a file of their own.
+        foreign: The plain arguments of a job's ops by name: an op that ONNX cannot express then becomes an operator of
+            another domain. None makes it an error.
     """
     onnx = onnx_package("flow.onnx.export")
     _require_outputs(captured)
-    parts = parts_of(captured, opset, any_batch)
+    parts = parts_of(captured, opset, any_batch, foreign)
     weights = {name: captured.constants[name].detach().cpu() for name in parts.variables}
     is_external = external_data or sum(t.nbytes for t in weights.values()) > LARGEST_FILE
     make = partial(make_model, onnx, parts, weights, job=captured.title, doc=captured.doc, opset=opset)
     write_model(onnx, Path(path), is_external, make, parts, opset)
 
 
-def parts_of(captured: Captured, opset: int, any_batch: AnyBatch | None = None) -> OnnxParts:
+def parts_of(
+    captured: Captured, opset: int, any_batch: AnyBatch | None = None, foreign: Attributes | None = None
+) -> OnnxParts:
     """The ONNX graph as plain values, without the weights."""
     plain = functional(captured)
     if any_batch is None:
-        return AtenGraphEmitter(plain, opset).run()
+        return AtenGraphEmitter(plain, opset, foreign=foreign).run()
     pairing = paired(plain, functional(any_batch.doubled), any_batch.size)
-    return AtenGraphEmitter(plain, opset, pairing, any_batch.inputs).run()
+    return AtenGraphEmitter(plain, opset, pairing, any_batch.source, foreign).run()
 
 
 def _require_outputs(captured: Captured) -> None:

@@ -1,32 +1,27 @@
-"""A job's body recorded anew with inputs of other shapes: to override shapes, and to see what follows the batch."""
+"""A job's body recorded again with inputs of other shapes: to override shapes, and to find what follows the batch."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from math import gcd
 from typing import Any
 
-from torch import fx
-
+from oneflow.engine.capture.forward_graph import Captured
 from oneflow.engine.core.errors import ArgumentError, OneFlowError, UnsupportedError
 from oneflow.engine.core.number import wholes
 from oneflow.engine.core.spec import TensorSpec
-from oneflow.engine.core.tree import tree_map
+from oneflow.engine.core.tree import tree_leaves, tree_map
 from oneflow.engine.ir.blob import Blob
 from oneflow.engine.ir.graph import Graph
-from oneflow.engine.ir.nodes import row_of
-from oneflow.engine.ir.notes import change_op_note, op_note
+from oneflow.engine.ir.notes import change_op_note
 from oneflow.engine.ir.trace import Trace, tracing
 from oneflow.engine.job.job import Job
+from oneflow.engine.onnx.aten.batch import FACTOR
+from oneflow.engine.onnx.aten.builder import BatchSource
 from oneflow.engine.onnx.lookup import input_names
+from oneflow.engine.onnx.modules import AnyBatch
 from oneflow.typing.definitions import TensorDef
-
-BatchDims = dict[fx.Node, tuple[frozenset[int], ...]]
-"""For each result of a node the dims whose size follows the batch."""
-
-_FACTOR = 2
-# Rows whose emitters look at the shape of the result, not at these arguments.
-_SHAPED_BY_RESULT = frozenset(["reshape"])
 
 
 def record(job: Job, defs: Sequence[Any]) -> Graph:
@@ -82,74 +77,53 @@ def _map_defs(job: Job, function: Callable[[TensorDef], TensorDef]) -> list[Any]
     return [tree_map(function, tree) for tree in job.signature.defs]
 
 
-def batch_dims(job: Job, defs: Sequence[Any], graph: Graph) -> BatchDims:
-    """Which dims of which blobs follow the batch: those that double when every input's batch axis does.
+def captured_for_any_batch(
+    job: Job, defs: Sequence[Any], graph: Graph, trace: Callable[[Graph], Captured]
+) -> tuple[Captured, AnyBatch | None]:
+    """Traces a job, and once more with twice the batch of every input that has one, to find what follows the batch.
 
-    The body runs once more with the doubled inputs. It must record the same ops with the same arguments, so that one
-    file can hold them for every batch.
+    Args:
+        job: The job.
+        defs: The definitions of its inputs, with the shapes to export for.
+        graph: What its body recorded for them.
+        trace: Gives the forward graph of a recorded body.
+
+    Returns:
+        The forward graph for a batch of two or more, since a batch of one may be broadcast, and the doubled one; None
+        instead of that if no input has a batch.
     """
     if graph.sources:
         raise UnsupportedError(
             f"dynamic_batch: job {job.name!r} reads data with batches of a fixed size; export a job that takes arrays "
             f"instead"
         )
+    batches = [
+        (definition.shape[definition.batch_axis], definition.batch_axis, name)
+        for name, definition in zip(input_names(job), tree_leaves(list(defs)), strict=True)
+        if definition.batch_axis is not None
+    ]
+    if not batches:
+        return trace(graph), None
+    smallest, axis, name = min(batches)
+    unit = gcd(*(size for size, _, _ in batches))
+    times = 1 if smallest > 1 else FACTOR
+    first = graph if times == 1 else _record_times(job, defs, times)
+    doubled = _record_times(job, defs, times * FACTOR)
+    return trace(first), AnyBatch(trace(doubled), unit * times, BatchSource(name, axis, smallest // unit))
+
+
+def _record_times(job: Job, defs: Sequence[Any], times: int) -> Graph:
     try:
-        doubled = record(job, tree_map(_doubled, list(defs)))
+        return record(job, tree_map(lambda definition: _multiplied(definition, times), list(defs)))
     except OneFlowError as error:
         raise UnsupportedError(
-            f"dynamic_batch: job {job.name!r} cannot be traced with {_FACTOR} times the batch: {error}. "
+            f"dynamic_batch: job {job.name!r} cannot be traced with {times} times the batch: {error}. "
             "Inputs that have no batch are declared with batch_axis=None"
         ) from None
-    pairs = _paired(job, graph, doubled)
-    return {node: _follows(node, other) for node, other in pairs.items()}
 
 
-def _doubled(definition: TensorDef) -> TensorDef:
+def _multiplied(definition: TensorDef, times: int) -> TensorDef:
     axis = definition.batch_axis
     if axis is None:
         return definition
-    return reshaped(definition, [n * _FACTOR if dim == axis else n for dim, n in enumerate(definition.shape)])
-
-
-def _paired(job: Job, graph: Graph, doubled: Graph) -> dict[fx.Node, fx.Node]:
-    """The nodes of both graphs side by side."""
-    nodes, others = list(graph.body.nodes), list(doubled.body.nodes)
-    alike = len(nodes) == len(others) and all(
-        a.target is b.target and op_note(a).name == op_note(b).name
-        for a, b in zip(nodes, others)
-        if a.op == "call_function"
-    )
-    if not alike:
-        raise UnsupportedError(
-            f"dynamic_batch: the body of job {job.name!r} records other ops with {_FACTOR} times the batch"
-        )
-    pairs = dict(zip(nodes, others))
-    for node, other in pairs.items():
-        if node.op == "call_function" and row_of(node).name not in _SHAPED_BY_RESULT:
-            _require_same_arguments(node, other, pairs)
-    return pairs
-
-
-def _require_same_arguments(node: fx.Node, other: fx.Node, pairs: dict[fx.Node, fx.Node]) -> None:
-    mine = fx.node.map_arg((node.args, node.kwargs), lambda n: pairs[n])
-    if mine != (other.args, other.kwargs):
-        raise UnsupportedError(
-            f"{op_note(node).line}: dynamic_batch: an argument of {node.target} ({op_note(node).name!r}) is computed "
-            f"from the batch size; "
-            "write it without (such as -1, None or *_like), or export with dynamic_batch=False"
-        )
-
-
-def _follows(node: fx.Node, other: fx.Node) -> tuple[frozenset[int], ...]:
-    specs, others = ((s if isinstance(s, tuple) else (s,)) for s in (op_note(node).spec, op_note(other).spec))
-    return tuple(_dims(node, a.shape, b.shape) for a, b in zip(specs, others, strict=True))
-
-
-def _dims(node: fx.Node, shape: tuple[int, ...], doubled: tuple[int, ...]) -> frozenset[int]:
-    if len(shape) != len(doubled) or any(b not in (a, a * _FACTOR) for a, b in zip(shape, doubled)):
-        raise UnsupportedError(
-            f"{op_note(node).line}: dynamic_batch: with {_FACTOR} times the batch the shape of {op_note(node).name!r} "
-            f"goes from "
-            f"{shape} to {doubled}; a dim can follow the batch only in proportion. Export with dynamic_batch=False"
-        )
-    return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)
+    return reshaped(definition, [n * times if dim == axis else n for dim, n in enumerate(definition.shape)])

@@ -1,7 +1,6 @@
 """The op families, and all rows by name.
 
-This is the one list of families: ``onnx/rows`` has a file of emitters for each, and ``tests/single/samples`` a file of
-samples.
+This is the one list of families; ``tests/single/samples`` has a file of samples for each.
 """
 
 from __future__ import annotations

@@ -8,15 +8,25 @@ from typing import Any
 from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.onnx.aten.builder import AtenBuilder
 from oneflow.engine.onnx.aten.family import AtenEmitters, place
-from oneflow.engine.onnx.builder import Operand, Wire
-from oneflow.engine.onnx.rows import activation as rows
-from oneflow.engine.onnx.rows import unary
+from oneflow.engine.onnx.aten.unary import expm1
+from oneflow.engine.onnx.builder import Builder, Operand, Wire
 
 EMITTERS = AtenEmitters()
 
-EMITTERS.add("hardsigmoid.default", rows.hardsigmoid)
-EMITTERS.add("hardswish.default", rows.hardswish)
-EMITTERS.add("mish.default", rows.mish)
+
+@EMITTERS.row("hardsigmoid.default")
+def hardsigmoid(b: AtenBuilder, x: Operand) -> Wire:
+    return b.node("HardSigmoid", x, alpha=1 / 6, beta=0.5)
+
+
+@EMITTERS.row("hardswish.default")
+def hardswish(b: AtenBuilder, x: Operand) -> Wire:
+    return b.node("Mul", x, hardsigmoid(b, x))
+
+
+@EMITTERS.row("mish.default")
+def mish(b: AtenBuilder, x: Operand) -> Wire:
+    return b.node("Mul", x, b.node("Tanh", b.node("Softplus", x)))
 
 
 @EMITTERS.row("silu.default")
@@ -27,11 +37,12 @@ def silu(b: AtenBuilder, x: Operand) -> Wire:
 @EMITTERS.row("gelu.default")
 def gelu(b: AtenBuilder, x: Operand, *, approximate: str = "none") -> Wire:
     """Spelled out: the operator Gelu is younger than most runtimes."""
+    half = b.node("Mul", x, 0.5)
     if approximate == "none":
-        return unary.gelu(b, x)
+        return b.node("Mul", half, b.node("Add", b.node("Erf", b.node("Mul", x, math.sqrt(0.5))), 1))
     cube = b.node("Mul", b.node("Mul", b.node("Mul", x, x), x), 0.044715)
     inner = b.node("Tanh", b.node("Mul", b.node("Add", x, cube), math.sqrt(2 / math.pi)))
-    return b.node("Mul", b.node("Mul", x, 0.5), b.node("Add", inner, 1))
+    return b.node("Mul", half, b.node("Add", inner, 1))
 
 
 @EMITTERS.row("elu.default")
@@ -40,7 +51,7 @@ def elu(b: AtenBuilder, x: Operand, alpha: float = 1, scale: float = 1, input_sc
     if input_scale == 1:
         made = b.node("Elu", x, alpha=float(alpha))
     else:
-        below = b.node("Mul", unary.expm1(b, b.node("Mul", b.clip(x, -math.inf, 0), input_scale)), alpha)
+        below = b.node("Mul", expm1(b, b.node("Mul", b.clip(x, -math.inf, 0), input_scale)), alpha)
         made = b.where(b.compare("Greater", x, 0), x, below)
     return made if scale == 1 else b.node("Mul", made, scale)
 
@@ -76,9 +87,13 @@ def rrelu(
     return [b.node("LeakyRelu", x, alpha=(lower + upper) / 2), noise]
 
 
+def log_sigmoid(b: Builder, x: Wire) -> Wire:
+    return b.node("Neg", b.node("Softplus", b.node("Neg", x)))
+
+
 @EMITTERS.row("log_sigmoid_forward.default")
-def log_sigmoid(b: AtenBuilder, x: Operand) -> list[Wire | None]:
-    return [unary.log_sigmoid(b, x), None]
+def log_sigmoid_forward(b: AtenBuilder, x: Operand) -> list[Wire | None]:
+    return [log_sigmoid(b, x), None]
 
 
 @EMITTERS.row("softplus.default")
@@ -128,10 +143,17 @@ def log_softmax(b: AtenBuilder, x: Operand, dim: int, half_to_float: bool = Fals
 
 
 def _over_dim(b: AtenBuilder, kind: str, x: Operand, dim: int) -> Wire:
-    wide = Operand(b.cast(x, b.result.dtype).name, b.result.dtype, x.shape, x.batch_dims)
+    """Softmax or LogSoftmax over one dim. Before opset 13 they take all dims from ``axis`` on as one, so the dim is
+    moved to the end."""
+    wide = b.cast(x, b.result.dtype)
     if x.rank == 0:
         return b.reshape(b.node(kind, b.reshape(wide, [1]), axis=0), [])
-    return rows.over_dim(b, kind, wide, place(dim, x.rank))
+    axis = place(dim, x.rank)
+    if b.opset >= 13 or axis == x.rank - 1:
+        return b.node(kind, wide, axis=axis)
+    perm = list(range(x.rank))
+    perm[axis], perm[-1] = perm[-1], perm[axis]
+    return b.transpose(b.node(kind, b.transpose(wide, perm), axis=x.rank - 1), perm)
 
 
 @EMITTERS.row("_safe_softmax.default")

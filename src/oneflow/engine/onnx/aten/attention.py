@@ -10,8 +10,8 @@ import torch
 from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.onnx.aten.builder import AtenBuilder
 from oneflow.engine.onnx.aten.family import AtenEmitters
+from oneflow.engine.onnx.aten.matmul import last_two_swapped
 from oneflow.engine.onnx.builder import Operand, Wire
-from oneflow.engine.onnx.rows.matmul import last_two_swapped
 
 EMITTERS = AtenEmitters()
 

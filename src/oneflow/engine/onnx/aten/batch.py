@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import fx
 
-from oneflow.engine.capture.forward_graph import Captured, node_line
-from oneflow.engine.core.errors import UNKNOWN_LINE, UnsupportedError
+from oneflow.engine.capture.forward_graph import Captured, describe_node
+from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.onnx.aten.builder import Times
 
 FACTOR = 2
@@ -29,8 +29,8 @@ class Pairing:
         shape, doubled = tuple(mine.shape), tuple(theirs.shape)
         if len(shape) != len(doubled) or any(a != b and not self._follows(a, b) for a, b in zip(shape, doubled)):
             raise UnsupportedError(
-                f"{line_of(node)}dynamic_batch: with {FACTOR} times the batch the shape of {node.target} goes from "
-                f"{shape} to {doubled}; "
+                f"{describe_node(node)}: dynamic_batch: with {FACTOR} times the batch the shape of its result goes "
+                f"from {shape} to {doubled}; "
                 "a dim can follow the batch only as a whole multiple of it. Export with dynamic_batch=False"
             )
         return frozenset(dim for dim, (a, b) in enumerate(zip(shape, doubled)) if a != b)
@@ -58,12 +58,6 @@ class Pairing:
         )
 
 
-def line_of(node: fx.Node) -> str:
-    """The user's line before a message, where it is known."""
-    line = node_line(node)
-    return "" if line == UNKNOWN_LINE else f"{line}: "
-
-
 def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
     """Both graphs node by node. They must have the same ops on the same values, so that one file can hold them for
     every batch."""
@@ -85,16 +79,15 @@ def paired(captured: Captured, doubled: Captured, size: int) -> Pairing:
 def _require_alike(node: fx.Node, other: fx.Node, title: str) -> None:
     if (node.op, str(node.target)) != (other.op, str(other.target)):
         raise UnsupportedError(
-            f"{line_of(node)}dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first "
-            f"{other.target} for "
-            f"{node.target}; write it without looking at the batch size, or export with dynamic_batch=False"
+            f"{describe_node(node)}: dynamic_batch: {title} takes other steps with {FACTOR} times the batch, first "
+            f"{other.target} for {node.target}; write it without looking at the batch size, or export with dynamic_batch=False"
         )
 
 
 def _require_same_inputs(node: fx.Node, other: fx.Node, pairing: Pairing) -> None:
     if [pairing.other[n] for n in node.all_input_nodes] != other.all_input_nodes:
         raise UnsupportedError(
-            f"{line_of(node)}dynamic_batch: {node.target} takes other values with {FACTOR} times the batch"
+            f"{describe_node(node)}: dynamic_batch: it takes other values with {FACTOR} times the batch"
         )
 
 

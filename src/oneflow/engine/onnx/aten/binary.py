@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -9,10 +10,8 @@ import torch
 from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.onnx.aten.builder import AtenBuilder, Number
 from oneflow.engine.onnx.aten.family import AtenEmitters
-from oneflow.engine.onnx.aten.unary import is_nan, is_negative, trunc
+from oneflow.engine.onnx.aten.unary import is_nan, is_negative, log1p, trunc
 from oneflow.engine.onnx.builder import Builder, Operand, Wire
-from oneflow.engine.onnx.rows import elementwise as rows
-from oneflow.engine.onnx.rows import unary
 
 EMITTERS = AtenEmitters()
 
@@ -59,24 +58,41 @@ def mul(b: AtenBuilder, x: Value, y: Value) -> Wire:
     return multiply_wires(b, *_both(b, x, y))
 
 
+def _remainder(b: Builder, x: Wire, y: Wire) -> Wire:
+    """With the sign of the divisor. ONNX has it for integers only; for floats it keeps the sign of x."""
+    if not x.dtype.is_floating_point:
+        return b.arithmetic("Mod", x, y)
+    rest = b.node("Mod", x, y, fmod=1)
+    return b.where(b.compare("Less", b.node("Mul", rest, y), 0), b.node("Add", rest, y), rest)
+
+
+def _floor_quotient(b: Builder, x: Wire, y: Wire) -> Wire:
+    """(x - x mod y) / y, which is whole but for rounding: the floor of x / y is off where that rounds up to a whole
+    number."""
+    whole = b.arithmetic("Div", b.arithmetic("Sub", x, _remainder(b, x, y)), y)
+    if not x.dtype.is_floating_point:
+        return whole
+    return b.where(b.compare("Equal", y, 0), b.node("Div", x, y), b.node("Round", whole))
+
+
 @EMITTERS.row("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
 def div(b: AtenBuilder, x: Value, y: Value, *, rounding_mode: str | None = None) -> Wire:
     """ONNX truncates the quotient of integers."""
     left, right = _both(b, x, y)
     if rounding_mode == "floor":
-        return rows.floordiv(b, left, right)
+        return _floor_quotient(b, left, right)
     quotient = b.arithmetic("Div", left, right)
     return quotient if rounding_mode is None else trunc(b, quotient)
 
 
 @EMITTERS.row("floor_divide.default", "floor_divide.Scalar")
 def floor_divide(b: AtenBuilder, x: Value, y: Value) -> Wire:
-    return rows.floordiv(b, *_both(b, x, y))
+    return _floor_quotient(b, *_both(b, x, y))
 
 
 @EMITTERS.row("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor")
 def remainder(b: AtenBuilder, x: Value, y: Value) -> Wire:
-    return rows.mod(b, *_both(b, x, y))
+    return _remainder(b, *_both(b, x, y))
 
 
 @EMITTERS.row("fmod.Tensor", "fmod.Scalar")
@@ -117,8 +133,28 @@ def _passing_over_nan(name: str, choose: Callable[[Builder, Wire, Wire], Wire]) 
 _passing_over_nan("fmax.default", larger)
 _passing_over_nan("fmin.default", smaller)
 
-EMITTERS.add("atan2.default", lambda b, x, y: rows.atan2(b, *_both(b, x, y)))
-EMITTERS.add("xlogy.Tensor", lambda b, x, y: rows.xlogy(b, *_both(b, x, y)))
+
+@EMITTERS.row("atan2.default")
+def atan2(b: AtenBuilder, x: Value, y: Value) -> Wire:
+    """The angle of the point (y, x): ``atan(x / y)``, moved by half a turn where y is negative."""
+    above, right = _both(b, x, y)
+    half_turn = b.where(is_negative(b, above), -math.pi, b.wire(math.pi, above.dtype))
+    is_right_zero = b.compare("Equal", right, 0)
+    slope = b.node("Atan", b.node("Div", above, b.where(is_right_zero, 1, right)))
+    steep = b.node("Mul", b.node("Sign", above), math.pi / 2)
+    angle = b.where(is_right_zero, steep, slope)
+    shifted = b.where(is_right_zero, half_turn, b.node("Add", slope, half_turn))
+    is_turned = b.node(
+        "And", is_negative(b, right), b.node("Or", b.negate(is_right_zero), b.compare("Equal", above, 0))
+    )
+    return b.where(is_turned, shifted, angle)
+
+
+@EMITTERS.row("xlogy.Tensor")
+def xlogy(b: AtenBuilder, x: Value, y: Value) -> Wire:
+    left, right = _both(b, x, y)
+    is_zero = b.node("And", b.compare("Equal", left, 0), b.negate(is_nan(b, right)))
+    return b.where(is_zero, 0, b.node("Mul", left, b.node("Log", right)))
 
 
 @EMITTERS.row("hypot.default")
@@ -144,7 +180,7 @@ def heaviside(b: AtenBuilder, x: Operand, values: Operand) -> Wire:
 def logaddexp(b: AtenBuilder, x: Operand, y: Operand) -> Wire:
     left, right = _both(b, x, y)
     apart = b.node("Neg", b.node("Abs", b.node("Sub", left, right)))
-    return b.node("Add", b.node("Max", left, right), unary.log1p(b, b.node("Exp", apart)))
+    return b.node("Add", b.node("Max", left, right), log1p(b, b.node("Exp", apart)))
 
 
 @EMITTERS.row("lerp.Scalar", "lerp.Tensor")
@@ -195,7 +231,7 @@ def left_shift(b: AtenBuilder, x: Operand, y: Value) -> Wire:
 @EMITTERS.row("bitwise_right_shift.Tensor", "bitwise_right_shift.Tensor_Scalar")
 def right_shift(b: AtenBuilder, x: Operand, y: Value) -> Wire:
     left, right = _both(b, x, y)
-    return rows.floordiv(b, left, b.arithmetic("Pow", b.wire(2, left.dtype), right))
+    return _floor_quotient(b, left, b.arithmetic("Pow", b.wire(2, left.dtype), right))
 
 
 def _logical(name: str, kind: str) -> None:

@@ -34,6 +34,20 @@ class Batch:
     size: int
 
 
+@dataclass(frozen=True)
+class BatchSource:
+    """The input that a model reads the batch size from: the size of dim ``axis``, divided by ``divisor``."""
+
+    input: str
+    axis: int = 0
+    divisor: int = 1
+
+    @property
+    def wire(self) -> Wire:
+        """The batch size as an int64 vector of one element."""
+        return Wire(f"{self.input}/batch", torch.int64)
+
+
 class AtenBuilder(Builder):
     """Collects the nodes of one aten op. ``wanted`` are the results that something uses; ``batch`` is None where all
     sizes are known."""

@@ -104,6 +104,11 @@ _triangle("tril_indices")
 _triangle("triu_indices")
 
 EMITTERS.cannot(
+    "its random bits are a function of seed, step and index, which ONNX's random operators do not give; draw outside "
+    "of the model and pass it in",
+    "oneflow.random_bits.default",
+)
+EMITTERS.cannot(
     "its random bits are torch's, which ONNX's random operators do not give; draw outside of the model and pass it in",
     *(
         "rand.default",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import torch
 
+from oneflow.engine.onnx.aten.activation import log_sigmoid
 from oneflow.engine.onnx.aten.builder import AtenBuilder
 from oneflow.engine.onnx.aten.family import AtenEmitters
 from oneflow.engine.onnx.builder import Operand, Wire
-from oneflow.engine.onnx.rows.unary import log_sigmoid
 
 EMITTERS = AtenEmitters()
 

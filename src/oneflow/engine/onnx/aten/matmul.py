@@ -8,9 +8,13 @@ from oneflow.engine.onnx.aten.binary import add_wires
 from oneflow.engine.onnx.aten.builder import AtenBuilder, Number
 from oneflow.engine.onnx.aten.family import AtenEmitters, place
 from oneflow.engine.onnx.builder import Operand, Wire
-from oneflow.engine.onnx.rows.matmul import last_two_swapped
 
 EMITTERS = AtenEmitters()
+
+
+def last_two_swapped(b: AtenBuilder, x: Operand) -> Wire:
+    return b.transpose(x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
+
 
 for _name in ("mm", "bmm", "mv", "matmul", "dot", "vdot"):
     EMITTERS.add(f"{_name}.default", lambda b, x, y: b.node("MatMul", x, y))

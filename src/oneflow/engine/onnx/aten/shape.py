@@ -12,7 +12,6 @@ from oneflow.engine.core.errors import UnsupportedError
 from oneflow.engine.onnx.aten.builder import AtenBuilder, Size
 from oneflow.engine.onnx.aten.family import AtenEmitters, pair, place
 from oneflow.engine.onnx.builder import Operand, Wire
-from oneflow.engine.onnx.rows.index import Cut, put
 
 EMITTERS = AtenEmitters()
 
@@ -131,15 +130,19 @@ def select(b: AtenBuilder, x: Operand, dim: int, index: int) -> Wire:
     return b.gathered(x, index, place(dim, x.rank))
 
 
-def _cut(x: Operand, dim: int, taken: slice) -> Cut:
-    return Cut(dim, range(x.size(dim))[taken])
+def _put(b: AtenBuilder, x: Operand, dim: int, places: range, source: Wire) -> Wire:
+    """x with ``source`` at these places of a dim."""
+    swapped = list(range(x.rank))
+    swapped[0], swapped[dim] = dim, 0
+    where = b.constant(torch.tensor(list(places), dtype=torch.int64).unsqueeze(1))
+    return b.transpose(b.node("ScatterND", b.transpose(x, swapped), where, b.transpose(source, swapped)), swapped)
 
 
 @EMITTERS.row("select_scatter.default")
 def select_scatter(b: AtenBuilder, x: Operand, source: Operand, dim: int, index: int) -> Wire:
     axis = place(dim, x.rank)
     at = index % x.size(axis)
-    return put(b, x, x.rank, b.unsqueeze(b.cast(source, x.dtype), axis), [_cut(x, axis, slice(at, at + 1))])
+    return _put(b, x, axis, range(at, at + 1), b.unsqueeze(b.cast(source, x.dtype), axis))
 
 
 @EMITTERS.row("slice_scatter.default")
@@ -155,7 +158,7 @@ def slice_scatter(
     axis, typed = place(dim, x.rank), b.cast(source, x.dtype)
     if not start and (end is None or end >= x.shape[axis]) and step == 1:
         return typed
-    return put(b, x, x.rank, typed, [_cut(x, axis, slice(start, end, step))])
+    return _put(b, x, axis, range(x.size(axis))[start:end:step], typed)
 
 
 @EMITTERS.row("flip.default")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from oneflow.engine.onnx.builder import Node
-from oneflow.engine.onnx.emit import OnnxParts
+from oneflow.engine.onnx.parts import OnnxParts
 
 
 def transposed_in_gemm(parts: OnnxParts) -> OnnxParts:
@@ -59,7 +59,7 @@ def _named_as_outputs(nodes: list[Node], parts: OnnxParts) -> tuple[list[Node], 
     made = {name for node in nodes for name in node.outputs}
     new: dict[str, str] = {}
     for node in nodes:
-        if _is_copy(node, outputs) and node.inputs[0] in made and node.inputs[0] not in new:
+        if _is_copy(node, outputs) and node.inputs[0] in made - outputs and node.inputs[0] not in new:
             new[node.inputs[0]] = node.outputs[0]
     rename: Callable[[tuple[str, ...]], tuple[str, ...]] = lambda names: tuple(new.get(name, name) for name in names)  # noqa: E731
     kept = [node for node in nodes if not (_is_copy(node, outputs) and new.get(node.inputs[0]) == node.outputs[0])]

@@ -10,7 +10,6 @@ import torch
 from oneflow.engine.onnx.aten.builder import AtenBuilder
 from oneflow.engine.onnx.aten.family import AtenEmitters
 from oneflow.engine.onnx.builder import Builder, Operand, Wire
-from oneflow.engine.onnx.rows import unary as rows
 
 EMITTERS = AtenEmitters()
 
@@ -53,13 +52,26 @@ def _scaled_log(base: float) -> Callable[[Builder, Wire], Wire]:
     return lambda b, x: b.node("Mul", b.node("Log", x), 1 / math.log(base))
 
 
+def expm1(b: Builder, x: Wire) -> Wire:
+    """tanh(x / 2) * (exp(x) + 1), which keeps the digits of a small x that exp(x) - 1 loses."""
+    return b.node("Mul", b.node("Tanh", b.node("Mul", x, 0.5)), b.node("Add", b.node("Exp", x), 1))
+
+
+def log1p(b: Builder, x: Wire) -> Wire:
+    """2 * atanh(x / (2 + x)) for a small x, whose digits log(1 + x) loses."""
+    is_small = b.compare("Less", b.node("Abs", x), 0.5)
+    small = b.where(is_small, x, 0)
+    series = b.node("Mul", b.node("Atanh", b.node("Div", small, b.node("Add", small, 2))), 2)
+    return b.where(is_small, series, b.node("Log", b.node("Add", x, 1)))
+
+
 _real("log2", _scaled_log(2))
 _real("log10", _scaled_log(10))
 _real("exp2", lambda b, x: b.node("Pow", b.wire(2, x.dtype), x))
-_real("expm1", rows.expm1)
-_real("log1p", rows.log1p)
-_real("erfc", rows.erfc)
-_real("rsqrt", rows.rsqrt)
+_real("expm1", expm1)
+_real("log1p", log1p)
+_real("erfc", lambda b, x: b.node("Sub", b.wire(1, x.dtype), b.node("Erf", x)))
+_real("rsqrt", lambda b, x: b.node("Reciprocal", b.node("Sqrt", x)))
 _real("deg2rad", lambda b, x: b.node("Mul", x, math.pi / 180))
 _real("rad2deg", lambda b, x: b.node("Mul", x, 180 / math.pi))
 
@@ -113,7 +125,7 @@ def frac(b: AtenBuilder, x: Operand) -> Wire:
 
 @EMITTERS.row("relu.default")
 def relu(b: AtenBuilder, x: Operand) -> Wire:
-    return rows.relu(b, x)
+    return b.node("Relu", x) if x.dtype.is_floating_point else b.arithmetic("Max", x, 0)
 
 
 @EMITTERS.row("bitwise_not.default")

@@ -1,1 +1,0 @@
-"""What ONNX makes of each op row; one file for each of ``oneflow.engine.ops``."""
