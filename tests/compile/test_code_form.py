@@ -14,7 +14,7 @@ SOURCES = Path(__file__).resolve().parents[2] / "src"
 COLUMNS = 120
 FILE_LINES = 500
 # All Python lines of src/. Raise it only in a commit whose message says what the lines are for.
-TOTAL_LINES = 110_000
+TOTAL_LINES = 107_500
 
 # Lines over COLUMNS per file.
 LONG_LINES: dict[str, int] = {
@@ -27,15 +27,15 @@ LONG_LINES: dict[str, int] = {
     "libai/board/__main__.py": 1,
     "libai/board/server.py": 1,
     "libai/config/instantiate.py": 1,
-    "libai/config/known_keys.py": 1,
+    "libai/config/keys.py": 1,
     "libai/data/data_utils/sentence_splitting.py": 1,
     "libai/data/datasets/bert_dataset.py": 1,
     "libai/data/datasets/masked.py": 1,
     "libai/data/datasets/roberta_dataset.py": 1,
     "libai/data/datasets/sentences.py": 1,
     "libai/data/datasets/t5_dataset.py": 2,
-    "libai/engine/resuming.py": 2,
-    "libai/engine/trainer.py": 2,
+    "libai/engine/resuming.py": 1,
+    "libai/engine/trainer.py": 3,
     "libai/inference/generator/generation_utils.py": 4,
     "libai/inference/generator/settings.py": 4,
     "libai/layers/conv.py": 1,
@@ -45,7 +45,6 @@ LONG_LINES: dict[str, int] = {
     "libai/models/gpt_model.py": 2,
     "libai/models/llama.py": 1,
     "libai/models/swin_transformer.py": 1,
-    "libai/models/swin_transformer_v2.py": 1,
     "libai/models/t5_model.py": 2,
     "libai/models/utils/model_loader/bert_loader.py": 6,
     "libai/models/utils/model_loader/gpt_loader.py": 5,
@@ -59,13 +58,13 @@ LONG_LINES: dict[str, int] = {
     "libai/tokenizer/tokenization_bert.py": 2,
     "libai/utils/checkpoint.py": 2,
     "libai/utils/events.py": 1,
+    "libai/utils/rank_layout.py": 1,
     "oneflow/_C/absent.py": 1,
     "oneflow/array/_user_op.py": 4,
     "oneflow/cli/__init__.py": 1,
     "oneflow/compat/refused.py": 2,
     "oneflow/engine/assignment/infer.py": 1,
     "oneflow/engine/assignment/update_groups.py": 1,
-    "oneflow/engine/capture/cleanup.py": 1,
     "oneflow/engine/capture/functionalize.py": 1,
     "oneflow/engine/capture/strides.py": 4,
     "oneflow/engine/collective/__init__.py": 1,
@@ -93,17 +92,18 @@ LONG_LINES: dict[str, int] = {
     "oneflow/engine/job/machines.py": 1,
     "oneflow/engine/job/settings.py": 5,
     "oneflow/engine/lowering/append_update.py": 1,
+    "oneflow/engine/onnx/aten/batch.py": 1,
+    "oneflow/engine/onnx/aten/emit.py": 1,
     "oneflow/engine/onnx/aten/sort.py": 1,
     "oneflow/engine/onnx/aten/tidy.py": 1,
-    "oneflow/engine/onnx/family.py": 1,
-    "oneflow/engine/onnx/rows/conv.py": 1,
-    "oneflow/engine/onnx/rows/table.py": 1,
     "oneflow/engine/ops/cpu/native_sequence.py": 1,
+    "oneflow/engine/ops/dense_operands.py": 1,
     "oneflow/engine/ops/table.py": 1,
     "oneflow/engine/passes/pipeline.py": 21,
     "oneflow/engine/plan/cli.py": 2,
     "oneflow/engine/plan/notes.py": 5,
     "oneflow/engine/runtime/launch/launch.py": 1,
+    "oneflow/engine/step/codegen.py": 1,
     "oneflow/engine/world/role.py": 1,
     "oneflow/experimental/__init__.py": 1,
     "oneflow/framework/distribute.py": 1,
@@ -118,9 +118,9 @@ LONG_LINES: dict[str, int] = {
 LONG_FILES: dict[str, int] = {
     "flowvision/transforms/transforms.py": 543,
     "libai/data/data_utils/indexed_dataset.py": 505,
-    "oneflow/_C/__init__.py": 800,
-    "oneflow/__init__.py": 1000,
-    "oneflow/engine/assignment/infer.py": 527,
+    "oneflow/_C/__init__.py": 783,
+    "oneflow/__init__.py": 921,
+    "oneflow/engine/assignment/infer.py": 540,
 }
 
 
