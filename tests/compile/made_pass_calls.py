@@ -25,6 +25,7 @@ def own_calls() -> list[Executed]:
         made(oneflow.cross_entropy_backward.default, signed(5, 7).log_softmax(1), signed(), *reduced),
         made(oneflow.layout.default, signed(5, 6), "S(0)", "B"),
         made(oneflow.random_bits.default, [5, 6], 42, torch.tensor([7])),
+        made(oneflow.random_bits_part.default, [5, 6], [1, 0], [2, 6], 42, torch.tensor([7])),
     ]
     for count in (4, 1):
         images, other, vector = signed(count, 32, 6, 6), floats(count, 32, 6, 6), floats(32)
