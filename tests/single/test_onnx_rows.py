@@ -22,10 +22,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PREDICTED = [(s, f"{s.row}-{i}") for i, s in enumerate(SAMPLES) if not s.is_train]
 EXPORTED = [(sample, name) for sample, name in PREDICTED if sample.row not in NOT_IN_ONNX]
 REFUSED = [(sample, name) for sample, name in PREDICTED if sample.row in NOT_IN_ONNX]
-# What the operator sets before these did not have: integers in Min, Max, Pow and Clip, and batch_dims; sums of what is
-# scattered.
-SINCE_12 = {"math.pow", "math.minimum", "math.maximum", "math.relu", "math.clip_by_value", "gather"}
-SINCE_16 = {"scatter_nd", "tensor_scatter_nd_add", "unsorted_segment_sum", "unsorted_batch_segment_sum"}
+# What the operator sets before these did not have: powers of integers, and sums of what is scattered.
+SINCE_12 = {"math.pow"}
+SINCE_16 = {
+    "experimental.indexed_slices_reduce_sum",
+    "experimental.unique_with_counts",
+    "scatter_nd",
+    "tensor_scatter_nd_add",
+    "unsorted_batch_segment_sum",
+    "unsorted_segment_sum",
+}
 
 
 def run(path: Path, feeds: list[np.ndarray]) -> list[np.ndarray]:

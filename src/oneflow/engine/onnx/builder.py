@@ -155,6 +155,18 @@ class Builder:
         dtype = _dtype(inputs)
         return self.cast(self.node(kind, *self._widened(inputs, dtype)), dtype)
 
+    def maximum(self, x: Wire, y: Wire | int | float) -> Wire:
+        """The larger of numbers of one dtype. Max takes integers since opset 12."""
+        if self.opset >= 12 or x.dtype.is_floating_point:
+            return self.arithmetic("Max", x, y)
+        return self.where(self.compare("Less", x, y), self.wire(y, x.dtype), x)
+
+    def minimum(self, x: Wire, y: Wire | int | float) -> Wire:
+        """The smaller of numbers of one dtype. Min takes integers since opset 12."""
+        if self.opset >= 12 or x.dtype.is_floating_point:
+            return self.arithmetic("Min", x, y)
+        return self.where(self.compare("Greater", x, y), self.wire(y, x.dtype), x)
+
     def compare(self, kind: str, x: Wire | int | float, y: Wire | int | float) -> Wire:
         """``Equal``, ``Less`` or ``Greater`` of numbers, as a bool tensor."""
         return self.node(kind, *self._widened((x, y), _dtype((x, y))), dtype=torch.bool)
@@ -175,12 +187,11 @@ class Builder:
         dtype = _dtype((x, y))
         return self.node("Where", condition, self.wire(x, dtype), self.wire(y, dtype), dtype=dtype)
 
-    def clip(self, x: Wire, low: float | int | None, high: float | int | None) -> Wire:
-        """x held between two numbers, of which one may be None."""
-        wide = x if x.dtype not in _NARROW else self.cast(x, torch.int32)
-        return self.cast(
-            self.node("Clip", wide, low, high) if high is not None else self.node("Clip", wide, low), x.dtype
-        )
+    def clip(self, x: Wire, low: float | int, high: float | int | None) -> Wire:
+        """x held between two numbers; without the upper one if that is None."""
+        if not x.dtype.is_floating_point:
+            return self.maximum(x, low) if high is None else self.minimum(self.maximum(x, low), high)
+        return self.node("Clip", x, low) if high is None else self.node("Clip", x, low, high)
 
     def transpose(self, x: Wire, perm: Sequence[int]) -> Wire:
         return x if list(perm) == sorted(perm) else self.node("Transpose", x, perm=list(perm))

@@ -105,15 +105,19 @@ def fmod(b: AtenBuilder, x: Value, y: Value) -> Wire:
 
 @EMITTERS.row("pow.Tensor_Tensor", "pow.Tensor_Scalar", "pow.Scalar")
 def power(b: AtenBuilder, x: Value, y: Value) -> Wire:
-    return b.arithmetic("Pow", *_both(b, x, y))
+    """Pow takes integers since opset 12, and a square is a product."""
+    left, right = _both(b, x, y)
+    if isinstance(y, (int, float)) and y == 2:
+        return b.arithmetic("Mul", left, left)
+    return b.arithmetic("Pow", left, right)
 
 
 def larger(b: Builder, x: Wire, y: Wire) -> Wire:
-    return b.node("Or", x, y) if x.dtype == torch.bool else b.arithmetic("Max", x, y)
+    return b.node("Or", x, y) if x.dtype == torch.bool else b.maximum(x, y)
 
 
 def smaller(b: Builder, x: Wire, y: Wire) -> Wire:
-    return b.node("And", x, y) if x.dtype == torch.bool else b.arithmetic("Min", x, y)
+    return b.node("And", x, y) if x.dtype == torch.bool else b.minimum(x, y)
 
 
 EMITTERS.add("maximum.default", lambda b, x, y: larger(b, *_both(b, x, y)))

@@ -125,7 +125,7 @@ def frac(b: AtenBuilder, x: Operand) -> Wire:
 
 @EMITTERS.row("relu.default")
 def relu(b: AtenBuilder, x: Operand) -> Wire:
-    return b.node("Relu", x) if x.dtype.is_floating_point else b.arithmetic("Max", x, 0)
+    return b.node("Relu", x) if x.dtype.is_floating_point else b.maximum(x, 0)
 
 
 @EMITTERS.row("bitwise_not.default")
