@@ -1,4 +1,4 @@
-"""Writes docs/reference.md: every public name with its signature and the first line of its docstring.
+"""Writes docs/reference.md: every public name with its signature and the first sentence of its docstring.
 
 python docs/make_reference.py            writes the file
 python docs/make_reference.py --check    exits with 1 if the file is not up to date
@@ -78,13 +78,13 @@ def torchs(name: str, value: Any) -> str:
 
 
 def summary(value: Any, name: str = "") -> str:
-    """The first line of a value's own docstring; of a plain value its class's. What is torch's is told by its name
-    there."""
+    """The first sentence of a value's own docstring; of a plain value its class's. A name of torch's is shown as that."""
     if isinstance(value, torch.dtype):
         return f"The element type {str(value).removeprefix('torch.')}, torch's own."
     if name and (there := torchs(name, value)):
         return f"`{there}`."
-    return (inspect.getdoc(value) or "").split("\n", 1)[0]
+    paragraph = " ".join((inspect.getdoc(value) or "").split("\n\n", 1)[0].split())
+    return re.split(r"(?<=[.])\s+(?=[A-Z`])", paragraph, maxsplit=1)[0]
 
 
 def signature(value: Any) -> str:
