@@ -519,3 +519,13 @@ def law_the_work_of_a_data_parallel_gpt_is_shared() -> None:
     ]  # the same for all samples
     whole_ones = [str(node) for node in heavy if joint_note(node).share == 1.0 and node not in places]
     assert not whole_ones, whole_ones
+
+
+def law_ranks_without_a_part_of_a_parameter_evaluate_too() -> None:
+    """Rank 0 alone has the first weight, so what ranks may compute once and keep differs; what they send does not."""
+    torch.manual_seed(3)
+    model, x = nn.Sequential(nn.Linear(1, 4, bias=False), nn.Linear(4, 5, bias=False)), torch.randn(64, 1)
+    expected = model(x).detach()
+    for layer, sbp in zip(model, (S(1), S(0))):
+        layer.weight = nn.Parameter(spread(layer.weight.detach(), ALL, sbp))
+    close([whole(Evaluate(model)(spread(x, ALL, S(0))))], [expected])

@@ -12,9 +12,9 @@ rank.
     buckets                                      many all-reduces become one                                   bucket.py
     sections                    Program          micro-batches, pipeline (1F1B), reduction, update             rank_program.py
     ---------------------------------------------------------------------------------------- what a plan shows
-    prepare                     Program          constant folding, batch norm into filters, packed filters     prepare.py
+    gathers                     Program          of a variable, then transposed; not of its transpose          gather_views.py
+    prepare                                      constant folding, batch norm into filters, packed filters     prepare.py
     fused convolutions                           with sum and activation, on packed filters                    fused_conv.py
-    gathers                                      of a variable, then transposed; not of its transpose          gather_views.py
     remake                                       results of layer norms made again for the backward pass              remake.py
     masks                                        of relu6, by what it made                                            masks.py
     pools                                        backward, by the shape of something that is kept anyway              pools.py
@@ -74,11 +74,12 @@ def optimized(program: Program, folds: bool = False, after: After = nothing_afte
     step."""
     fuses = program.fusion != "off"
     sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
-    if folds:
+    for section in sections.values():
+        gather_then_transpose(section.graph)
+    if folds:  # which ranks may decide differently; it leaves collectives as they are
         sections = prepare(sections, fuses=fuses)
         after("prepare", replace(program, sections=sections))
     for section in sections.values():
-        gather_then_transpose(section.graph)
         remake_norms(section.graph)
         mask_by_results(section.graph)
         pool_by_shapes(section.graph)
