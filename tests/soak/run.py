@@ -67,7 +67,7 @@ def _free_port() -> int:
 
 
 def lines(kind: str, ranks: int, order: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Runs one launch and yields what it prints; ends it where it hangs."""
+    """Runs one launch and yields what it prints; ends it where it hangs. A line ``{"ended": reason}`` comes last."""
     variables = {**os.environ, "OMP_NUM_THREADS": "1", "ONEFLOW_STEP_TIMEOUT": "60"}
     with subprocess.Popen(
         command(kind, ranks, order), stdout=subprocess.PIPE, text=True, env=variables, start_new_session=True
@@ -79,8 +79,9 @@ def lines(kind: str, ranks: int, order: dict[str, Any]) -> Iterator[dict[str, An
             while (line := received.get(timeout=SILENCE)) is not None:
                 if line.startswith("{"):
                     yield json.loads(line)
+            yield {"ended": f"the launch ended with code {process.wait()}"}
         except queue.Empty:
-            yield {"hangs": True}
+            yield {"ended": f"the launch printed nothing for {SILENCE:.0f} s"}
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -96,21 +97,23 @@ def _read(process: subprocess.Popen[str], received: queue.Queue[str | None]) -> 
 
 def results(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yields what each program has given; launches as often as needed."""
-    low, high = args.seeds
-    end = time.monotonic() + args.seconds
-    while low < high and time.monotonic() < end:
+    ranges, end = [tuple(args.seeds)], time.monotonic() + args.seconds
+    while ranges and time.monotonic() < end:
+        low, high = ranges.pop(0)
         order = {"seeds": [low, high], "seconds": end - time.monotonic(), "without": _names(args.without)}
-        begun = None
+        begun, program, ended = None, None, ""
         for line in lines(args.kind, args.ranks, order):
             if "begun" in line:
-                begun = line["begun"]
+                begun, program = line["begun"], line.get("program")
             elif "seed" in line:
                 begun, low = None, line["seed"] + 1
                 yield line
-        if begun is None:
-            return  # all programs, or the time is over
-        yield {"seed": begun, "status": "error", "detail": "the launch ended or hung", "program": None}
-        low = begun + 1
+            else:
+                ended = line["ended"]
+        if begun is not None:
+            yield {"seed": begun, "status": "error", "detail": ended, "program": program}
+            ranges = [(low, begun), (begun + 1, high), *ranges]
+            ranges = [(first, last) for first, last in ranges if first < last]
 
 
 def _names(text: str) -> list[str]:
@@ -150,13 +153,13 @@ def single(args: argparse.Namespace) -> int:
     order = {"program": args.program, "seed": args.reduce, "reduces": args.reduce is not None, "crashes": False}
     order["without"] = _names(args.without)
     while True:
-        begun = None
+        begun, ended = None, ""
         for line in lines(args.kind, args.ranks, order):
             if "seed" in line:
                 return _show(args, line)
-            begun = line.get("program", begun)
+            begun, ended = line.get("program", begun), line.get("ended", ended)
         if begun is None or not order["reduces"]:
-            print("the launch ended or hung")
+            print(ended)
             return 1
         order |= {"program": begun, "crashes": True}  # goes on with the program that the launch ended in
 

@@ -19,8 +19,8 @@ from layer import Kind, Layer
 from program import Program, Unfit, reduced
 from warm_ranks import said, started
 
-GRAPHS = {2: (0, 20), 4: (100, 118)}
-JOBS = range(6)
+GRAPHS = {2: (0, 20), 4: (100, 116)}
+JOBS = range(4)
 SHAPES = {
     Kind.VECTOR: [(8,), (16,)],
     Kind.SEQUENCE: [(6, 8), (4, 4)],
@@ -176,10 +176,29 @@ def test_a_launch_that_ends_is_started_again(monkeypatch, capsys, tmp_path) -> N
     assert run.main(["graphs", "--seeds", "0", "7", "--ranks", "4", "--log", str(log)]) == 1
     text = capsys.readouterr().out
     assert "seed 2: different by 5.0e-01 (allowed 1.0e-07): loss" in text
-    assert "seed 4: error: the launch ended or hung" in text
+    assert "seed 4: error: the launch ended with code 1" in text
     assert "python tests/soak/run.py graphs --seeds 2 3 --ranks 4" in text
     assert "7 graphs on 4 ranks" in text and "1 different, 1 error, 5 same" in text
     assert [json.loads(line)["seed"] for line in log.read_text().splitlines()] == list(range(7))
+
+
+GROUPS = """
+import json, os, sys
+low, high = json.loads(sys.argv[1])["seeds"]
+for seed in range(low, high):
+    print(json.dumps({"begun": seed}), flush=True)
+    if seed == 2:
+        os._exit(3)
+for seed in range(low, high):
+    print(json.dumps({"seed": seed, "status": "same", "detail": "", "program": "{}"}), flush=True)
+"""
+
+
+def test_programs_of_a_group_run_again_when_another_one_ends_the_launch(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(run, "command", lambda kind, ranks, order: [sys.executable, "-c", GROUPS, json.dumps(order)])
+    assert run.main(["jobs", "--seeds", "0", "5"]) == 1
+    text = capsys.readouterr().out
+    assert "seed 2: error: the launch ended with code 3" in text and "1 error, 4 same" in text
 
 
 def test_no_failure_is_success(monkeypatch, capsys) -> None:
