@@ -12,21 +12,7 @@ rank.
     buckets                                      many all-reduces become one                                   bucket.py
     sections                    Program          micro-batches, pipeline (1F1B), reduction, update             rank_program.py
     ---------------------------------------------------------------------------------------- what a plan shows
-    gathers                     Program          of a variable, then transposed; not of its transpose          gather_views.py
-    prepare                                      constant folding, batch norm into filters, packed filters     prepare.py
-    fused convolutions                           with sum and activation, on packed filters                    fused_conv.py
-    remake                                       results of layer norms made again for the backward pass              remake.py
-    masks                                        of relu6, by what it made                                            masks.py
-    pools                                        backward, by the shape of something that is kept anyway              pools.py
-    order                                        gradients of weights before those of inputs, to free those        order.py
-    fused updates                                with clipping and regularizers, in one or two passes over memory      fuse_updates.py
-    overlap                                      updates and gathers in the midst of the backward pass         early.py
-    fused loss                                   cross entropy over many classes, backward in one op           fused_loss.py
-    fused norms                                  batch norm with sum and relu, forward and backward            fused_norm.py
-    winograd                                     convolutions of 3 x 3 and 5 x 5 filters in fewer multiplications  winograd.py
-    products                                     by the faster library                                         products.py
-    in place                                     elementwise ops write over what nothing reads again           inplace.py
-    sequences                                    ops of prediction as one call, in planned memory              native_sequences.py
+    PASSES                      Program          the passes of this module, in their order
 
 Every stage is a function of what the one before it left, and says in its docstring what it relies on and what it
 leaves.
@@ -34,7 +20,9 @@ leaves.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
 
 from torch import fx
 
@@ -56,7 +44,9 @@ from oneflow.engine.passes.prepare import prepare
 from oneflow.engine.passes.products import multiply_by_onednn
 from oneflow.engine.passes.remake import remake_norms
 from oneflow.engine.passes.winograd import convolve_by_winograd
-from oneflow.engine.program.program import After, Program, nothing_after
+from oneflow.engine.program.program import After, Program, Section, nothing_after
+
+Sections = dict[str, Section]
 
 
 def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after: After = nothing_after) -> Program:
@@ -68,40 +58,113 @@ def compile_rank(assigned: Assigned, rank: int, keeps_values: bool = True, after
     return optimized(program, folds=keeps_values and assigned.decl.training is None, after=after)
 
 
-def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
-    """A lowered program as it runs. Its values, and what it sends, are those of the given one, which stays as it is:
-    the program that a plan shows. ``folds`` what depends on variables alone, which a train program changes at every
-    step."""
-    fuses = program.fusion != "off"
-    sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
-    for section in sections.values():
-        gather_then_transpose(section.graph)
-    if folds:  # which ranks may decide differently; it leaves collectives as they are
-        sections = prepare(sections, fuses=fuses)
-        after("prepare", replace(program, sections=sections))
-    for section in sections.values():
-        remake_norms(section.graph)
-        mask_by_results(section.graph)
-        pool_by_shapes(section.graph)
-        weights_first(section.graph)
-        if fuses:
-            fuse_updates(section.graph)
+@dataclass(frozen=True)
+class Setting:
+    """What decides which passes a program gets.
+
+    Args:
+        folds: Whether values that depend on variables alone are computed once, as in a predict program.
+        fuses: Whether CPU kernels may replace torch's ops.
+        is_common: Whether all ranks run the same program.
+    """
+
+    folds: bool
+    fuses: bool
+    is_common: bool
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A named rewrite of a program's sections that preserves every value.
+
+    Args:
+        name: What plans of work and errors of the verifier call it.
+        run: The rewrite of one section's graph, in place, or of all sections.
+        when: Whether a program gets the pass.
+        only: The section that it rewrites; all of them if empty.
+        unless: A section that it leaves alone.
+    """
+
+    name: str
+    run: Callable[..., Any]
+    when: Callable[[Setting], bool] = lambda setting: True
+    only: str = ""
+    unless: str = ""
+
+    def __call__(self, sections: Sections, setting: Setting) -> Sections:
+        """The sections after the pass."""
+        for name, section in sections.items():
+            if name != self.unless and self.only in ("", name):
+                self.run(section.graph)
+        return sections
+
+
+@dataclass(frozen=True)
+class ProgramPass(Pass):
+    """A pass that takes and returns all sections, with the setting."""
+
+    def __call__(self, sections: Sections, setting: Setting) -> Sections:
+        return self.run(sections, setting)
+
+
+def _fuses(setting: Setting) -> bool:
+    return setting.fuses
+
+
+def _folds(setting: Setting) -> bool:
+    return setting.folds
+
+
+def _fold(sections: Sections, setting: Setting) -> Sections:
+    """Ranks may decide differently whether to fold, so it comes after the last rewrite of collectives."""
+    return prepare(sections, fuses=setting.fuses)
+
+
+def _overlap(sections: Sections, setting: Setting) -> Sections:
     if "step" in sections:
-        update_early(sections["step"].graph, program.is_common)
-        gather_early(sections["step"].graph, program.is_common)
-        after("overlap", replace(program, sections=sections))
-    for name, section in sections.items():
-        multiply_in_place(section.graph)
-        fuse_cross_entropy(section.graph)
-        if fuses:
-            fuse_batch_norms(section.graph)
-            convolve_by_winograd(section.graph)
-        multiply_by_onednn(section.graph)
-        if name != "prepare":  # it keeps what it makes
-            write_over(section.graph)
-    after("in place", replace(program, sections=sections))
-    if folds:
-        make_sequences(sections["step"].graph)
+        update_early(sections["step"].graph, setting.is_common)
+        gather_early(sections["step"].graph, setting.is_common)
+    return sections
+
+
+PASSES: tuple[Pass, ...] = (
+    Pass("gather variables, then transpose", gather_then_transpose),
+    ProgramPass("fold constants, prepare filters", _fold, when=_folds),
+    Pass("rematerialize layer norms", remake_norms),
+    Pass("mask relu6 by its result", mask_by_results),
+    Pass("max-pool backward by shape", pool_by_shapes),
+    Pass("weight gradients first", weights_first),
+    Pass("fuse updates", fuse_updates, when=_fuses),
+    ProgramPass("overlap updates and gathers with the backward pass", _overlap),
+    Pass("multiply into buckets", multiply_in_place),
+    Pass("fuse cross entropy", fuse_cross_entropy),
+    Pass("fuse batch norms", fuse_batch_norms, when=_fuses),
+    Pass("convolve by Winograd", convolve_by_winograd, when=_fuses),
+    Pass("multiply by oneDNN", multiply_by_onednn),
+    Pass("write in place", write_over, unless="prepare"),  # that section keeps its results
+    Pass("run prediction ops as sequences", make_sequences, when=_folds, only="step"),
+)
+"""The passes over a lowered program, in order. Each is verified in tests after it has run (``verify.py``)."""
+
+
+def optimized(program: Program, folds: bool = False, after: After = nothing_after) -> Program:
+    """A lowered program as it runs: all ``PASSES`` that apply.
+
+    Args:
+        program: The program that a plan shows; it stays as it is.
+        folds: Whether values that depend on variables alone are computed once; a train program changes variables at
+            every step.
+        after: Called with the name of each pass and the program it left.
+
+    Returns:
+        A program with the same values and the same messages to other ranks.
+    """
+    setting = Setting(folds, program.fusion != "off", program.is_common)
+    sections = {name: replace(section, graph=_copied(section.graph)) for name, section in program.sections.items()}
+    for rewrite in PASSES:
+        if rewrite.when(setting):
+            sections = rewrite(sections, setting)
+            after(rewrite.name, replace(program, sections=sections))
     return replace(program, sections=sections)
 
 
