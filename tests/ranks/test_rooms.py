@@ -57,6 +57,7 @@ def laws(shape, ranks):
                 same(collective.exchange_parts(own, dim, other, sizes, targets, ranks), parts(arrays[0], other, targets)[place])
 
 
+laws((0, 3), world.ranks)  # first of all: no rank has a byte, and there is no memory yet
 for shape in [(), (1,), (2, 3), (7, 5, 2), (61, 47)]:  # dims shorter than the group leave ranks without a part
     laws(shape, world.ranks)
     laws(shape, tuple(reversed(world.ranks)))

@@ -133,8 +133,11 @@ class Room:
         if found is None:
             if len(self._views) >= _MOST_VIEWS:
                 self._views.clear()
-            rows = self._rows if self._rows is not None else torch.empty((2, self.size, 0), dtype=torch.uint8)
-            found = [[row[: count * dtype.itemsize].view(dtype) for row in turn.unbind()] for turn in rows.unbind()]
+            if self._rows is None:  # no rank has put a byte yet
+                found = [[torch.empty(0, dtype=dtype)] * self.size] * 2
+            else:
+                taken = self._rows[:, :, : count * dtype.itemsize]
+                found = [[row.view(dtype) for row in turn.unbind()] for turn in taken.unbind()]
             self._views[count, dtype] = found
         return found
 
