@@ -64,12 +64,17 @@ def entries(module: ModuleType) -> list[tuple[str, Any]]:
     ]
 
 
+def _is_wrapped(found: Any, value: Any) -> bool:
+    """Whether both are one function: torch's compiler, once it is loaded, wraps functions such as manual_seed."""
+    return callable(found) and callable(value) and inspect.unwrap(found) is inspect.unwrap(value)
+
+
 def torchs(name: str, value: Any) -> str:
     """Where torch has a value that stands here under ``name``; "" if it has not."""
     found: Any = torch
     for part in name.split(".")[1:]:
         found = getattr(found, part, None)
-    if found is value:
+    if found is value or _is_wrapped(found, value):
         return f"torch{name.removeprefix('flow')}"
     module = getattr(value, "__module__", None) or ""
     return (
