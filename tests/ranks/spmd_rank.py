@@ -34,7 +34,7 @@ from oneflow.optimizer.loss_scale import LossScale
 
 STEPS = 5
 CPU = torch.device("cpu")
-DRIVEN = ("driver", "handler", "lane")
+DRIVEN = ("driver.driver", "driver.handler", "driver.lane")
 
 
 def net(how: Spread, x: Any) -> Any:

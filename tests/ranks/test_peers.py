@@ -111,25 +111,11 @@ atexit.register(show_threads)
 import torch
 import torch.distributed as dist
 import oneflow as flow
-from oneflow import nn
-from oneflow.engine.world import group_for, join
+from oneflow.engine.world import group_for
 
 everywhere = flow.placement.all("cpu")
-model = nn.Linear(2, 1).to_global(everywhere, flow.sbp.broadcast)
-
-class Step(nn.Graph):
-    def __init__(self):
-        super().__init__()
-        self.model = model
-        self.add_optimizer(flow.optim.SGD(model.parameters(), lr=0.1))
-
-    def build(self, x):
-        loss = self.model(x).mean()
-        loss.backward()
-        return loss
-
-step = Step()  # its executor is alive when the process ends
-step(flow.ones(4, 2, placement=everywhere, sbp=flow.sbp.split(0)))
+x = flow.ones(4, 2, placement=everywhere, sbp=flow.sbp.split(0))
+whole = x.to_global(sbp=flow.sbp.broadcast)
 group_for([0, 1])
 for _ in range(4):  # gloo's threads release these tensors, not this one
     value = torch.ones(1 << 22)
